@@ -1,0 +1,46 @@
+# Everything runs in a virtual environment of the project's own. The two commands of the README, `make demo` and
+# `make test`, build it first and do nothing again the second time.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench clean
+
+help:  ## what each target does
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(BIN)/python $(SOURCES)
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python $(SOURCES)
+	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.base
+
+demo: $(VENV)/.base  ## a small trellis in the terminal
+	@$(BIN)/trellis demo
+
+test: $(VENV)/.dev  ## all tests
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.dev  ## lint, formatting, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## benchmarks beside the rivals; tables on the screen, JSON in benchmarks/results
+	$(BIN)/python benchmarks/chain.py
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

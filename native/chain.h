@@ -1,0 +1,120 @@
+// The plain data that the driver and the kernels of every instruction set share. Shapes: B sequences, N tokens in
+// all (flat, ragged), L labels, P labels rounded up to whole vectors.
+#pragma once
+
+#include <cstdint>
+
+namespace trellis {
+
+// A ragged batch of scores. Sequence b owns the tokens offsets[b] .. offsets[b + 1] - 1, and token n has its emissions
+// in row rows[n] (row n where rows is null). Everything else by token, in or out (tags, weights, gradients), lies in
+// that same row, so a padded batch with any mask is worked on where it stands.
+template <typename R>
+struct Batch {
+  const R* emissions;       // [rows, L]
+  const int64_t* rows;      // [N] or null
+  const int64_t* offsets;   // [B + 1]
+  const R* transitions;     // [L, L] from, to
+  const R* start;           // [L]
+  const R* end;             // [L]
+  int64_t B, L;
+
+  int64_t row(int64_t token) const { return rows ? rows[token] : token; }
+  const R* emission(int64_t token) const { return emissions + row(token) * L; }
+  int64_t length(int64_t b) const { return offsets[b + 1] - offsets[b]; }
+};
+
+// Scores of a batch's chain, made ready once per call.
+template <typename R>
+struct Prepared {
+  int64_t L, P;
+  R* forward;         // [L, P] exp(transitions - transition_max); pads are zero
+  R* backward;        // [L, P] its transpose
+  R* start;           // [P] exp(start - start_max)
+  R* end;             // [P] exp(end - end_max)
+  double transition_max, start_max, end_max;
+  double gap;         // scores this far below the largest were flushed to zero; infinity where none was
+  bool mixing;        // no transition or end score is zero: whatever underflows can never matter again
+};
+
+// The same in log space (double) and, for Viterbi, in R.
+template <typename R>
+struct LogPrepared {
+  int64_t L, P;
+  R* forward;   // [L, P] transitions; pads are minus infinity
+  R* backward;  // [L, P] their transpose
+  R* start;     // [P]
+  R* end;       // [P]
+};
+
+// What the forward pass leaves for the backward pass, by token.
+template <typename R>
+struct Tape {
+  R* alpha;   // [N, P] forward probabilities, each row summing to one
+  R* scale;   // [N] what the row was divided by
+  R* peak;    // [N] the largest emission, subtracted before exp
+};
+
+enum Status : uint8_t {
+  exact = 0,
+  underflow = 1,   // scaled arithmetic may have lost a path that matters: redo in log space
+  not_finite = 2,  // an emission is NaN or plus infinity
+  no_path = 3,     // every label sequence is forbidden
+};
+
+// Sums over a set of sequences, each weighted.
+struct Counts {
+  double* transitions;  // [L, P] expected transitions
+  double* start;        // [P] expected first labels
+  double* end;          // [P] expected last labels
+};
+
+// One labelled span and what surrounds it; see span_log_prob in logspace.h.
+struct Span {
+  int64_t index;           // its place among all spans asked for
+  int64_t sequence, begin, end;
+  const int64_t* tags;     // [end - begin]
+  const uint8_t* before;   // [L] labels allowed just before, or null
+  const uint8_t* after;    // [L] labels allowed just after, or null
+};
+
+// The kernels of one instruction set for one number type. A group is up to `group` sequences, longest first, that go
+// through time side by side: one load of the transition matrix serves them all, and their latencies overlap.
+template <typename R>
+struct Kernels {
+  int width, group;
+
+  void (*prepare)(const Batch<R>&, Prepared<R>&);
+  // Log partition of each sequence of the group; the tape is filled unless null.
+  void (*forward)(const Batch<R>&, const Prepared<R>&, const int64_t* sequences, int count, const Tape<R>* tape,
+                  double* log_partition, uint8_t* status);
+  // Marginals times weight into gradient rows, expected counts into counts (both from the tape). A sequence that
+  // underflows is marked in status; then the counts of the whole group are spoilt.
+  void (*backward)(const Batch<R>&, const Prepared<R>&, const int64_t* sequences, int count, const Tape<R>& tape,
+                   const double* weights, R* gradient, const Counts& counts, uint8_t* status);
+
+  void (*viterbi)(const Batch<R>&, const LogPrepared<R>&, const int64_t* sequences, int count, int64_t* tags,
+                  uint8_t* status);
+
+  // Log space, one sequence at a time, always in double; see logspace.h.
+  double (*log_partition)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
+  double (*log_marginals)(const Batch<R>&, const LogPrepared<double>&, int64_t b, double weight, R* gradient,
+                          const Counts& counts, R* pairwise);
+  double (*entropy)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
+  double (*sample)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t n, uint64_t seed, int64_t* tags,
+                   int64_t stride);
+  double (*spans)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const Span* spans, int64_t count,
+                  double* out);
+  double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int64_t* tags,
+                         const double* weights, double outer, R* gradient, const Counts* counts);
+  double (*fma_peak)(int64_t repeats);
+};
+
+template <typename R>
+const Kernels<R>& baseline_kernels();
+template <typename R>
+const Kernels<R>& avx2_kernels();
+template <typename R>
+const Kernels<R>& avx512_kernels();
+
+}  // namespace trellis

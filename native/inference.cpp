@@ -1,0 +1,495 @@
+#include "inference.h"
+
+#include "kbest.h"
+#include "threads.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+namespace trellis {
+namespace {
+
+constexpr double forbidden = -std::numeric_limits<double>::infinity();
+
+bool has_avx512() {
+#if defined(TRELLIS_X86)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+bool has_avx2() {
+#if defined(TRELLIS_X86)
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+const char* chosen = has_avx512() ? "avx512" : has_avx2() ? "avx2" : "baseline";
+
+// Sequences by length, longest first, equal lengths in their order; empty ones are left out.
+std::vector<int64_t> longest_first(const Layout& layout) {
+  const int64_t B = layout.sequences();
+  auto length = [&](int64_t b) { return layout.offsets[size_t(b) + 1] - layout.offsets[size_t(b)]; };
+  int64_t longest = 0;
+  for (int64_t b = 0; b < B; ++b) longest = std::max(longest, length(b));
+  std::vector<int64_t> order;
+  order.reserve(size_t(B));
+  if (longest <= 4 * B + 1024) {  // counting sort
+    std::vector<int64_t> place(size_t(longest) + 2, 0);
+    for (int64_t b = 0; b < B; ++b) ++place[size_t(longest - length(b)) + 1];
+    std::partial_sum(place.begin(), place.end(), place.begin());
+    order.resize(size_t(B));
+    for (int64_t b = 0; b < B; ++b) order[size_t(place[size_t(longest - length(b))]++)] = b;
+  } else {
+    order.resize(size_t(B));
+    std::iota(order.begin(), order.end(), int64_t(0));
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
+  }
+  while (!order.empty() && length(order.back()) == 0) order.pop_back();
+  return order;
+}
+
+template <typename R>
+bool all_below_infinity(const R* x, int64_t n) {
+  bool fine = true;
+  for (int64_t i = 0; i < n; ++i) fine &= x[i] < std::numeric_limits<R>::infinity();
+  return fine;
+}
+
+// Scores padded with minus infinity, and the transitions transposed beside them; `memory` holds (2 L + 2) P numbers.
+template <typename R, typename To>
+LogPrepared<To> pad_scores(const Batch<R>& batch, int64_t P, To* memory) {
+  const int64_t L = batch.L;
+  LogPrepared<To> prepared{L, P, memory, memory + L * P, memory + 2 * L * P, memory + (2 * L + 1) * P};
+  std::fill(memory, memory + (2 * L + 2) * P, -std::numeric_limits<To>::infinity());
+  for (int64_t i = 0; i < L; ++i) {
+    for (int64_t j = 0; j < L; ++j)
+      prepared.forward[i * P + j] = prepared.backward[j * P + i] = To(batch.transitions[i * L + j]);
+    prepared.start[i] = To(batch.start[i]);
+    prepared.end[i] = To(batch.end[i]);
+  }
+  return prepared;
+}
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+}  // namespace
+
+Layout layout_of_lengths(const int64_t* lengths, int64_t B) {
+  Layout layout;
+  layout.offsets.resize(size_t(B) + 1);
+  for (int64_t b = 0; b < B; ++b) layout.offsets[size_t(b) + 1] = layout.offsets[size_t(b)] + lengths[b];
+  return layout;
+}
+
+Layout layout_of_mask(const uint8_t* mask, const int64_t* tags, int64_t ignored, int64_t B, int64_t T,
+                      int64_t stride_b, int64_t stride_t) {
+  Layout layout;
+  layout.offsets.resize(size_t(B) + 1);
+  layout.rows.resize(size_t(B * T));
+  int64_t tokens = 0;
+  for (int64_t b = 0; b < B; ++b) {
+    for (int64_t t = 0; t < T; ++t) {
+      const int64_t row = b * stride_b + t * stride_t;
+      layout.rows[size_t(tokens)] = row;
+      tokens += (!mask || mask[row]) && (!tags || tags[row] != ignored);
+    }
+    layout.offsets[size_t(b) + 1] = tokens;
+  }
+  layout.rows.resize(size_t(tokens));
+  return layout;
+}
+
+const char* instruction_set() { return chosen; }
+
+bool use_instruction_set(const char* name) {
+  for (const char* known : {"baseline", "avx2", "avx512"}) {
+    if (std::strcmp(name, known)) continue;
+    const bool there = known[0] == 'b' || (std::strcmp(known, "avx2") ? has_avx512() : has_avx2());
+    if (there) chosen = known;
+    return there;
+  }
+  return false;
+}
+
+template <typename R>
+const Kernels<R>& kernels() {
+#if defined(TRELLIS_X86)
+  if (!std::strcmp(chosen, "avx512")) return avx512_kernels<R>();
+  if (!std::strcmp(chosen, "avx2")) return avx2_kernels<R>();
+#endif
+  return baseline_kernels<R>();
+}
+
+// Expected counts in double, each row padded to P.
+template <typename R>
+struct Inference<R>::Sums {
+  int64_t L, P;
+  Block<double> memory;
+  Counts counts;
+  Sums(int64_t L, int64_t P)
+      : L(L), P(P), memory((L + 2) * P, 0.0), counts{memory, memory + L * P, memory + (L + 1) * P} {}
+  void clear() { std::fill(memory + 0, memory + (L + 2) * P, 0.0); }
+  void add(const Sums& other) {
+    for (int64_t i = 0; i < L + 2; ++i)
+      for (int64_t j = 0; j < L; ++j) memory[i * P + j] += other.memory[i * other.P + j];
+  }
+};
+
+template <typename R>
+struct Inference<R>::TaskSums {
+  int64_t L, P;
+  std::vector<std::unique_ptr<Sums>> tasks;
+  TaskSums(int64_t count, int64_t L, int64_t P) : L(L), P(P), tasks(size_t(count)) {}
+  Sums& of(int64_t task) {
+    auto& sums = tasks[size_t(task)];
+    if (!sums) sums = std::make_unique<Sums>(L, P);
+    return *sums;
+  }
+  // The total, always added up in the order of the tasks.
+  void write(R* transitions, R* start, R* end) const {
+    Sums total(L, P);
+    for (const auto& sums : tasks)
+      if (sums) total.add(*sums);
+    for (int64_t i = 0; i < L; ++i) {
+      for (int64_t j = 0; j < L; ++j) transitions[i * L + j] = R(total.counts.transitions[i * P + j]);
+      start[i] = R(total.counts.start[i]);
+      end[i] = R(total.counts.end[i]);
+    }
+  }
+};
+
+template <typename R>
+Inference<R>::Inference(std::shared_ptr<const Layout> layout, const R* emissions, const R* transitions,
+                        const R* start, const R* end, int64_t L)
+    : layout_(std::move(layout)),
+      batch_{emissions,  layout_->rows.empty() ? nullptr : layout_->rows.data(), layout_->offsets.data(),
+             transitions, start, end, layout_->sequences(), L},
+      kernels_(kernels<R>()),
+      P_(round_up(L, kernels_.width)),
+      order_(longest_first(*layout_)),
+      status_(size_t(batch_.B), exact) {
+  plan();
+}
+
+// Tasks depend on the input only, so that sums come out the same with any number of threads. There are enough to
+// share the work evenly, and few enough that the counts of all fit in a few megabytes.
+template <typename R>
+void Inference<R>::plan() {
+  constexpr int64_t least_tokens = 256, most_tasks = 64, count_bytes = 8 << 20;
+  const int64_t group = kernels_.group;
+  const int64_t affordable = std::clamp<int64_t>(count_bytes / ((batch_.L + 2) * P_ * 8), 4, most_tasks);
+  const int64_t per_task = std::max(least_tokens, layout_->tokens() / affordable + 1);
+  tasks_.assign(1, 0);
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < int64_t(order_.size()); ++i) {
+    tokens += batch_.length(order_[size_t(i)]);
+    const bool group_full = (i + 1 - tasks_.back()) % group == 0;
+    if (i + 1 == int64_t(order_.size()) || (group_full && tokens >= per_task)) {
+      tasks_.push_back(i + 1);
+      tokens = 0;
+    }
+  }
+}
+
+// A thread costs some microseconds to wake: one is enough for small batches.
+template <typename R>
+int Inference<R>::threads_for(double nanoseconds_per_token) const {
+  constexpr double worth_a_thread = 40e3;
+  const double cost = double(layout_->tokens()) * nanoseconds_per_token;
+  return cost < worth_a_thread ? 1 : num_threads();
+}
+
+template <typename R>
+template <typename F>
+void Inference<R>::for_groups(int threads, F f) const {
+  run_tasks(int64_t(tasks_.size()) - 1, threads, [&](int64_t task) {
+    const int64_t stop = tasks_[size_t(task) + 1];
+    for (int64_t i = tasks_[size_t(task)]; i < stop; i += kernels_.group)
+      f(task, order_.data() + i, int(std::min<int64_t>(kernels_.group, stop - i)));
+  });
+}
+
+template <typename R>
+const LogPrepared<double>& Inference<R>::log_prepared() {
+  std::call_once(log_once_, [this] {
+    const int64_t P = round_up(batch_.L, kernels<double>().width);
+    log_memory_ = std::make_unique<Block<double>>((2 * batch_.L + 2) * P);
+    log_prepared_ = pad_scores(batch_, P, static_cast<double*>(*log_memory_));
+  });
+  return log_prepared_;
+}
+
+template <typename R>
+bool Inference<R>::chain_is_finite() const {
+  const int64_t L = batch_.L;
+  return all_below_infinity(batch_.transitions, L * L) && all_below_infinity(batch_.start, L) &&
+         all_below_infinity(batch_.end, L);
+}
+
+template <typename R>
+bool Inference<R>::sequence_is_finite(int64_t b) const {
+  for (int64_t n = batch_.offsets[b]; n < batch_.offsets[b + 1]; ++n)
+    if (!all_below_infinity(batch_.emission(n), batch_.L)) return false;
+  return true;
+}
+
+template <typename R>
+Outcome Inference<R>::first_problem() const {
+  for (int64_t b = 0; b < batch_.B; ++b)
+    if (status_[size_t(b)] > underflow) return {status_[size_t(b)], b};
+  return {};
+}
+
+template <typename R>
+Outcome Inference<R>::log_partition(double* out, bool keep) {
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  const int64_t L = batch_.L, N = layout_->tokens();
+  prepared_memory_ = std::make_unique<Block<R>>((2 * L + 2) * P_);
+  R* memory = *prepared_memory_;
+  prepared_ = {L, P_, memory, memory + L * P_, memory + 2 * L * P_, memory + (2 * L + 1) * P_, 0, 0, 0, 0, false};
+  kernels_.prepare(batch_, prepared_);
+  if (keep) {
+    tape_memory_ = std::make_unique<Block<R>>(N * (P_ + 2));
+    R* tape = *tape_memory_;
+    tape_ = {tape, tape + N * P_, tape + N * (P_ + 1)};
+  }
+  for (int64_t b = 0; b < batch_.B; ++b)
+    if (batch_.length(b) == 0) out[b] = 0.0;
+  for_groups(threads_for(8 + 0.02 * double(L * P_)), [&](int64_t, const int64_t* sequences, int count) {
+    kernels_.forward(batch_, prepared_, sequences, count, keep ? &tape_ : nullptr, out, status_.data());
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      if (status_[size_t(b)] != underflow) continue;
+      out[b] = kernels_.log_partition(batch_, log_prepared(), b);
+      if (out[b] == forbidden) status_[size_t(b)] = no_path;
+    }
+  });
+  return first_problem();
+}
+
+// Score of the path: start + sum of emissions and transitions + end, in double.
+template <typename R>
+Outcome Inference<R>::score(const int64_t* tags, double* out) const {
+  const int64_t L = batch_.L;
+  for (int64_t b = 0; b < batch_.B; ++b) {
+    double sum = 0.0;
+    int64_t previous = 0;
+    for (int64_t n = batch_.offsets[b]; n < batch_.offsets[b + 1]; ++n) {
+      const int64_t tag = tags[batch_.row(n)];
+      if (tag < 0 || tag >= L) return {tag_out_of_range, b};
+      sum += double(batch_.emission(n)[tag]) +
+             double(n == batch_.offsets[b] ? batch_.start[tag] : batch_.transitions[previous * L + tag]);
+      previous = tag;
+    }
+    if (batch_.length(b)) sum += double(batch_.end[previous]);
+    out[b] = sum;
+    if (!(sum < std::numeric_limits<double>::infinity()))
+      return {chain_is_finite() ? uint8_t(not_finite) : uint8_t(bad_chain_score), b};
+  }
+  return {};
+}
+
+template <typename R>
+Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
+  std::vector<double> scores(size_t(batch_.B));
+  const Outcome scored = score(tags, scores.data());
+  if (scored.status != exact) return scored;
+  const Outcome outcome = log_partition(out, keep);
+  if (outcome.status != exact) return outcome;
+  for (int64_t b = 0; b < batch_.B; ++b) {
+    if (scores[size_t(b)] == forbidden) return {forbidden_path, b};
+    out[b] = std::max(out[b] - scores[size_t(b)], 0.0);
+  }
+  return {};
+}
+
+// The kernels' backward pass for a group. Should a sequence underflow, the group's counts are spoilt: it is run again
+// without that sequence, which then goes through log space.
+template <typename R>
+void Inference<R>::backward_group(const int64_t* sequences, int count, const double* weights, R* gradient,
+                                  Sums& sums) {
+  Sums group(batch_.L, P_);
+  for (bool again = true; again;) {
+    int64_t kept[64];
+    int n = 0;
+    for (int g = 0; g < count; ++g)
+      if (status_[size_t(sequences[g])] == exact) kept[n++] = sequences[g];
+    if (n == 0) break;
+    group.clear();
+    kernels_.backward(batch_, prepared_, kept, n, tape_, weights, gradient, group.counts, status_.data());
+    again = false;
+    for (int g = 0; g < n; ++g) again |= status_[size_t(kept[g])] != exact;
+    if (!again) sums.add(group);
+  }
+}
+
+template <typename R>
+void Inference<R>::subtract_tags(int64_t b, double weight, const int64_t* tags, R* gradient, Sums& sums) const {
+  const int64_t first = batch_.offsets[b], last = batch_.offsets[b + 1] - 1;
+  if (last < first) return;
+  for (int64_t n = first; n <= last; ++n) {
+    const int64_t row = batch_.row(n), tag = tags[row];
+    gradient[row * batch_.L + tag] -= R(weight);
+    if (n > first) sums.counts.transitions[tags[batch_.row(n - 1)] * P_ + tag] -= weight;
+  }
+  sums.counts.start[tags[batch_.row(first)]] -= weight;
+  sums.counts.end[tags[batch_.row(last)]] -= weight;
+}
+
+template <typename R>
+Outcome Inference<R>::gradient(const double* weights, double weight, const int64_t* tags, R* emissions,
+                               R* transitions, R* start, R* end) {
+  std::vector<double> uniform;
+  if (!weights) {
+    uniform.assign(size_t(batch_.B), weight);
+    weights = uniform.data();
+  }
+  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, P_);
+  for_groups(threads_for(16 + 0.04 * double(batch_.L * P_)), [&](int64_t task, const int64_t* sequences, int count) {
+    Sums& mine = sums.of(task);
+    backward_group(sequences, count, weights, emissions, mine);
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      if (status_[size_t(b)] == underflow) {
+        Sums own(batch_.L, log_prepared().P);
+        kernels_.log_marginals(batch_, log_prepared_, b, weights[b], emissions, own.counts, nullptr);
+        mine.add(own);
+      }
+      if (tags) subtract_tags(b, weights[b], tags, emissions, mine);
+    }
+  });
+  sums.write(transitions, start, end);
+  return {};
+}
+
+// f(b) -> a value that is minus infinity where sequence b has no path; sequences are shared out in tasks.
+template <typename R>
+template <typename F>
+Outcome Inference<R>::for_sequences(F f) {
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  log_prepared();
+  for_groups(threads_for(100), [&](int64_t task, const int64_t* sequences, int count) {
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      if (!sequence_is_finite(b)) {
+        status_[size_t(b)] = not_finite;
+      } else if (f(task, b) == forbidden) {
+        status_[size_t(b)] = no_path;
+      }
+    }
+  });
+  return first_problem();
+}
+
+template <typename R>
+Outcome Inference<R>::pairwise(double* log_partition, R* emissions, R* transitions, R* start, R* end, R* pairs) {
+  const int64_t L = batch_.L;
+  std::vector<int64_t> first_pair(size_t(batch_.B) + 1, 0);
+  for (int64_t b = 0; b < batch_.B; ++b) {
+    log_partition[b] = 0.0;
+    first_pair[size_t(b) + 1] = first_pair[size_t(b)] + std::max<int64_t>(batch_.length(b) - 1, 0);
+  }
+  TaskSums sums(int64_t(tasks_.size()) - 1, L, log_prepared().P);
+  const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
+    R* own = pairs + first_pair[size_t(b)] * L * L;
+    const Counts& counts = sums.of(task).counts;
+    return log_partition[b] = kernels_.log_marginals(batch_, log_prepared_, b, 1.0, emissions, counts, own);
+  });
+  sums.write(transitions, start, end);
+  return outcome;
+}
+
+template <typename R>
+Outcome Inference<R>::viterbi(int64_t* tags, double* scores) const {
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  Block<R> memory((2 * batch_.L + 2) * P_);
+  const LogPrepared<R> prepared = pad_scores(batch_, P_, static_cast<R*>(memory));
+  std::vector<uint8_t> status(size_t(batch_.B), exact);
+  for_groups(threads_for(10 + 0.03 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
+    kernels_.viterbi(batch_, prepared, sequences, count, tags, status.data());
+  });
+  for (int64_t b = 0; b < batch_.B; ++b)
+    if (status[size_t(b)] != exact) return {status[size_t(b)], b};
+  return score(tags, scores);
+}
+
+template <typename R>
+Outcome Inference<R>::entropy(double* out) {
+  std::fill(out, out + batch_.B, 0.0);
+  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.entropy(batch_, log_prepared_, b); });
+}
+
+template <typename R>
+Outcome Inference<R>::sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride) {
+  return for_sequences(
+      [&](int64_t, int64_t b) { return kernels_.sample(batch_, log_prepared_, b, n, seed, tags, stride); });
+}
+
+// The spans come sorted by sequence; those of one sequence share its forward and backward sums.
+template <typename R>
+Outcome Inference<R>::spans(const std::vector<Span>& spans, double* out) {
+  return for_sequences([&](int64_t, int64_t b) {
+    const auto before = [](const Span& span, int64_t sequence) { return span.sequence < sequence; };
+    const auto low = std::lower_bound(spans.begin(), spans.end(), b, before);
+    const auto high = std::lower_bound(low, spans.end(), b + 1, before);
+    if (low == high) return 0.0;
+    return kernels_.spans(batch_, log_prepared_, b, &*low, high - low, out);
+  });
+}
+
+template <typename R>
+Outcome Inference<R>::weighted_nll(const int64_t* tags, const double* weights, double* out) {
+  const Outcome scored = score(tags, out);
+  if (scored.status != exact) return scored;
+  for (int64_t b = 0; b < batch_.B; ++b)
+    if (out[b] == forbidden) return {forbidden_path, b};
+  std::fill(out, out + batch_.B, 0.0);
+  return for_sequences([&](int64_t, int64_t b) {
+    return out[b] = kernels_.weighted_nll(batch_, log_prepared_, b, tags, weights, 1.0, nullptr, nullptr);
+  });
+}
+
+template <typename R>
+Outcome Inference<R>::weighted_nll_gradient(const int64_t* tags, const double* weights, const double* outer,
+                                            R* emissions, R* transitions, R* start, R* end) {
+  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, log_prepared().P);
+  const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
+    const Counts& counts = sums.of(task).counts;
+    return kernels_.weighted_nll(batch_, log_prepared_, b, tags, weights, outer[b], emissions, &counts);
+  });
+  sums.write(transitions, start, end);
+  return outcome;
+}
+
+template <typename R>
+Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector<double>& scores,
+                            std::vector<int64_t>& tags) {
+  std::vector<KBest> found(size_t(batch_.B));
+  const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
+    found[size_t(b)] = trellis::kbest(batch_, log_prepared_, b, size_t(k));
+    return found[size_t(b)].scores.empty() ? forbidden : 0.0;
+  });
+  for (int64_t b = 0; b < batch_.B; ++b) {
+    if (batch_.length(b) == 0) found[size_t(b)] = {{0.0}, {{}}};
+    const KBest& one = found[size_t(b)];
+    counts.push_back(int64_t(one.scores.size()));
+    scores.insert(scores.end(), one.scores.begin(), one.scores.end());
+    for (const auto& path : one.tags) tags.insert(tags.end(), path.begin(), path.end());
+  }
+  return outcome;
+}
+
+template const Kernels<float>& kernels<float>();
+template const Kernels<double>& kernels<double>();
+template class Inference<float>;
+template class Inference<double>;
+
+}  // namespace trellis

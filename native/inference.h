@@ -1,0 +1,113 @@
+// One batch of chain inference from start to finish: prepares the scores, splits the sequences into tasks, runs the
+// kernels of the best instruction set this machine has, and redoes in log space what they could not do exactly.
+#pragma once
+
+#include "chain.h"
+
+#define TRELLIS_ISA driver
+#include "memory.h"
+#undef TRELLIS_ISA
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace trellis {
+
+using driver::Block;
+
+// Where the tokens of a batch lie: see Batch. Either all lengths one after another, or the true cells of a mask.
+struct Layout {
+  std::vector<int64_t> offsets, rows;  // rows is empty where token n is row n
+  int64_t sequences() const { return int64_t(offsets.size()) - 1; }
+  int64_t tokens() const { return offsets.back(); }
+};
+
+Layout layout_of_lengths(const int64_t* lengths, int64_t B);
+// Place (b, t) is row b * stride_b + t * stride_t; it holds a token where the mask is not 0 and the tag is not `ignored`.
+// Either array may be null.
+Layout layout_of_mask(const uint8_t* mask, const int64_t* tags, int64_t ignored, int64_t B, int64_t T,
+                      int64_t stride_b, int64_t stride_t);
+
+// What went wrong first, in order of sequences; `status` is exact where nothing did. Beside the kernels' codes:
+enum Problem : uint8_t {
+  tag_out_of_range = 4,
+  forbidden_path = 5,     // the given tags use a score of minus infinity
+  bad_chain_score = 6,    // a transition, start or end score is NaN or plus infinity
+};
+
+struct Outcome {
+  uint8_t status = exact;
+  int64_t sequence = 0;
+};
+
+const char* instruction_set();
+// Takes the named instruction set ("baseline", "avx2", "avx512") from now on; false where this machine lacks it.
+bool use_instruction_set(const char* name);
+template <typename R>
+const Kernels<R>& kernels();
+
+template <typename R>
+class Inference {
+ public:
+  Inference(std::shared_ptr<const Layout> layout, const R* emissions, const R* transitions, const R* start,
+            const R* end, int64_t L);
+
+  // log Z of each sequence. With keep, what `gradient` needs is kept.
+  Outcome log_partition(double* out, bool keep);
+  // Score of the given tags (rows as the emissions).
+  Outcome score(const int64_t* tags, double* out) const;
+  // log Z - score, never negative: the negative log-likelihood of the tags.
+  Outcome nll(const int64_t* tags, double* out, bool keep);
+  // Weighted marginals and expected counts, minus the indicators of the tags unless null: the gradient of
+  // sum_b weights[b] (log Z_b - score_b). weights null: `weight` for all. Rows of no token are not touched.
+  Outcome gradient(const double* weights, double weight, const int64_t* tags, R* emissions, R* transitions, R* start,
+                   R* end);
+  // Everything `log_partition` and `gradient` give, and the pairwise marginals [pairs, L, L] besides.
+  Outcome pairwise(double* log_partition, R* emissions, R* transitions, R* start, R* end, R* pairs);
+  Outcome viterbi(int64_t* tags, double* scores) const;
+  Outcome entropy(double* out);
+  Outcome sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride);
+  Outcome spans(const std::vector<Span>& spans, double* out);
+  Outcome weighted_nll(const int64_t* tags, const double* weights, double* out);
+  Outcome weighted_nll_gradient(const int64_t* tags, const double* weights, const double* outer, R* emissions,
+                                R* transitions, R* start, R* end);
+  // For each sequence the count of paths found, their scores and their tags, one path after another.
+  Outcome kbest(int64_t k, std::vector<int64_t>& counts, std::vector<double>& scores, std::vector<int64_t>& tags);
+
+  const Layout& layout() const { return *layout_; }
+
+ private:
+  struct Sums;      // expected counts
+  struct TaskSums;  // those of every task
+  const LogPrepared<double>& log_prepared();
+  bool chain_is_finite() const;
+  bool sequence_is_finite(int64_t b) const;
+  void plan();
+  int threads_for(double cost_per_token) const;
+  template <typename F>
+  void for_groups(int threads, F f) const;
+  template <typename F>
+  Outcome for_sequences(F f);
+  void backward_group(const int64_t* sequences, int count, const double* weights, R* gradient, Sums& sums);
+  void subtract_tags(int64_t b, double weight, const int64_t* tags, R* gradient, Sums& sums) const;
+  Outcome first_problem() const;
+
+  std::shared_ptr<const Layout> layout_;
+  Batch<R> batch_;
+  const Kernels<R>& kernels_;
+  int64_t P_;
+
+  std::vector<int64_t> order_;  // sequences that are not empty, longest first
+  std::vector<int64_t> tasks_;  // task i owns order_[tasks_[i] .. tasks_[i + 1] - 1]
+  std::vector<uint8_t> status_;
+
+  std::unique_ptr<Block<R>> prepared_memory_, tape_memory_;
+  Prepared<R> prepared_{};
+  Tape<R> tape_{};
+  std::once_flag log_once_;
+  std::unique_ptr<Block<double>> log_memory_;
+  LogPrepared<double> log_prepared_{};
+};
+
+}  // namespace trellis

@@ -1,0 +1,363 @@
+// Chain inference in log space, in double, one sequence at a time: exact for scores of any size. It stands behind
+// the scaled kernels for the sequences they cannot do, and serves the operations that are not hot.
+//   a[t, j] = e[t, j] + lse_i(a[t-1, i] + A[i, j])        b[t, i] = lse_j(A[i, j] + e[t+1, j] + b[t+1, j])
+// Each row is kept with its maximum at 0 and the sum of what was taken off beside it, so that the differences between
+// labels, which decide everything, keep full precision however long the sequence.
+#pragma once
+
+#include "lockstep.h"
+
+namespace TRELLIS_ISA {
+
+using trellis::Span;
+
+// The rows of one sequence: row(t)[j] + shift[t] is the log of the forward (or backward) sum.
+struct LogRows {
+  int64_t T, P;
+  Block<double> values, shift;
+  LogRows(int64_t T, int64_t P) : T(T), P(P), values(T * P), shift(T) {}
+  double* row(int64_t t) const { return values + t * P; }
+};
+
+template <typename R>
+void emission_row(const Batch<R>& batch, int64_t token, int64_t P, double* e) {
+  const R* emission = batch.emission(token);
+  for (int64_t j = 0; j < batch.L; ++j) e[j] = double(emission[j]);
+  for (int64_t j = batch.L; j < P; ++j) e[j] = -infinity<double>;
+}
+
+inline double log_sum_exp(const double* x, int64_t n) {
+  double top = -infinity<double>, sum = 0.0;
+  for (int64_t i = 0; i < n; ++i) top = x[i] > top ? x[i] : top;
+  if (top == -infinity<double>) return top;
+  for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - top);
+  return top + std::log(sum);
+}
+
+// out[j] = lse_i(x[i] + A[i, j])
+inline void log_multiply(const double* x, const double* A, int64_t L, int64_t P, double* out) {
+  for (int64_t j = 0; j < P; j += width<double>) {
+    Vec<double> top = broadcast(-infinity<double>), sum{};
+    for (int64_t i = 0; i < L; ++i) top = max<double>(top, x[i] + load(A + i * P + j));
+    const Vec<double> base = top == -infinity<double> ? Vec<double>{} : top;
+    for (int64_t i = 0; i < L; ++i) sum += exp<double>(x[i] + load(A + i * P + j) - base);
+    for (int lane = 0; lane < width<double>; ++lane) out[j + lane] = base[lane] + std::log(sum[lane]);
+  }
+}
+
+// Takes the maximum of a row off it and returns it; a row of minus infinities is left alone.
+inline double shift_row(double* row, int64_t P) {
+  Vec<double> top = broadcast(-infinity<double>);
+  for (int64_t j = 0; j < P; j += width<double>) top = max<double>(top, load(row + j));
+  const double shift = horizontal_max<double>(top);
+  if (shift == -infinity<double>) return 0.0;
+  for (int64_t j = 0; j < P; j += width<double>) store(row + j, load(row + j) - shift);
+  return shift;
+}
+
+template <typename R>
+void log_forward(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const LogRows& a) {
+  const int64_t P = prepared.P, first = batch.offsets[b];
+  Block<double> e(P);
+  for (int64_t t = 0; t < a.T; ++t) {
+    emission_row(batch, first + t, P, e);
+    double* row = a.row(t);
+    if (t == 0) {
+      __builtin_memcpy(row, prepared.start, P * sizeof(double));
+    } else {
+      log_multiply(a.row(t - 1), prepared.forward, prepared.L, P, row);
+    }
+    for (int64_t j = 0; j < P; ++j) row[j] += e[j];
+    a.shift[t] = shift_row(row, P) + (t ? a.shift[t - 1] : 0.0);
+  }
+}
+
+template <typename R>
+void log_backward(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const LogRows& beta) {
+  const int64_t P = prepared.P, first = batch.offsets[b];
+  Block<double> e(P);
+  for (int64_t t = beta.T - 1; t >= 0; --t) {
+    double* row = beta.row(t);
+    const bool last = t == beta.T - 1;
+    if (last) {
+      __builtin_memcpy(row, prepared.end, P * sizeof(double));
+    } else {
+      emission_row(batch, first + t + 1, P, e);
+      for (int64_t j = 0; j < P; ++j) e[j] += beta.row(t + 1)[j];
+      log_multiply(e, prepared.backward, prepared.L, P, row);
+    }
+    beta.shift[t] = shift_row(row, P) + (last ? 0.0 : beta.shift[t + 1]);
+  }
+}
+
+// log Z from the last forward row.
+inline double log_total(const LogPrepared<double>& prepared, const LogRows& a) {
+  Block<double> last(prepared.P);
+  for (int64_t j = 0; j < prepared.P; ++j) last[j] = a.row(a.T - 1)[j] + prepared.end[j];
+  return log_sum_exp(last, prepared.L) + a.shift[a.T - 1];
+}
+
+template <typename R>
+double log_partition(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b) {
+  LogRows a(batch.length(b), prepared.P);
+  log_forward(batch, prepared, b, a);
+  return log_total(prepared, a);
+}
+
+// P(y[t-1] = i, y[t] = j) = exp(a[t-1, i] + A[i, j] + e[t, j] + b[t, j]), rescaled so that it sums to one; row i of
+// the result is handed to `use(i, row)`.
+template <typename R, typename Use>
+void pair_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, int64_t t, const LogRows& a,
+                    const LogRows& beta, double* e, double* rows, Use use) {
+  const int64_t L = prepared.L, P = prepared.P;
+  emission_row(batch, batch.offsets[b] + t, P, e);
+  for (int64_t j = 0; j < P; ++j) e[j] += beta.row(t)[j];
+  Vec<double> top = broadcast(-infinity<double>), sum{};
+  for (int64_t i = 0; i < L; ++i)
+    for (int64_t j = 0; j < P; j += width<double>)
+      top = max<double>(top, a.row(t - 1)[i] + load(prepared.forward + i * P + j) + load(e + j));
+  const double base = horizontal_max<double>(top);
+  for (int64_t i = 0; i < L; ++i)
+    for (int64_t j = 0; j < P; j += width<double>) {
+      const Vec<double> score = a.row(t - 1)[i] + load(prepared.forward + i * P + j) + load(e + j);
+      const Vec<double> p = exp<double>(score - base);
+      store(rows + i * P + j, p);
+      sum += p;
+    }
+  const double inverse = 1.0 / horizontal_sum<double>(sum);
+  for (int64_t i = 0; i < L; ++i) {
+    for (int64_t j = 0; j < P; j += width<double>) store(rows + i * P + j, load(rows + i * P + j) * inverse);
+    use(i, rows + i * P);
+  }
+}
+
+// Marginals times weight into the gradient rows, expected counts times weight added to `counts`, and, where asked
+// for, P(y[t-1], y[t]) for t = 1 .. T-1 into pairwise[T-1, L, L].
+template <typename R>
+double log_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, double weight, R* gradient,
+                     const Counts& counts, R* pairwise) {
+  const int64_t T = batch.length(b), L = prepared.L, P = prepared.P, first = batch.offsets[b];
+  LogRows a(T, P), beta(T, P);
+  log_forward(batch, prepared, b, a);
+  const double total = log_total(prepared, a);
+  if (total == -infinity<double>) return total;
+  log_backward(batch, prepared, b, beta);
+  Block<double> e(P), rows(L * P), both(P);
+  for (int64_t t = 0; t < T; ++t) {
+    for (int64_t j = 0; j < L; ++j) both[j] = a.row(t)[j] + beta.row(t)[j];
+    const double norm = log_sum_exp(both, L);
+    R* out = gradient + batch.row(first + t) * L;
+    for (int64_t j = 0; j < L; ++j) {
+      const double p = weight * std::exp(both[j] - norm);
+      out[j] = R(p);
+      if (t == 0) counts.start[j] += p;
+      if (t == T - 1) counts.end[j] += p;
+    }
+    if (t == 0) continue;
+    pair_marginals(batch, prepared, b, t, a, beta, e, rows, [&](int64_t i, const double* row) {
+      for (int64_t j = 0; j < L; ++j) counts.transitions[i * P + j] += weight * row[j];
+      if (pairwise)
+        for (int64_t j = 0; j < L; ++j) pairwise[((t - 1) * L + i) * L + j] = R(row[j]);
+    });
+  }
+  return total;
+}
+
+// H(y[0..t] | y[t] = j) = sum_i p(i | j) (H(y[0..t-1] | y[t-1] = i) - log p(i | j)),
+// p(i | j) = exp(a[t-1, i] + A[i, j] - lse_i(...)): a sum of positive terms, with no cancellation.
+template <typename R>
+double entropy(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b) {
+  const int64_t T = batch.length(b), L = prepared.L, P = prepared.P;
+  LogRows a(T, P);
+  log_forward(batch, prepared, b, a);
+  if (log_total(prepared, a) == -infinity<double>) return -infinity<double>;
+  Block<double> current(P, 0.0), next(P, 0.0), weights(L);
+  double *h = current, *g = next;
+  auto mix = [&](const double* log_weights, const double* inner) {
+    const double norm = log_sum_exp(log_weights, L);
+    if (norm == -infinity<double>) return 0.0;
+    double sum = 0.0;
+    for (int64_t i = 0; i < L; ++i) {
+      const double log_p = log_weights[i] - norm;
+      if (log_p != -infinity<double>) sum += std::exp(log_p) * (inner[i] - log_p);
+    }
+    return sum;
+  };
+  for (int64_t t = 1; t < T; ++t) {
+    for (int64_t j = 0; j < L; ++j) {
+      for (int64_t i = 0; i < L; ++i) weights[i] = a.row(t - 1)[i] + prepared.backward[j * P + i];
+      g[j] = mix(weights, h);
+    }
+    double* swap = h;
+    h = g;
+    g = swap;
+  }
+  for (int64_t j = 0; j < L; ++j) weights[j] = a.row(T - 1)[j] + prepared.end[j];
+  return mix(weights, h);
+}
+
+// A small generator whose stream depends only on (seed, sequence, sample): splitmix64.
+struct Random {
+  uint64_t state;
+  Random(uint64_t seed, uint64_t sequence, uint64_t sample) : state(seed) {
+    state = next() ^ (sequence * 0xd1342543de82ef95u);
+    state = next() ^ (sample * 0xaf251af3b0f025b5u);
+  }
+  uint64_t next() {
+    uint64_t z = (state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  double uniform() { return double(next() >> 11) * 0x1p-53; }
+};
+
+// cumulative[i] = sum_{i' <= i} exp(log_weights[i']), up to a factor
+inline void cumulate(const double* log_weights, int64_t L, double* cumulative) {
+  double top = -infinity<double>, sum = 0.0;
+  for (int64_t i = 0; i < L; ++i) top = log_weights[i] > top ? log_weights[i] : top;
+  for (int64_t i = 0; i < L; ++i) cumulative[i] = sum += std::exp(log_weights[i] - top);
+}
+
+// The label whose step of the cumulative sum contains u * total; never one of weight zero.
+inline int64_t draw(const double* cumulative, int64_t L, double u) {
+  const double target = u * cumulative[L - 1];
+  int64_t low = 0, high = L - 1;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (cumulative[middle] > target) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  while (low > 0 && cumulative[low] == cumulative[low - 1]) --low;
+  return low;
+}
+
+// Forward filtering, backward sampling: y[T-1] ~ exp(a[T-1] + end), then y[t] ~ exp(a[t, i] + A[i, y[t+1]]). Sample s
+// is written to tags[s * stride + row]. The distributions of a step are made once for all samples that need them.
+template <typename R>
+double sample(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, int64_t n, uint64_t seed,
+              int64_t* tags, int64_t stride) {
+  const int64_t T = batch.length(b), L = prepared.L, P = prepared.P, first = batch.offsets[b];
+  LogRows a(T, P);
+  log_forward(batch, prepared, b, a);
+  const double total = log_total(prepared, a);
+  if (total == -infinity<double>) return total;
+  Block<double> weights(L), cumulative(L * L);
+  Block<uint8_t> known(L);
+  Block<Random> streams(n);
+  for (int64_t s = 0; s < n; ++s) streams[s] = Random(seed, uint64_t(b), uint64_t(s));
+  for (int64_t t = T - 1; t >= 0; --t) {
+    __builtin_memset(known, 0, L);
+    for (int64_t s = 0; s < n; ++s) {
+      int64_t* path = tags + s * stride;
+      const int64_t next = t == T - 1 ? 0 : path[batch.row(first + t + 1)];
+      const double* onward = t == T - 1 ? prepared.end : prepared.backward + next * P;
+      if (!known[next]) {
+        for (int64_t i = 0; i < L; ++i) weights[i] = a.row(t)[i] + onward[i];
+        cumulate(weights, L, cumulative + next * L);
+        known[next] = 1;
+      }
+      path[batch.row(first + t)] = draw(cumulative + next * L, L, streams[s].uniform());
+    }
+  }
+  return total;
+}
+
+// log P(y[begin] .. y[end-1] = tags, y[begin-1] in before, y[end] in after): the forward sum into the first tag, the
+// scores inside, the backward sum out of the last tag.
+template <typename R>
+double span_log_prob(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const Span& span,
+                     const LogRows& a, const LogRows& beta, double total, double* work) {
+  const int64_t L = prepared.L, P = prepared.P, first = batch.offsets[b];
+  const int64_t head = span.tags[0], tail = span.tags[span.end - span.begin - 1];
+  double score;
+  if (span.begin > 0 && span.before) {
+    for (int64_t i = 0; i < L; ++i)
+      work[i] = span.before[i] ? a.row(span.begin - 1)[i] + prepared.forward[i * P + head] : -infinity<double>;
+    score = log_sum_exp(work, L) + a.shift[span.begin - 1] + double(batch.emission(first + span.begin)[head]);
+  } else {
+    score = a.row(span.begin)[head] + a.shift[span.begin];
+  }
+  for (int64_t t = span.begin + 1; t < span.end; ++t) {
+    const int64_t k = t - span.begin;
+    score += prepared.forward[span.tags[k - 1] * P + span.tags[k]] + double(batch.emission(first + t)[span.tags[k]]);
+  }
+  if (span.end < a.T && span.after) {
+    const R* e = batch.emission(first + span.end);
+    for (int64_t j = 0; j < L; ++j)
+      work[j] = span.after[j] ? prepared.forward[tail * P + j] + double(e[j]) + beta.row(span.end)[j] : -infinity<double>;
+    score += log_sum_exp(work, L) + beta.shift[span.end];
+  } else {
+    score += beta.row(span.end - 1)[tail] + beta.shift[span.end - 1];
+  }
+  return score < total ? score - total : 0.0;
+}
+
+template <typename R>
+double spans(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const Span* spans, int64_t count,
+             double* out) {
+  LogRows a(batch.length(b), prepared.P), beta(batch.length(b), prepared.P);
+  log_forward(batch, prepared, b, a);
+  const double total = log_total(prepared, a);
+  if (total == -infinity<double>) return total;
+  log_backward(batch, prepared, b, beta);
+  Block<double> work(prepared.L);
+  for (int64_t s = 0; s < count; ++s)
+    out[spans[s].index] = span_log_prob(batch, prepared, b, spans[s], a, beta, total, work);
+  return total;
+}
+
+// sum_t w[t] * -log P(y[t] | y[0..t-1]), the negative log-likelihood with a weight for each token, from
+//   log P(y[0..t]) = score of the prefix + b[t, y[t]] - log Z.
+// With counts, its gradient times `outer` as well: the derivative `adjoint` of the backward sums flows from the first
+// token to the last, since b[t-1] is made from b[t]: flow(i, j) = adjoint[t-1, i] P(y[t] = j | y[t-1] = i).
+template <typename R>
+double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const int64_t* tags,
+                    const double* weights, double outer, R* gradient, const Counts* counts) {
+  const int64_t T = batch.length(b), L = prepared.L, P = prepared.P, first = batch.offsets[b];
+  LogRows beta(T, P);
+  log_backward(batch, prepared, b, beta);
+  Block<double> e(P), open(P), current(P, 0.0), next(P, 0.0);
+  double *adjoint = current, *onward = next, loss = 0.0;
+  for (int64_t t = 0; t < T; ++t) {
+    const int64_t row = batch.row(first + t);
+    const int64_t y = tags[row], from = t ? tags[batch.row(first + t - 1)] : 0;
+    const double w = weights[row], w_next = t + 1 < T ? weights[batch.row(first + t + 1)] : 0.0;
+    emission_row(batch, first + t, P, e);
+    for (int64_t j = 0; j < P; ++j) onward[j] = 0.0;
+    for (int64_t i = 0; i < (t ? L : 1); ++i) {  // i: the label before (one virtual label before the first token)
+      const double flow = t ? adjoint[i] : outer * w;
+      if (flow == 0.0 && !(t == 0 || i == from)) continue;
+      const double* step = t ? prepared.forward + i * P : (const double*)prepared.start;
+      for (int64_t j = 0; j < L; ++j) open[j] = step[j] + e[j] + beta.row(t)[j];
+      const double norm = log_sum_exp(open, L);
+      if (norm == -infinity<double>) {
+        if (t == 0) return -infinity<double>;
+        continue;
+      }
+      if (i == from && w != 0.0) loss -= w * (open[y] - norm);
+      if (!counts) continue;
+      for (int64_t j = 0; j < L; ++j) {
+        const double moved = flow * std::exp(open[j] - norm);
+        onward[j] += moved;
+        (t ? counts->transitions + i * P : counts->start)[j] += moved;
+      }
+    }
+    if (!counts) continue;
+    (t ? counts->transitions + from * P : counts->start)[y] -= outer * w;
+    R* out = gradient + row * L;
+    for (int64_t j = 0; j < L; ++j) out[j] = R(onward[j] - (j == y ? outer * w : 0.0));
+    onward[y] += outer * (w_next - w);
+    double* swap = adjoint;
+    adjoint = onward;
+    onward = swap;
+  }
+  if (counts)
+    for (int64_t j = 0; j < L; ++j) counts->end[j] += adjoint[j];
+  return loss;
+}
+
+}  // namespace TRELLIS_ISA

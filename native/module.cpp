@@ -1,0 +1,194 @@
+// The Python module: arrays in, arrays out. An array argument is anything nanobind takes as a contiguous CPU array
+// of the right type, or the address of one as an int (torch tensors come that way, since their array protocols cost
+// more than a small batch), or 0 where the C++ side says null. Sizes and lifetimes are the caller's business:
+// trellis.chain and trellis.chain.torch are the callers, and check everything first.
+#include "inference.h"
+#include "threads.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace trellis {
+namespace {
+
+template <typename T>
+T* pointer(nb::handle array) {
+  if (PyLong_Check(array.ptr())) return reinterpret_cast<T*>(PyLong_AsSize_t(array.ptr()));
+  return nb::cast<nb::ndarray<T, nb::c_contig, nb::device::cpu>>(array).data();
+}
+
+// (status, sequence) of the first problem
+using Report = std::pair<int, int64_t>;
+
+template <typename F>
+Report unlocked(F f) {
+  nb::gil_scoped_release release;
+  const Outcome outcome = f();
+  return {outcome.status, outcome.sequence};
+}
+
+template <typename T>
+nb::ndarray<nb::numpy, T> to_numpy(const std::vector<T>& values) {
+  auto* data = new std::vector<T>(values);
+  nb::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nb::ndarray<nb::numpy, T>(data->data(), {data->size()}, owner);
+}
+
+// Spans as arrays, sorted by sequence: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
+// masks before[S, L] and after[S, L].
+std::vector<Span> span_list(const int64_t* spans, int64_t count, const int64_t* tags, const uint8_t* before,
+                            const uint8_t* after, int64_t L) {
+  std::vector<Span> list;
+  for (int64_t s = 0; s < count; ++s) {
+    const int64_t* span = spans + 3 * s;
+    list.push_back({s, span[0], span[1], span[2], tags, before ? before + s * L : nullptr,
+                    after ? after + s * L : nullptr});
+    tags += span[2] - span[1];
+  }
+  std::stable_sort(list.begin(), list.end(), [](const Span& a, const Span& b) { return a.sequence < b.sequence; });
+  return list;
+}
+
+template <typename R>
+void bind(nb::module_& m, const char* name) {
+  using I = Inference<R>;
+  nb::class_<I>(m, name)
+      .def("__init__",
+           [](I* self, std::shared_ptr<Layout> layout, nb::handle emissions, nb::handle transitions, nb::handle start,
+              nb::handle end, int64_t L) {
+             new (self) I(std::move(layout), pointer<const R>(emissions), pointer<const R>(transitions),
+                          pointer<const R>(start), pointer<const R>(end), L);
+           })
+      .def("log_partition",
+           [](I& self, nb::handle out, bool keep) {
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.log_partition(to, keep); });
+           })
+      .def("score",
+           [](I& self, nb::handle tags, nb::handle out) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.score(path, to); });
+           })
+      .def("nll",
+           [](I& self, nb::handle tags, nb::handle out, bool keep) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.nll(path, to, keep); });
+           })
+      .def("gradient",
+           [](I& self, nb::handle weights, double weight, nb::handle tags, nb::handle emissions,
+              nb::handle transitions, nb::handle start, nb::handle end) {
+             const double* w = pointer<const double>(weights);
+             const int64_t* path = pointer<const int64_t>(tags);
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
+             return unlocked([&] { return self.gradient(w, weight, path, e, a, s, z); });
+           })
+      .def("pairwise",
+           [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
+              nb::handle end, nb::handle pairs) {
+             double* to = pointer<double>(log_partition);
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
+               *p = pointer<R>(pairs);
+             return unlocked([&] { return self.pairwise(to, e, a, s, z, p); });
+           })
+      .def("viterbi",
+           [](I& self, nb::handle tags, nb::handle scores) {
+             int64_t* path = pointer<int64_t>(tags);
+             double* to = pointer<double>(scores);
+             return unlocked([&] { return self.viterbi(path, to); });
+           })
+      .def("entropy",
+           [](I& self, nb::handle out) {
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.entropy(to); });
+           })
+      .def("sample",
+           [](I& self, int64_t n, uint64_t seed, nb::handle tags, int64_t stride) {
+             int64_t* to = pointer<int64_t>(tags);
+             return unlocked([&] { return self.sample(n, seed, to, stride); });
+           })
+      .def("spans",
+           [](I& self, nb::handle spans, int64_t count, nb::handle tags, nb::handle before, nb::handle after, int64_t L,
+              nb::handle out) {
+             const auto list = span_list(pointer<const int64_t>(spans), count, pointer<const int64_t>(tags),
+                                         pointer<const uint8_t>(before), pointer<const uint8_t>(after), L);
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.spans(list, to); });
+           })
+      .def("weighted_nll",
+           [](I& self, nb::handle tags, nb::handle weights, nb::handle out) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             const double* w = pointer<const double>(weights);
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.weighted_nll(path, w, to); });
+           })
+      .def("weighted_nll_gradient",
+           [](I& self, nb::handle tags, nb::handle weights, nb::handle outer, nb::handle emissions,
+              nb::handle transitions, nb::handle start, nb::handle end) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             const double *w = pointer<const double>(weights), *o = pointer<const double>(outer);
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
+             return unlocked([&] { return self.weighted_nll_gradient(path, w, o, e, a, s, z); });
+           })
+      .def("kbest", [](I& self, int64_t k) {
+        std::vector<int64_t> counts, tags;
+        std::vector<double> scores;
+        const Report report = unlocked([&] { return self.kbest(k, counts, scores, tags); });
+        return nb::make_tuple(report, to_numpy(counts), to_numpy(scores), to_numpy(tags));
+      });
+}
+
+double fma_peak(const std::string& dtype) {
+  constexpr int64_t repeats = 2'000'000;
+  const auto run = dtype == "float64" ? kernels<double>().fma_peak : kernels<float>().fma_peak;
+  double best = 0.0;
+  for (int i = 0; i < 5; ++i) {
+    const auto from = std::chrono::steady_clock::now();
+    const double operations = 2.0 * run(repeats);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - from;
+    best = std::max(best, operations / took.count());
+  }
+  return best;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  nb::class_<Layout>(m, "Layout")
+      .def_prop_ro("sequences", &Layout::sequences)
+      .def_prop_ro("tokens", &Layout::tokens)
+      .def_prop_ro("offsets", [](const Layout& layout) { return to_numpy(layout.offsets); },
+                   nb::rv_policy::move)
+      .def_prop_ro("rows", [](const Layout& layout) { return to_numpy(layout.rows); },
+                   nb::rv_policy::move);
+  m.def("layout_of_lengths",
+        [](nb::handle lengths, int64_t B) {
+          return std::make_shared<Layout>(layout_of_lengths(pointer<const int64_t>(lengths), B));
+        });
+  m.def("layout_of_mask",
+        [](nb::handle mask, nb::handle tags, int64_t ignored, int64_t B, int64_t T, int64_t stride_b,
+           int64_t stride_t) {
+          return std::make_shared<Layout>(layout_of_mask(pointer<const uint8_t>(mask), pointer<const int64_t>(tags),
+                                                         ignored, B, T, stride_b, stride_t));
+        });
+  bind<float>(m, "InferenceFloat32");
+  bind<double>(m, "InferenceFloat64");
+  m.def("num_threads", &num_threads);
+  m.def("set_num_threads", &set_num_threads);
+  m.def("instruction_set", &instruction_set);
+  m.def("use_instruction_set", [](const std::string& name) { return use_instruction_set(name.c_str()); });
+  m.def("fma_peak", &fma_peak);
+}
+
+}  // namespace trellis

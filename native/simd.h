@@ -1,0 +1,197 @@
+// Vectors of float and double over the compiler's vector extensions. This header is compiled once per instruction
+// set, inside a namespace of its own (TRELLIS_ISA), so that no function built for AVX-512 is ever linked into the
+// baseline. For the same reason nothing here or in the kernels uses the standard library's templates.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define TRELLIS_VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define TRELLIS_VECTOR_BYTES 32
+#else
+#define TRELLIS_VECTOR_BYTES 16
+#endif
+
+namespace TRELLIS_ISA {
+
+template <typename R>
+struct Simd;
+
+template <>
+struct Simd<float> {
+  typedef float V __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
+  typedef int32_t I __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
+  typedef int32_t Int;
+  static constexpr int mantissa_bits = 23;
+  static constexpr float round_magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  static constexpr float exp_lowest = -87.0f;        // exp of less is flushed to zero
+  static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+  static constexpr int exp_degree = 7;
+};
+
+template <>
+struct Simd<double> {
+  typedef double V __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
+  typedef int64_t I __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
+  typedef int64_t Int;
+  static constexpr int mantissa_bits = 52;
+  static constexpr double round_magic = 6755399441055744.0;  // 1.5 * 2^52
+  static constexpr double exp_lowest = -708.0;
+  static constexpr double ln2_high = 6.93145751953125e-1, ln2_low = 1.42860682030941723212e-6;
+  static constexpr int exp_degree = 13;
+};
+
+template <typename R>
+using Vec = typename Simd<R>::V;
+template <typename R>
+using IntVec = typename Simd<R>::I;
+
+template <typename R>
+constexpr int width = TRELLIS_VECTOR_BYTES / int(sizeof(R));
+
+template <typename R>
+constexpr R infinity = R(__builtin_inf());
+
+template <typename R>
+inline Vec<R> broadcast(R x) {
+  return x - Vec<R>{};
+}
+
+template <typename R>
+inline Vec<R> load(const R* p) {
+  Vec<R> v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+
+template <typename R>
+inline void store(R* p, Vec<R> v) {
+  __builtin_memcpy(p, &v, sizeof v);
+}
+
+template <typename R>
+inline IntVec<R> iota() {
+  IntVec<R> v{};
+  for (int i = 0; i < width<R>; ++i) v[i] = i;
+  return v;
+}
+
+// The first `count` lanes (1..width) from memory, `fill` in the others; nothing beyond them is read.
+template <typename R>
+inline Vec<R> load_first(const R* p, int count, R fill) {
+  if (count == width<R>) return load(p);
+#if defined(__AVX512F__)
+  if constexpr (sizeof(R) == 4) {
+    return (Vec<R>)_mm512_mask_loadu_ps(_mm512_set1_ps(fill), __mmask16((1u << count) - 1), p);
+  } else {
+    return (Vec<R>)_mm512_mask_loadu_pd(_mm512_set1_pd(fill), __mmask8((1u << count) - 1), p);
+  }
+#elif defined(__AVX2__)
+  const IntVec<R> keep = iota<R>() < typename Simd<R>::Int(count);
+  Vec<R> v;
+  if constexpr (sizeof(R) == 4) {
+    v = (Vec<R>)_mm256_maskload_ps(p, (__m256i)keep);
+  } else {
+    v = (Vec<R>)_mm256_maskload_pd(p, (__m256i)keep);
+  }
+  return keep ? v : broadcast(fill);
+#else
+  Vec<R> v = broadcast(fill);
+  for (int i = 0; i < count; ++i) v[i] = p[i];
+  return v;
+#endif
+}
+
+// Writes the first `count` lanes and touches nothing beyond them: the next row may belong to another thread.
+template <typename R>
+inline void store_first(R* p, Vec<R> v, int count) {
+  if (count == width<R>) return store(p, v);
+#if defined(__AVX512F__)
+  if constexpr (sizeof(R) == 4) {
+    _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v);
+  } else {
+    _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v);
+  }
+#elif defined(__AVX2__)
+  const IntVec<R> keep = iota<R>() < typename Simd<R>::Int(count);
+  if constexpr (sizeof(R) == 4) {
+    _mm256_maskstore_ps(p, (__m256i)keep, (__m256)v);
+  } else {
+    _mm256_maskstore_pd(p, (__m256i)keep, (__m256d)v);
+  }
+#else
+  for (int i = 0; i < count; ++i) p[i] = v[i];
+#endif
+}
+
+template <typename R>
+inline Vec<R> max(Vec<R> a, Vec<R> b) {
+  return a > b ? a : b;
+}
+
+// Lane i of the result is lane i ^ step.
+template <typename R, typename V>
+inline V exchange(V v, int step) {
+#if defined(__clang__)
+  V swapped;
+  for (int i = 0; i < width<R>; ++i) swapped[i] = v[i ^ step];
+  return swapped;
+#else
+  return __builtin_shuffle(v, iota<R>() ^ typename Simd<R>::Int(step));
+#endif
+}
+
+// Folds a vector to one number: op(lane i, lane i ^ step) for step = 1, 2, 4, ...
+template <typename R, typename V, typename Op>
+inline auto fold(V v, Op op) {
+  for (int step = 1; step < width<R>; step *= 2) v = op(v, exchange<R>(v, step));
+  return v[0];
+}
+
+template <typename R>
+inline R horizontal_max(Vec<R> v) {
+  return fold<R>(v, [](Vec<R> a, Vec<R> b) { return max<R>(a, b); });
+}
+
+template <typename R>
+inline R horizontal_sum(Vec<R> v) {
+  return fold<R>(v, [](Vec<R> a, Vec<R> b) { return a + b; });
+}
+
+template <typename R>
+inline typename Simd<R>::Int horizontal_min_int(IntVec<R> v) {
+  return fold<R>(v, [](IntVec<R> a, IntVec<R> b) { return a < b ? a : b; });
+}
+
+template <typename R>
+inline bool any(IntVec<R> v) {
+  return fold<R>(v, [](IntVec<R> a, IntVec<R> b) { return a | b; }) != 0;
+}
+
+constexpr double factorial(int n) { return n <= 1 ? 1.0 : n * factorial(n - 1); }
+
+// exp(x) for x <= 0 (and a little above), to about one unit in the last place; minus infinity and everything below
+// exp_lowest give exactly zero. x = n ln 2 + r with |r| <= ln 2 / 2; exp(x) = 2^n * (1 + r + r^2/2! + ...).
+template <typename R>
+inline Vec<R> exp(Vec<R> x) {
+  typedef Simd<R> S;
+  constexpr R log2_e = R(1.44269504088896340736);
+  const IntVec<R> vanishes = x < S::exp_lowest;
+  x = vanishes ? Vec<R>{} : x;
+  const Vec<R> shifted = x * log2_e + S::round_magic;
+  const Vec<R> n = shifted - S::round_magic;
+  const Vec<R> r = (x - n * S::ln2_high) - n * S::ln2_low;
+  Vec<R> p = broadcast(R(1 / factorial(S::exp_degree)));
+#pragma GCC unroll 16
+  for (int d = S::exp_degree - 1; d >= 0; --d) p = p * r + R(1 / factorial(d));
+  const IntVec<R> power = ((IntVec<R>)shifted) << S::mantissa_bits;  // the integer n sits in the low bits
+  const Vec<R> scaled = (Vec<R>)((IntVec<R>)p + power);
+  return vanishes ? Vec<R>{} : scaled;
+}
+
+}  // namespace TRELLIS_ISA

@@ -1,0 +1,17 @@
+// A pool of threads for numbered tasks. What a task computes must depend on its number only, never on which thread
+// runs it or when: then results are the same bit for bit with any number of threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace trellis {
+
+int num_threads();
+void set_num_threads(int count);
+
+// Runs task(0) .. task(count - 1), on up to `threads` threads, the calling one among them. An exception of a task
+// is thrown again here.
+void run_tasks(int64_t count, int threads, const std::function<void(int64_t)>& task);
+
+}  // namespace trellis

@@ -1,0 +1,127 @@
+"""The layer's loss and decoding as registered torch operators, for ``torch.compile``.
+
+A compiled graph cannot look into the native code, nor into the objects that carry it from forward to backward. These
+operators take and return tensors only; the compiler sees opaque nodes of known shape.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trellis.chain.torch import ops
+from trellis.chain.torch.scores import ChainScores
+
+
+@torch.library.custom_op("trellis::nll", mutates_args=())
+def _nll(
+    emissions: Tensor,
+    tags: Tensor,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    batch_first: bool,
+    ignore_index: int,
+) -> Tensor:
+    scores = ChainScores.padded(
+        emissions, mask, transitions, start, end, batch_first=batch_first, tags=tags, ignore_index=ignore_index
+    )
+    return ops.nll(scores, tags)
+
+
+@torch.library.custom_op("trellis::nll_backward", mutates_args=())
+def _nll_backward(
+    grad: Tensor,
+    emissions: Tensor,
+    tags: Tensor,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    batch_first: bool,
+    ignore_index: int,
+) -> list[Tensor]:
+    inputs = [x.detach().requires_grad_() for x in (emissions, transitions, start, end)]
+    with torch.enable_grad():
+        scores = ChainScores.padded(
+            inputs[0], mask, *inputs[1:], batch_first=batch_first, tags=tags, ignore_index=ignore_index
+        )
+        return list(torch.autograd.grad(ops.nll(scores, tags), inputs, grad))
+
+
+@torch.library.custom_op("trellis::viterbi", mutates_args=())
+def _viterbi(
+    emissions: Tensor, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor, batch_first: bool
+) -> tuple[Tensor, Tensor]:
+    with torch.no_grad():
+        decoded = ops.viterbi(ChainScores.padded(emissions, mask, transitions, start, end, batch_first=batch_first))
+    return decoded.tags, decoded.scores
+
+
+def _loss_dtype(emissions: Tensor) -> torch.dtype:
+    return torch.float64 if emissions.dtype == torch.float64 else torch.float32
+
+
+@_nll.register_fake
+def _(emissions: Tensor, *rest: Any) -> Tensor:
+    batch = emissions.shape[0] if rest[5] else emissions.shape[1]
+    return emissions.new_empty((batch,), dtype=_loss_dtype(emissions))
+
+
+@_nll_backward.register_fake
+def _(grad: Tensor, emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> list[Tensor]:
+    return [torch.empty_like(x) for x in (emissions, *rest[:3])]
+
+
+@_viterbi.register_fake
+def _(emissions: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    batch = emissions.shape[0] if rest[4] else emissions.shape[1]
+    scores = emissions.new_empty((batch,), dtype=_loss_dtype(emissions))
+    return emissions.new_empty(emissions.shape[:2], dtype=torch.int64), scores
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[:6])
+    ctx.options = inputs[6:]
+
+
+def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    emissions, tags, mask, transitions, start, end = ctx.saved_tensors
+    d_emissions, d_transitions, d_start, d_end = _nll_backward(
+        grad.contiguous(), emissions, tags, mask, transitions, start, end, *ctx.options
+    )
+    return d_emissions, None, None, d_transitions, d_start, d_end, None, None
+
+
+_nll.register_autograd(_differentiate, setup_context=_keep_inputs)
+
+
+def nll(
+    emissions: Tensor,
+    tags: Tensor,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    batch_first: bool,
+    ignore_index: int,
+    reduction: str,
+) -> Tensor:
+    """Negative log-likelihood of a padded batch, reduced, as one operator."""
+    losses: Tensor = _nll(emissions, tags, mask, transitions, start, end, batch_first, ignore_index)
+    if reduction == "none":
+        return losses
+    if reduction == "token_mean":
+        places = tags != ignore_index
+        return losses.sum() / (places if mask is None else places & mask.bool()).sum()
+    return losses.sum() if reduction == "sum" else losses.mean()
+
+
+def viterbi(
+    emissions: Tensor, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor, batch_first: bool
+) -> ops.Decoded:
+    """The best labels of a padded batch and their scores, as one operator."""
+    return ops.Decoded(*_viterbi(emissions, mask, transitions, start, end, batch_first))

@@ -1,0 +1,25 @@
+"""pytorch-crf's public name, on the kernels of Trellis: ``from trellis.compat.torchcrf import CRF``.
+
+Parameters, results and error messages are those of pytorch-crf 0.7.2, and its checkpoints load as they are. Like the
+original, it refuses masks whose first timestep is off; ``trellis.nn.CRF`` takes any mask.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from trellis import nn
+from trellis.errors import ShapeError
+
+__all__ = ["CRF"]
+
+__version__ = "0.7.2"
+
+
+class CRF(nn.CRF):
+    """``torchcrf.CRF``, exact and fast; see ``trellis.nn.CRF`` for what it can do beyond the original."""
+
+    def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
+        super()._check(emissions, tags, mask)
+        if mask is not None and not (mask[:, 0] if self.batch_first else mask[0]).all():
+            raise ShapeError("mask of the first timestep must all be on")

@@ -1,0 +1,52 @@
+"""One exception tree for everything Trellis refuses.
+
+    TrellisError
+    ├── ChainError                 scores that the chain cannot work on (also a ValueError)
+    │   ├── ShapeError             an array has the wrong shape
+    │   ├── NonFiniteError         a score is NaN or plus infinity
+    │   ├── TagRangeError          a tag id lies outside 0..L-1
+    │   └── NoPathError            every label sequence is forbidden
+    ├── TagError                   a label or a span that the tag scheme does not allow (also a ValueError)
+    ├── DataError                  a file or a row that cannot be read as what it should be (also a ValueError)
+    └── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
+
+Every message says what, where, what was expected and what came.
+"""
+
+from __future__ import annotations
+
+
+class TrellisError(Exception):
+    """The root: catch this to catch whatever Trellis refuses."""
+
+
+class ChainError(TrellisError, ValueError):
+    """Scores, tags or lengths that chain inference cannot work on."""
+
+
+class ShapeError(ChainError):
+    """An array has the wrong shape, or two arrays do not fit each other."""
+
+
+class NonFiniteError(ChainError):
+    """A score is NaN or plus infinity; minus infinity, meaning forbidden, is fine."""
+
+
+class TagRangeError(ChainError):
+    """A tag id lies outside ``0..L-1``."""
+
+
+class NoPathError(ChainError):
+    """Every label sequence has score minus infinity, so there is nothing to choose from."""
+
+
+class TagError(TrellisError, ValueError):
+    """A label or a span that the tag scheme does not allow."""
+
+
+class DataError(TrellisError, ValueError):
+    """A file or a row that cannot be read as what it should be."""
+
+
+class ConfigError(TrellisError, ValueError):
+    """A configuration with an unknown key or an impossible value."""

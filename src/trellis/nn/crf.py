@@ -1,0 +1,319 @@
+"""The linear-chain CRF as a layer: emissions of any encoder in, loss, labels and probabilities out."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from trellis.chain import torch as chain
+from trellis.chain.torch import library
+from trellis.errors import ShapeError
+
+Reduction = Literal["none", "sum", "mean", "token_mean"]
+Constraints = Tensor | tuple[Tensor, Tensor, Tensor]
+
+
+class CRF(nn.Module):
+    """Conditional random field over the labels of a sequence.
+
+    ``P(y | x) = exp(score) / Z`` with ``score = start[y[0]] + sum_t (emissions[t, y[t]] + transitions[y[t-1], y[t]])
+    + end[y[T-1]]``. Constructor, parameters, ``forward`` and ``decode`` are those of pytorch-crf.
+
+    Tensors are ``(T, B, ...)``, or ``(B, T, ...)`` with ``batch_first``. A mask says which places hold a token: holes,
+    padding on the left and empty rows are all fine, and ``lengths[B]`` may be given instead. Places where ``tags`` is
+    ``ignore_index`` hold no token either.
+
+    Args:
+        num_tags: L.
+        batch_first: whether the batch comes before time.
+        constraints: which transitions are allowed: booleans ``(L, L)``, or three of them for transitions, start
+            ``(L,)`` and end ``(L,)``, as ``TagSet.allowed_transitions`` makes them. They hold in the loss, in
+            probabilities and in decoding alike.
+        ignore_index: the tag of places to leave out.
+
+    Attributes:
+        start_transitions: ``(L,)`` score of a sequence that starts with a label.
+        end_transitions: ``(L,)`` score of one that ends with it.
+        transitions: ``(L, L)`` score of a transition from row to column.
+
+    """
+
+    def __init__(
+        self,
+        num_tags: int,
+        batch_first: bool = False,
+        *,
+        constraints: Constraints | None = None,
+        ignore_index: int = -100,
+    ) -> None:
+        if num_tags <= 0:
+            raise ValueError(f"invalid number of tags: {num_tags}")
+        super().__init__()
+        self.num_tags = num_tags
+        self.batch_first = batch_first
+        self.ignore_index = ignore_index
+        self.start_transitions = nn.Parameter(torch.empty(num_tags))
+        self.end_transitions = nn.Parameter(torch.empty(num_tags))
+        self.transitions = nn.Parameter(torch.empty(num_tags, num_tags))
+        self._set_constraints(constraints)
+        self.reset_parameters()
+
+    def _set_constraints(self, constraints: Constraints | None) -> None:
+        """Keep what is forbidden as buffers outside the state dict, so that checkpoints fit with and without them."""
+        L = self.num_tags
+        given = constraints if isinstance(constraints, tuple) else (constraints, None, None)
+        for name, allowed, shape in zip(("transitions", "start", "end"), given, ((L, L), (L,), (L,)), strict=True):
+            forbidden = None
+            if allowed is not None:
+                mask = torch.as_tensor(allowed)
+                if mask.shape != shape or mask.dtype != torch.bool:
+                    raise ShapeError(
+                        f"constraints of {name} must be bool {shape} for num_tags = {L}, "
+                        f"got {mask.dtype} {tuple(mask.shape)}"
+                    )
+                forbidden = ~mask
+            self.register_buffer(f"_forbidden_{name}", forbidden, persistent=False)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters uniformly from -0.1 .. 0.1."""
+        for parameter in (self.start_transitions, self.end_transitions, self.transitions):
+            nn.init.uniform_(parameter, -0.1, 0.1)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(num_tags={self.num_tags})"
+
+    def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None, reduction: str = "sum") -> Tensor:
+        """Log-likelihood of the tags, as pytorch-crf gives it: ``-nll(...)``."""
+        return -self.nll(emissions, tags, mask, reduction=reduction)
+
+    def nll(
+        self,
+        emissions: Tensor,
+        tags: Tensor | None = None,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        allowed: Tensor | None = None,
+        label_weights: Tensor | None = None,
+        reduction: str = "sum",
+    ) -> Tensor:
+        """Negative log-likelihood, never negative: the loss.
+
+        Args:
+            emissions: ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``.
+            tags: ``(T, B)`` or ``(B, T)``, the labels.
+            mask: the same shape, true for places that hold a token.
+            lengths: ``(B,)`` instead of a mask, for padding on the right.
+            allowed: like the emissions, instead of tags: the labels that each place may have. The loss is then that
+                of the event that all places keep to it.
+            label_weights: ``(L,)``: each token's share of the loss, ``-log P(y[t] | y[0..t-1])``, is multiplied by
+                the weight of its label.
+            reduction: "none" (a value a sequence), "sum", "mean" (over sequences) or "token_mean" (over tokens).
+
+        """
+        if (tags is None) == (allowed is None):
+            raise ValueError("give either tags or allowed")
+        self._check(emissions, tags, mask)
+        if reduction not in ("none", "sum", "mean", "token_mean"):
+            raise ValueError(f"invalid reduction: {reduction}")
+        if torch.compiler.is_compiling() and tags is not None and label_weights is None:
+            places = self._places(emissions, mask, lengths)
+            return library.nll(
+                emissions, tags, places, *self._chain(emissions), self.batch_first, self.ignore_index, reduction
+            )
+        scores = self._scores(emissions, mask, lengths, tags)
+        if allowed is not None:
+            return _reduce(self._partial_nll(scores, allowed), scores, reduction)
+        assert tags is not None
+        if label_weights is not None:
+            return _reduce(self._weighted_nll(scores, tags, label_weights), scores, reduction)
+        return chain.nll(scores, tags, scale=_scale(scores, reduction))
+
+    def _partial_nll(self, scores: chain.ChainScores, allowed: Tensor) -> Tensor:
+        return (chain.log_partition(scores) - chain.log_partition(scores, allowed=allowed)).clamp_min(0)
+
+    def _weighted_nll(self, scores: chain.ChainScores, tags: Tensor, label_weights: Tensor) -> Tensor:
+        if label_weights.shape != (self.num_tags,):
+            raise ShapeError(f"label_weights must be (L,) = ({self.num_tags},), got {tuple(label_weights.shape)}")
+        known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or not looked at
+        return chain.weighted_nll(scores, tags, label_weights[tags.where(known, 0)])
+
+    def decode(
+        self, emissions: Tensor, mask: Tensor | None = None, *, lengths: Tensor | None = None
+    ) -> list[list[int]]:
+        """The best labels of each sequence as a list, one label a token and none for padding."""
+        self._check(emissions, None, mask)
+        scores = self._scores(emissions, mask, lengths)
+        with torch.no_grad():
+            tags = chain.viterbi(scores).tags
+        flat: list[int] = tags.reshape(-1)[scores.rows()].tolist()
+        offsets = scores.layout.offsets.tolist()
+        return [flat[a:b] for a, b in pairwise(offsets)]
+
+    def viterbi(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        allowed: Tensor | None = None,
+    ) -> chain.Decoded:
+        """The best labels as a tensor, -1 where there is no token, and their scores ``(B,)``."""
+        self._check(emissions, None, mask)
+        if torch.compiler.is_compiling() and allowed is None:
+            places = self._places(emissions, mask, lengths)
+            return library.viterbi(emissions, places, *self._chain(emissions), self.batch_first)
+        return chain.viterbi(self._scores(emissions, mask, lengths), allowed=allowed)
+
+    def log_partition(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
+        """Log Z of each sequence, ``(B,)``."""
+        self._check(emissions, None, mask)
+        return chain.log_partition(self._scores(emissions, mask, lengths), allowed=allowed)
+
+    def marginals(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        allowed: Tensor | None = None,
+        pairwise: bool = False,
+    ) -> chain.Marginals:
+        """Probability of each label at each token (0 where there is none), and expected transitions."""
+        self._check(emissions, None, mask)
+        return chain.marginals(self._scores(emissions, mask, lengths), allowed=allowed, pairwise=pairwise)
+
+    def kbest(
+        self,
+        emissions: Tensor,
+        k: int,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        allowed: Tensor | None = None,
+    ) -> chain.Paths:
+        """The k best label sequences of each sequence with their scores, best first."""
+        self._check(emissions, None, mask)
+        return chain.kbest(self._scores(emissions, mask, lengths), k, allowed=allowed)
+
+    def sample(
+        self,
+        emissions: Tensor,
+        n: int = 1,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        allowed: Tensor | None = None,
+        seed: int = 0,
+    ) -> Tensor:
+        """``n`` label sequences drawn from the exact distribution, -1 where there is no token."""
+        self._check(emissions, None, mask)
+        return chain.sample(self._scores(emissions, mask, lengths), n, seed=seed, allowed=allowed)
+
+    def entropy(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
+        """Entropy of each sequence's distribution over label sequences in nats, ``(B,)``."""
+        self._check(emissions, None, mask)
+        return chain.entropy(self._scores(emissions, mask, lengths), allowed=allowed)
+
+    def span_log_prob(
+        self,
+        emissions: Tensor,
+        spans: Tensor | list[list[int]],
+        tags: Tensor | list[list[int]],
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        before: Tensor | None = None,
+        after: Tensor | None = None,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
+        """Exact log probability that spans carry given labels; see ``trellis.chain.span_log_prob``.
+
+        Positions count the tokens of a sequence, not its padding.
+        """
+        self._check(emissions, None, mask)
+        scores = self._scores(emissions, mask, lengths)
+        return chain.span_log_prob(scores, spans, tags, before=before, after=after, allowed=allowed)
+
+    def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
+        """The checks of pytorch-crf, in its words."""
+        if emissions.dim() != 3:
+            raise ShapeError(f"emissions must have dimension of 3, got {emissions.dim()}")
+        if emissions.shape[2] != self.num_tags:
+            raise ShapeError(f"expected last dimension of emissions is {self.num_tags}, got {emissions.shape[2]}")
+        for name, other in (("tags", tags), ("mask", mask)):
+            if other is not None and other.shape != emissions.shape[:2]:
+                raise ShapeError(
+                    f"the first two dimensions of emissions and {name} must match, "
+                    f"got {tuple(emissions.shape[:2])} and {tuple(other.shape)}"
+                )
+
+    def _scores(
+        self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None = None
+    ) -> chain.ChainScores:
+        return chain.ChainScores.padded(
+            emissions,
+            self._places(emissions, mask, lengths),
+            *self._chain(emissions),
+            batch_first=self.batch_first,
+            tags=tags,
+            ignore_index=self.ignore_index,
+        )
+
+    def _places(self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None) -> Tensor | None:
+        if lengths is None:
+            return mask
+        if mask is not None:
+            raise ValueError("give either a mask or lengths")
+        B, T = emissions.shape[:2] if self.batch_first else (emissions.shape[1], emissions.shape[0])
+        counts = torch.as_tensor(lengths, device=emissions.device)
+        if counts.shape != (B,) or counts.dtype.is_floating_point:
+            raise ShapeError(f"lengths must be integers (B,) = ({B},), got {counts.dtype} {tuple(counts.shape)}")
+        if B and not (int(counts.min()) >= 0 and int(counts.max()) <= T):
+            raise ShapeError(f"lengths must be in 0..{T}, the size of the time axis, got {counts.tolist()}")
+        places = torch.arange(T, device=emissions.device) < counts[:, None]
+        return places if self.batch_first else places.T
+
+    def _chain(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions, start and end scores with the constraints in them."""
+        values = []
+        for name, parameter in (
+            ("transitions", self.transitions),
+            ("start", self.start_transitions),
+            ("end", self.end_transitions),
+        ):
+            forbidden = getattr(self, f"_forbidden_{name}")
+            values.append(parameter if forbidden is None else parameter.masked_fill(forbidden, -torch.inf))
+        return values[0], values[1], values[2]
+
+
+def _scale(scores: chain.ChainScores, reduction: str) -> float | None:
+    """What the sum over sequences is multiplied by; None for no reduction."""
+    if reduction == "none":
+        return None
+    if reduction == "sum":
+        return 1.0
+    count = scores.layout.sequences if reduction == "mean" else scores.layout.tokens
+    return 1.0 / count if count else float("nan")
+
+
+def _reduce(losses: Tensor, scores: chain.ChainScores, reduction: str) -> Tensor:
+    scale = _scale(scores, reduction)
+    return losses if scale is None else losses.sum() * scale

@@ -1,0 +1,85 @@
+"""Ragged batches: sequences of unequal lengths laid one after another, and their padded form.
+
+Flat data has one row a token, N in all; ``lengths[B]`` says where each sequence ends. Nothing is computed on padding
+that is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.errors import ShapeError
+
+__all__ = ["check_lengths", "offsets_of", "pad", "split", "unpad"]
+
+IntArray = npt.NDArray[np.int64]
+AnyArray = npt.NDArray[Any]
+
+
+def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray:
+    """Lengths as int64[B]; each must be >= 0, and together they must cover ``tokens`` rows if that is given."""
+    array = np.asarray(lengths)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ShapeError(f"lengths must be integers (B,), got {array.dtype} of shape {array.shape}")
+    array = np.ascontiguousarray(array, dtype=np.int64)
+    if array.size and array.min() < 0:
+        b = int(np.argmax(array < 0))
+        raise ShapeError(f"lengths must be >= 0, got {array[b]} for sequence {b}")
+    if tokens is not None and int(array.sum()) != tokens:
+        raise ShapeError(
+            f"lengths must add up to the number of tokens N = {tokens}, got {int(array.sum())} "
+            f"from {array.size} sequences"
+        )
+    return array
+
+
+def offsets_of(lengths: IntArray) -> IntArray:
+    """``offsets[B + 1]``: sequence b owns the rows ``offsets[b]`` up to ``offsets[b + 1]``."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def split(flat: AnyArray, lengths: npt.ArrayLike) -> list[AnyArray]:
+    """The rows of each sequence, as views.
+
+    >>> [part.tolist() for part in split(np.array([4, 5, 6]), [2, 0, 1])]
+    [[4, 5], [], [6]]
+    """
+    offsets = offsets_of(check_lengths(lengths, len(flat)))
+    return [flat[a:b] for a, b in pairwise(offsets)]
+
+
+def pad(flat: AnyArray, lengths: npt.ArrayLike, *, fill: Any = 0) -> AnyArray:
+    """Flat rows ``(N, ...)`` as a padded batch ``(B, T, ...)`` with T the greatest length.
+
+    >>> pad(np.array([4, 5, 6]), [2, 0, 1], fill=-1).tolist()
+    [[4, 5], [-1, -1], [6, -1]]
+    """
+    checked = check_lengths(lengths, len(flat))
+    longest = int(checked.max(initial=0))
+    padded = np.full((len(checked), longest, *flat.shape[1:]), fill, dtype=flat.dtype)
+    padded[np.arange(longest) < checked[:, None]] = flat
+    return padded
+
+
+def unpad(padded: AnyArray | Sequence[Sequence[Any]], lengths: npt.ArrayLike) -> AnyArray:
+    """The rows of a padded batch ``(B, T, ...)`` that belong to a token, flat ``(N, ...)``.
+
+    >>> unpad(np.array([[4, 5], [0, 0], [6, 0]]), [2, 0, 1]).tolist()
+    [4, 5, 6]
+    """
+    array = np.asarray(padded)
+    checked = check_lengths(lengths)
+    if array.ndim < 2 or len(array) != len(checked) or checked.max(initial=0) > array.shape[1]:
+        raise ShapeError(
+            f"padded must be (B, T, ...) with B = {len(checked)} and T >= {checked.max(initial=0)} "
+            f"to match lengths, got {array.shape}"
+        )
+    kept: AnyArray = array[np.arange(array.shape[1]) < checked[:, None]]
+    return kept
