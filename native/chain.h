@@ -52,7 +52,6 @@ template <typename R>
 struct Tape {
   R* alpha;   // [N, P] forward probabilities, each row summing to one
   R* scale;   // [N] what the row was divided by
-  R* peak;    // [N] the largest emission, subtracted before exp
 };
 
 enum Status : uint8_t {

@@ -257,9 +257,9 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
   prepared_ = {L, P_, memory, memory + L * P_, memory + 2 * L * P_, memory + (2 * L + 1) * P_, 0, 0, 0, 0, false};
   kernels_.prepare(batch_, prepared_);
   if (keep) {
-    tape_memory_ = std::make_unique<Block<R>>(N * (P_ + 2));
+    tape_memory_ = std::make_unique<Block<R>>(N * (P_ + 1));
     R* tape = *tape_memory_;
-    tape_ = {tape, tape + N * P_, tape + N * (P_ + 1)};
+    tape_ = {tape, tape + N * P_};
   }
   for (int64_t b = 0; b < batch_.B; ++b)
     if (batch_.length(b) == 0) out[b] = 0.0;
@@ -275,9 +275,9 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
   return first_problem();
 }
 
-// Score of the path: start + sum of emissions and transitions + end, in double.
+// start + sum of emissions and transitions + end, in double
 template <typename R>
-Outcome Inference<R>::score(const int64_t* tags, double* out) const {
+Outcome Inference<R>::path_score(const int64_t* tags, double* out) const {
   const int64_t L = batch_.L;
   for (int64_t b = 0; b < batch_.B; ++b) {
     double sum = 0.0;
@@ -291,19 +291,25 @@ Outcome Inference<R>::score(const int64_t* tags, double* out) const {
     }
     if (batch_.length(b)) sum += double(batch_.end[previous]);
     out[b] = sum;
-    if (!(sum < std::numeric_limits<double>::infinity()))
-      return {chain_is_finite() ? uint8_t(not_finite) : uint8_t(bad_chain_score), b};
   }
   return {};
 }
 
 template <typename R>
+Outcome Inference<R>::score(const int64_t* tags, double* out) const {
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  for (int64_t b = 0; b < batch_.B; ++b)
+    if (!sequence_is_finite(b)) return {not_finite, b};
+  return path_score(tags, out);
+}
+
+template <typename R>
 Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
-  std::vector<double> scores(size_t(batch_.B));
-  const Outcome scored = score(tags, scores.data());
-  if (scored.status != exact) return scored;
   const Outcome outcome = log_partition(out, keep);
   if (outcome.status != exact) return outcome;
+  std::vector<double> scores(size_t(batch_.B));
+  const Outcome scored = path_score(tags, scores.data());
+  if (scored.status != exact) return scored;
   for (int64_t b = 0; b < batch_.B; ++b) {
     if (scores[size_t(b)] == forbidden) return {forbidden_path, b};
     out[b] = std::max(out[b] - scores[size_t(b)], 0.0);
@@ -345,8 +351,9 @@ void Inference<R>::subtract_tags(int64_t b, double weight, const int64_t* tags, 
 }
 
 template <typename R>
-Outcome Inference<R>::gradient(const double* weights, double weight, const int64_t* tags, R* emissions,
+Outcome Inference<R>::gradient(const double* weights, double weight, const int64_t* tags, int64_t rows, R* emissions,
                                R* transitions, R* start, R* end) {
+  if (rows != layout_->tokens()) std::fill_n(emissions, rows * batch_.L, R(0));
   std::vector<double> uniform;
   if (!weights) {
     uniform.assign(size_t(batch_.B), weight);
@@ -408,8 +415,9 @@ Outcome Inference<R>::pairwise(double* log_partition, R* emissions, R* transitio
 }
 
 template <typename R>
-Outcome Inference<R>::viterbi(int64_t* tags, double* scores) const {
+Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) const {
   if (!chain_is_finite()) return {bad_chain_score, 0};
+  if (rows != layout_->tokens()) std::fill_n(tags, rows, int64_t(-1));
   Block<R> memory((2 * batch_.L + 2) * P_);
   const LogPrepared<R> prepared = pad_scores(batch_, P_, static_cast<R*>(memory));
   std::vector<uint8_t> status(size_t(batch_.B), exact);
@@ -418,7 +426,7 @@ Outcome Inference<R>::viterbi(int64_t* tags, double* scores) const {
   });
   for (int64_t b = 0; b < batch_.B; ++b)
     if (status[size_t(b)] != exact) return {status[size_t(b)], b};
-  return score(tags, scores);
+  return path_score(tags, scores);
 }
 
 template <typename R>

@@ -60,12 +60,14 @@ class Inference {
   // log Z - score, never negative: the negative log-likelihood of the tags.
   Outcome nll(const int64_t* tags, double* out, bool keep);
   // Weighted marginals and expected counts, minus the indicators of the tags unless null: the gradient of
-  // sum_b weights[b] (log Z_b - score_b). weights null: `weight` for all. Rows of no token are not touched.
-  Outcome gradient(const double* weights, double weight, const int64_t* tags, R* emissions, R* transitions, R* start,
-                   R* end);
+  // sum_b weights[b] (log Z_b - score_b). weights null: `weight` for all. The rows of
+  // no token, of `rows` in all, become zero.
+  Outcome gradient(const double* weights, double weight, const int64_t* tags, int64_t rows, R* emissions,
+                   R* transitions, R* start, R* end);
   // Everything `log_partition` and `gradient` give, and the pairwise marginals [pairs, L, L] besides.
   Outcome pairwise(double* log_partition, R* emissions, R* transitions, R* start, R* end, R* pairs);
-  Outcome viterbi(int64_t* tags, double* scores) const;
+  // The best tags and their scores; the tags of rows of no token, of `rows` in all, become -1.
+  Outcome viterbi(int64_t* tags, int64_t rows, double* scores) const;
   Outcome entropy(double* out);
   Outcome sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride);
   Outcome spans(const std::vector<Span>& spans, double* out);
@@ -81,6 +83,7 @@ class Inference {
   struct Sums;      // expected counts
   struct TaskSums;  // those of every task
   const LogPrepared<double>& log_prepared();
+  Outcome path_score(const int64_t* tags, double* out) const;  // `score` of scores known to be finite
   bool chain_is_finite() const;
   bool sequence_is_finite(int64_t b) const;
   void plan();

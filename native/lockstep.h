@@ -9,9 +9,10 @@
 //
 // Why this is exact. Between steps every number that is not structurally zero (forbidden) is at least `tiny`, or the
 // sequence is marked `underflow` and redone in log space; `tiny` times the least transition is still a normal number,
-// so nothing underflows inside a step. Where every transition and end score is finite and within that range
-// (`mixing`), no mark is needed: a step later a lost label's share is below that of the labels kept, for each label,
-// by the same factor, and a positive linear map keeps such a bound for ever. Scores flushed to zero because they lie
+// so nothing underflows inside a step. Where every transition and end score is finite and within a narrower range
+// (`mixing`), no mark is needed: what exp loses (below exp_lowest) is divided by a scale of at least exp(mixing_log),
+// and a step later every label has got at least exp(mixing_log) of what was kept, so that the lost share is negligible
+// for each label; and a positive linear map keeps such a bound for ever. Scores flushed to zero because they lie
 // further than that below the largest (magic -10000, say) are covered by `gap`: all paths through them together are
 // below exp(-gap) L^T times the product of the maxima, which is compared with the result.
 #pragma once
@@ -35,13 +36,17 @@ template <typename R>
 struct Range;
 template <>
 struct Range<float> {
-  static constexpr float tiny = 1e-19f, huge = 1e30f;
-  static constexpr double least_log = -41.0;  // exp(least_log) * tiny is a normal number
+  static constexpr float tiny = 1e-19f, huge = 1e30f, lowest = -3.4e38f;
+  static constexpr double least_log = -41.0;   // exp(least_log) * tiny is a normal number
+  static constexpr double mixing_log = -29.9;  // three times that is still above exp_lowest, hence above what is lost
+  static constexpr float mixing_scale = 9.3e-14f;  // just below exp(mixing_log)
 };
 template <>
 struct Range<double> {
-  static constexpr double tiny = 1e-150, huge = 1e250;
+  static constexpr double tiny = 1e-150, huge = 1e250, lowest = -1.79e308;
   static constexpr double least_log = -340.0;
+  static constexpr double mixing_log = -220.0;
+  static constexpr double mixing_scale = 2e-96;
 };
 
 constexpr double negligible_log = 46.0;  // exp(-46) = 1e-20, far below the rounding of a double
@@ -115,6 +120,16 @@ inline void with_rows(int rows, F f) {
   return f(std::integral_constant<int, group_size>{});
 }
 
+// Calls f(NV) with NV the number of vectors a row takes where that is small, so that the loops over a row unroll, and
+// 0 where it is not.
+template <typename R, typename F>
+inline void with_vectors(int64_t P, F f) {
+  if (P == width<R>) return f(std::integral_constant<int, 1>{});
+  if (P == 2 * width<R>) return f(std::integral_constant<int, 2>{});
+  if (P == 4 * width<R>) return f(std::integral_constant<int, 4>{});
+  return f(std::integral_constant<int, 0>{});
+}
+
 template <typename R>
 inline void multiply(int rows, const R* x, const R* A, int64_t L, int64_t P, R* out) {
   with_rows(rows, [&](auto G) {
@@ -140,20 +155,23 @@ inline void accumulate(int rows, const R* const* x, const R* u, int64_t L, int64
   with_rows(rows, [&](auto G) { accumulate_rows<R, G>(x, u, L, P, sum); });
 }
 
-// A product of many scales as mantissa and exponent, so that one logarithm at the end is enough.
+// A product of many scales, none of them far from the range of Range<R>; one logarithm at the end is enough.
 struct Product {
-  double mantissa = 1.0;
-  int64_t exponent = 0;
+  double value = 1.0;
+  int64_t folds = 0;
 
   void times(double x) {
-    mantissa *= x;
-    uint64_t bits;
-    __builtin_memcpy(&bits, &mantissa, 8);
-    exponent += int64_t(bits >> 52 & 0x7ff) - 1023;
-    bits = (bits & ~(uint64_t(0x7ff) << 52)) | uint64_t(1023) << 52;
-    __builtin_memcpy(&mantissa, &bits, 8);
+    constexpr double two_500 = 0x1p500;
+    value *= x;
+    if (__builtin_expect(value < 1.0 / two_500, 0)) {
+      value *= two_500;
+      --folds;
+    } else if (__builtin_expect(value > two_500, 0)) {
+      value /= two_500;
+      ++folds;
+    }
   }
-  double log() const { return std::log(mantissa) + double(exponent) * 0.693147180559945309417; }
+  double log() const { return std::log(value) + double(folds) * 500 * 0.693147180559945309417; }
 };
 
 // The finite maximum of a row of scores; 0 where all are minus infinity.
@@ -166,10 +184,10 @@ double finite_max(const R* x, int64_t n) {
 
 // exp(x - top) for x within the range of scaled arithmetic, 0 below it; what is flushed narrows the gap.
 template <typename R>
-R scaled_exp(R x, double top, double& gap, bool& any_zero) {
+R scaled_exp(R x, double top, double& gap, bool& mixing) {
   const double below = double(x) - top;
+  mixing &= below >= Range<R>::mixing_log;
   if (below >= Range<R>::least_log) return R(std::exp(below));
-  any_zero = true;
   if (x != -infinity<R>) gap = -below < gap ? -below : gap;
   return R(0);
 }
@@ -181,27 +199,30 @@ void prepare(const Batch<R>& batch, Prepared<R>& prepared) {
   prepared.start_max = finite_max(batch.start, L);
   prepared.end_max = finite_max(batch.end, L);
   prepared.gap = infinity<double>;
-  bool zero = false, start_zero = false;
+  bool mixing = true, start_mixing = true;  // no need to mix at the start: nothing has been lost yet
   for (int64_t i = 0; i < L * P; ++i) prepared.forward[i] = prepared.backward[i] = R(0);
   for (int64_t j = 0; j < P; ++j) prepared.start[j] = prepared.end[j] = R(0);
   for (int64_t i = 0; i < L; ++i) {
     for (int64_t j = 0; j < L; ++j) {
-      const R a = scaled_exp(batch.transitions[i * L + j], prepared.transition_max, prepared.gap, zero);
+      const R a = scaled_exp(batch.transitions[i * L + j], prepared.transition_max, prepared.gap, mixing);
       prepared.forward[i * P + j] = prepared.backward[j * P + i] = a;
     }
-    prepared.start[i] = scaled_exp(batch.start[i], prepared.start_max, prepared.gap, start_zero);
-    prepared.end[i] = scaled_exp(batch.end[i], prepared.end_max, prepared.gap, zero);
+    prepared.start[i] = scaled_exp(batch.start[i], prepared.start_max, prepared.gap, start_mixing);
+    prepared.end[i] = scaled_exp(batch.end[i], prepared.end_max, prepared.gap, mixing);
   }
-  prepared.mixing = !zero;
+  prepared.mixing = mixing;
 }
 
-// One sequence on its way through the group.
+// One sequence on its way through the group. What goes wrong is noted lane by lane and looked at once, at the end.
 template <typename R>
 struct Runner {
+  IntVec<R> lost_lanes{}, bad_lanes{};
   int64_t b, first, length;  // its first token and its length
   double peaks = 0.0;        // sum of the emission peaks
   Product scales;
-  bool lost = false, bad = false;
+  bool lost = false;
+
+  bool bad() const { return any<R>(bad_lanes); }
 };
 
 template <typename R>
@@ -214,38 +235,46 @@ void start_runners(const Batch<R>& batch, const int64_t* sequences, int count, R
   }
 }
 
-// alpha[t] from s = alpha[t-1] A (or the start vector): multiplies the emissions in and rescales, in place.
+// E[j] = exp(emission[j] - peak); returns the peak, their maximum. An emission that is not forbidden but so far below
+// the peak that exp gives zero becomes minus zero, so that `rescale` can tell the two apart.
 template <typename R>
-inline void absorb(const R* emission, int64_t L, int64_t P, R* s, bool mixing, Runner<R>& runner, R& scale, R& peak) {
+inline R exp_emissions(const R* emission, int64_t L, int64_t P, R* E, Runner<R>& runner) {
   Vec<R> highest = broadcast(-infinity<R>);
-  IntVec<R> bad{};
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>);
-    bad |= ~(e < infinity<R>);
+    runner.bad_lanes |= ~(e < infinity<R>);
     highest = max<R>(highest, e);
+    store(E + j, e);
   }
-  peak = horizontal_max<R>(highest);
-  if (peak == -infinity<R>) peak = 0;
-  Vec<R> total{};
-  IntVec<R> lost{};
+  R peak = horizontal_max<R>(highest);
+  peak = peak > Range<R>::lowest ? peak : Range<R>::lowest;  // all forbidden: E becomes zero
   for (int64_t j = 0; j < P; j += width<R>) {
-    const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>), before = load(s + j);
-    const Vec<R> p = before * exp<R>(e - peak);
+    const Vec<R> e = load(E + j), x = exp<R>(e - peak);
+    store(E + j, (x == R(0)) & (e > -infinity<R>) ? broadcast(R(-0.0)) : x);
+  }
+  return peak;
+}
+
+// alpha[t] from s = alpha[t-1] A (or the start vector): multiplies E in and divides by the sum, which it returns.
+template <typename R>
+inline R rescale(const R* E, int64_t P, R* s, bool mixing, Runner<R>& runner) {
+  Vec<R> total{};
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> factor = load(E + j), before = load(s + j), p = before * factor;
     store(s + j, p);
     total += p;
-    lost |= (p == R(0)) & (before > R(0)) & (e > -infinity<R>);
+    if (!mixing) runner.lost_lanes |= (p == R(0)) & (before > R(0)) & ((IntVec<R>)factor != 0);
   }
-  scale = horizontal_sum<R>(total);
+  const R scale = horizontal_sum<R>(total);
   const R inverse = R(1) / scale;
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> p = load(s + j) * inverse;
     store(s + j, p);
-    lost |= (p < Range<R>::tiny) & (p > R(0));
+    if (!mixing) runner.lost_lanes |= (p < Range<R>::tiny) & (p > R(0));
   }
-  runner.bad |= any<R>(bad);
-  runner.lost |= !(scale >= Range<R>::tiny) || (!mixing && any<R>(lost));
-  runner.peaks += peak;
+  runner.lost |= !(scale >= (mixing ? Range<R>::mixing_scale : Range<R>::tiny));
   runner.scales.times(scale);
+  return scale;
 }
 
 template <typename R>
@@ -259,21 +288,21 @@ inline R dot(const R* x, const R* y, int64_t P) {
 template <typename R>
 void finish(const Prepared<R>& prepared, const R* alpha, Runner<R>& runner, double& log_partition, uint8_t& status) {
   const R last = dot(alpha, prepared.end, prepared.P);
-  runner.lost |= !(last >= Range<R>::tiny);
+  runner.lost |= !(last >= Range<R>::tiny) || any<R>(runner.lost_lanes);
   const double relative = runner.scales.log() + std::log(double(last));
   const double T = double(runner.length);
   runner.lost |= !(relative >= T * std::log(double(prepared.L)) - prepared.gap + negligible_log);
   log_partition = relative + runner.peaks + (T - 1) * prepared.transition_max + prepared.start_max + prepared.end_max;
-  status = runner.bad ? trellis::not_finite : runner.lost ? trellis::underflow : trellis::exact;
+  status = runner.bad() ? trellis::not_finite : runner.lost ? trellis::underflow : trellis::exact;
 }
 
-template <typename R>
-void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
-             const Tape<R>* tape, double* log_partition, uint8_t* status) {
-  const int64_t L = prepared.L, P = prepared.P;
+template <typename R, int NV>
+void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
+                   const Tape<R>* tape, double* log_partition, uint8_t* status) {
+  const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
   Runner<R> runners[group_size];
   start_runners(batch, sequences, count, runners);
-  Block<R> current(group_size * P, R(0)), next(group_size * P, R(0));
+  Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), factors(group_size * P);
   R *x = current, *y = next;
   for (int64_t t = 0, active = count;; ++t) {
     for (; active && runners[active - 1].length == t; --active) {
@@ -281,21 +310,22 @@ void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* 
       finish(prepared, x + (active - 1) * P, runner, log_partition[runner.b], status[runner.b]);
     }
     if (!active) return;
+    // The emissions first: they do not wait for the step before, so the processor overlaps the two.
+    for (int g = 0; g < active; ++g) {
+      const R* emission = batch.emission(runners[g].first + t);
+      runners[g].peaks += exp_emissions(emission, L, P, factors + g * P, runners[g]);
+    }
     if (t == 0) {
       for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
     } else {
       multiply<R>(int(active), x, prepared.forward, L, P, y);
     }
     for (int g = 0; g < active; ++g) {
-      Runner<R>& runner = runners[g];
-      const int64_t token = runner.first + t;
-      R scale, peak;
-      absorb(batch.emission(token), L, P, y + g * P, prepared.mixing, runner, scale, peak);
-      if (tape) {
-        __builtin_memcpy(tape->alpha + token * P, y + g * P, P * sizeof(R));
-        tape->scale[token] = scale;
-        tape->peak[token] = peak;
-      }
+      const int64_t token = runners[g].first + t;
+      const R scale = rescale(factors + g * P, P, y + g * P, prepared.mixing, runners[g]);
+      if (!tape) continue;
+      __builtin_memcpy(tape->alpha + token * P, y + g * P, P * sizeof(R));
+      tape->scale[token] = scale;
     }
     R* swap = x;
     x = y;
@@ -303,13 +333,20 @@ void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* 
   }
 }
 
+template <typename R>
+void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
+             const Tape<R>* tape, double* log_partition, uint8_t* status) {
+  with_vectors<R>(prepared.P, [&](auto NV) {
+    forward_group<R, NV>(batch, prepared, sequences, count, tape, log_partition, status);
+  });
+}
+
 // One token of the backward pass. `beta` comes in as sum_j A w[t+1] (or the end vector) and is rescaled; marginals
 // times weight go to `out`, the emissions times beta to `w` for the next step, and to `u` what the expected
 // transitions into this token need: alpha[t-1, i] A[i, j] u[j] = weight * P(y[t-1] = i, y[t] = j).
 template <typename R>
-inline bool absorb_backward(const R* emission, const Prepared<R>& prepared, const R* alpha, R scale, R peak, R weight,
-                            R* beta, R* w, R* u, R* out) {
-  const int64_t L = prepared.L, P = prepared.P;
+inline void absorb_backward(const R* E, int64_t L, int64_t P, bool mixing, const R* alpha, R scale, R weight,
+                            const R* beta, R* w, R* u, R* out, Runner<R>& runner) {
   Vec<R> total{}, overlap{};
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> b = load(beta + j);
@@ -320,18 +357,17 @@ inline bool absorb_backward(const R* emission, const Prepared<R>& prepared, cons
   const R inverse = R(1) / sum;
   const R posterior = R(1) / (horizontal_sum<R>(overlap) * inverse);  // 1 / (alpha . beta)
   const R pair = posterior / scale;
-  IntVec<R> lost{};
   for (int64_t j = 0; j < P; j += width<R>) {
-    const int lanes = lanes_left<R>(L, j);
-    const Vec<R> e = load_first(emission + j, lanes, -infinity<R>);
-    const Vec<R> b = load(beta + j) * inverse;
-    const Vec<R> next = b * exp<R>(e - peak);
-    lost |= ((b < Range<R>::tiny) | ((next < Range<R>::tiny) & (e > -infinity<R>))) & (load(beta + j) > R(0));
-    store_first(out + j, load(alpha + j) * b * (posterior * weight), lanes);
+    const Vec<R> factor = load(E + j), before = load(beta + j);
+    const Vec<R> b = before * inverse, next = b * factor;
+    if (!mixing)
+      runner.lost_lanes |=
+          ((b < Range<R>::tiny) | ((next < Range<R>::tiny) & ((IntVec<R>)factor != 0))) & (before > R(0));
+    store_first(out + j, load(alpha + j) * b * (posterior * weight), lanes_left<R>(L, j));
     store(w + j, next);
     store(u + j, next * (pair * weight));
   }
-  return !(sum >= Range<R>::tiny) || !(pair < Range<R>::huge) || (!prepared.mixing && any<R>(lost));
+  runner.lost |= !(sum >= Range<R>::tiny) || !(pair < Range<R>::huge);
 }
 
 // counts += sum * A (elementwise), and clears the sum: float sums stay short, the long ones are in double.
@@ -343,30 +379,31 @@ void fold_transitions(const Prepared<R>& prepared, R* sum, double* counts) {
   }
 }
 
-template <typename R>
-void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
-              const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
+template <typename R, int NV>
+void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
+                    const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
   constexpr int64_t fold_every = 64;
-  const int64_t L = prepared.L, P = prepared.P;
+  const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
   Runner<R> runners[group_size];
   start_runners(batch, sequences, count, runners);
   Block<R> betas(group_size * P, R(0)), ws(group_size * P, R(0)), us(group_size * P, R(0)), sums(L * P, R(0));
+  Block<R> factors(group_size * P);
+  const R* previous[group_size];
+  for (int g = 0; g < group_size; ++g) previous[g] = prepared.end;  // not running yet: us is zero there
   for (int64_t t = runners[0].length - 1, active = 0; t >= 0; --t) {
-    if (active) multiply<R>(int(active), ws, prepared.backward, L, P, betas);
-    for (; active < count && runners[active].length == t + 1; ++active)
-      __builtin_memcpy(betas + active * P, prepared.end, P * sizeof(R));
-    const R* previous[group_size];
-    for (int g = 0; g < group_size; ++g) {
-      if (g >= active) {  // a row that is not running yet must add nothing
-        previous[g] = prepared.end;
-        continue;
-      }
+    const int64_t running = active;
+    while (active < count && runners[active].length == t + 1) ++active;
+    for (int g = 0; g < active; ++g)
+      exp_emissions(batch.emission(runners[g].first + t), L, P, factors + g * P, runners[g]);
+    if (running) multiply<R>(int(running), ws, prepared.backward, L, P, betas);
+    for (int64_t g = running; g < active; ++g) __builtin_memcpy(betas + g * P, prepared.end, P * sizeof(R));
+    for (int g = 0; g < active; ++g) {
       Runner<R>& runner = runners[g];
       const int64_t token = runner.first + t;
-      const double weight = weights ? weights[runner.b] : 1.0;
+      const R weight = weights ? R(weights[runner.b]) : R(1);
       R* out = gradient + batch.row(token) * L;
-      runner.lost |= absorb_backward(batch.emission(token), prepared, tape.alpha + token * P, tape.scale[token],
-                                     tape.peak[token], R(weight), betas + g * P, ws + g * P, us + g * P, out);
+      absorb_backward((const R*)factors + g * P, L, P, prepared.mixing, tape.alpha + token * P, tape.scale[token],
+                      weight, (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
       if (t == 0)
         for (int64_t j = 0; j < L; ++j) counts.start[j] += double(out[j]);
       if (t == runner.length - 1)
@@ -377,7 +414,15 @@ void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t*
     if (t % fold_every == 0) fold_transitions(prepared, (R*)sums, counts.transitions);
   }
   for (int g = 0; g < count; ++g)
-    if (runners[g].lost) status[runners[g].b] = trellis::underflow;
+    if (runners[g].lost || any<R>(runners[g].lost_lanes)) status[runners[g].b] = trellis::underflow;
+}
+
+template <typename R>
+void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
+              const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
+  with_vectors<R>(prepared.P, [&](auto NV) {
+    backward_group<R, NV>(batch, prepared, sequences, count, tape, weights, gradient, counts, status);
+  });
 }
 
 // The least index of the greatest x[j] + y[j].
@@ -400,9 +445,50 @@ inline int64_t argmax_sum(const R* x, const R* y, int64_t P, R& best) {
 // small however long the sequence, and no back-pointers are kept, since the best predecessor of the one label that
 // the path goes through is found again from delta[t-1] on the way back.
 template <typename R>
-void viterbi(const Batch<R>& batch, const LogPrepared<R>& prepared, const int64_t* sequences, int count, int64_t* tags,
-             uint8_t* status) {
-  const int64_t L = prepared.L, P = prepared.P;
+inline void absorb_max(const R* emission, int64_t L, int64_t P, R* row, R* saved, Runner<R>& runner) {
+  Vec<R> top = broadcast(-infinity<R>);
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>);
+    runner.bad_lanes |= ~(e < infinity<R>);
+    const Vec<R> d = load(row + j) + e;
+    store(row + j, d);
+    top = max<R>(top, d);
+  }
+  R shift = horizontal_max<R>(top);
+  if (shift == -infinity<R>) shift = 0;  // no path: stays minus infinity to the end
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> d = load(row + j) - shift;
+    store(row + j, d);
+    store(saved + j, d);
+  }
+}
+
+// Follows the best path back from the end; deltas of runner g begin at row begin[g].
+template <typename R>
+void trace_back(const Batch<R>& batch, const LogPrepared<R>& prepared, const Runner<R>* runners, int count,
+                const int64_t* begin, const R* deltas, int64_t P, int64_t* tags, uint8_t* status) {
+  int64_t label[group_size];
+  int active = 0;
+  for (int64_t t = runners[0].length - 1; t >= 0; --t) {
+    R best;
+    for (int g = 0; g < active; ++g)
+      label[g] = argmax_sum(deltas + (begin[g] + t) * P, prepared.backward + label[g] * P, P, best);
+    for (; active < count && runners[active].length == t + 1; ++active) {
+      label[active] = argmax_sum(deltas + (begin[active] + t) * P, (const R*)prepared.end, P, best);
+      if (best == -infinity<R>) status[runners[active].b] = trellis::no_path;
+      if (runners[active].bad()) status[runners[active].b] = trellis::not_finite;
+    }
+    for (int g = 0; g < active; ++g) {
+      if (label[g] >= prepared.L) label[g] = 0;  // NaN or no path: only on the way to an error
+      tags[batch.row(runners[g].first + t)] = label[g];
+    }
+  }
+}
+
+template <typename R, int NV>
+void viterbi_group(const Batch<R>& batch, const LogPrepared<R>& prepared, const int64_t* sequences, int count,
+                   int64_t* tags, uint8_t* status) {
+  const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
   Runner<R> runners[group_size];
   start_runners(batch, sequences, count, runners);
   int64_t total = 0, begin[group_size];
@@ -410,60 +496,30 @@ void viterbi(const Batch<R>& batch, const LogPrepared<R>& prepared, const int64_
     begin[g] = total;
     total += runners[g].length;
   }
-  Block<R> deltas(total * P), current(group_size * P, R(0)), next(group_size * P);
+  Block<R> deltas(total * P), current(group_size * P, R(0)), next(group_size * P, R(0));
   R *x = current, *y = next;
-  int64_t active = count;
-  for (int64_t t = 0; t < runners[0].length; ++t) {
+  for (int64_t t = 0, active = count; t < runners[0].length; ++t) {
     while (runners[active - 1].length == t) --active;
     if (t == 0) {
       for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
     } else {
       multiply_max<R>(int(active), x, prepared.forward, L, P, y);
     }
-    for (int g = 0; g < active; ++g) {
-      const R* emission = batch.emission(runners[g].first + t);
-      R *row = y + g * P, *saved = deltas + (begin[g] + t) * P;
-      Vec<R> top = broadcast(-infinity<R>);
-      IntVec<R> bad{};
-      for (int64_t j = 0; j < P; j += width<R>) {
-        const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>);
-        bad |= ~(e < infinity<R>);
-        const Vec<R> d = load(row + j) + e;
-        store(row + j, d);
-        top = max<R>(top, d);
-      }
-      runners[g].bad |= any<R>(bad);
-      R shift = horizontal_max<R>(top);
-      if (shift == -infinity<R>) shift = 0;  // no path: stays minus infinity to the end
-      for (int64_t j = 0; j < P; j += width<R>) {
-        const Vec<R> d = load(row + j) - shift;
-        store(row + j, d);
-        store(saved + j, d);
-      }
-    }
+    for (int g = 0; g < active; ++g)
+      absorb_max(batch.emission(runners[g].first + t), L, P, y + g * P, deltas + (begin[g] + t) * P, runners[g]);
     R* swap = x;
     x = y;
     y = swap;
   }
-  for (int g = 0; g < count; ++g) status[runners[g].b] = runners[g].bad ? trellis::not_finite : trellis::exact;
-  int64_t label[group_size];
-  active = 0;
-  for (int64_t t = runners[0].length - 1; t >= 0; --t) {
-    for (int g = 0; g < active; ++g) {
-      R best;
-      label[g] = argmax_sum(deltas + (begin[g] + t) * P, prepared.backward + label[g] * P, P, best);
-    }
-    for (; active < count && runners[active].length == t + 1; ++active) {
-      R best;
-      Runner<R>& runner = runners[active];
-      label[active] = argmax_sum(deltas + (begin[active] + t) * P, (const R*)prepared.end, P, best);
-      if (best == -infinity<R> && !runner.bad) status[runner.b] = trellis::no_path;
-    }
-    for (int g = 0; g < active; ++g) {
-      if (label[g] >= L) label[g] = 0;  // NaN or no path: only on the way to an error
-      tags[batch.row(runners[g].first + t)] = label[g];
-    }
-  }
+  trace_back(batch, prepared, runners, count, begin, (const R*)deltas, P, tags, status);
+}
+
+template <typename R>
+void viterbi(const Batch<R>& batch, const LogPrepared<R>& prepared, const int64_t* sequences, int count, int64_t* tags,
+             uint8_t* status) {
+  with_vectors<R>(prepared.P, [&](auto NV) {
+    viterbi_group<R, NV>(batch, prepared, sequences, count, tags, status);
+  });
 }
 
 // Multiply-adds on numbers that never leave the registers: what the machine could do at best.

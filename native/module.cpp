@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -86,13 +87,24 @@ void bind(nb::module_& m, const char* name) {
              double* to = pointer<double>(out);
              return unlocked([&] { return self.nll(path, to, keep); });
            })
+      .def("total_nll",  // the sum over the batch times scale, as one number of type R
+           [](I& self, nb::handle tags, double scale, nb::handle out, bool keep) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             R* to = pointer<R>(out);
+             return unlocked([&] {
+               std::vector<double> losses(size_t(self.layout().sequences()));
+               const Outcome outcome = self.nll(path, losses.data(), keep);
+               *to = R(scale * std::accumulate(losses.begin(), losses.end(), 0.0));
+               return outcome;
+             });
+           })
       .def("gradient",
-           [](I& self, nb::handle weights, double weight, nb::handle tags, nb::handle emissions,
+           [](I& self, nb::handle weights, double weight, nb::handle tags, int64_t rows, nb::handle emissions,
               nb::handle transitions, nb::handle start, nb::handle end) {
              const double* w = pointer<const double>(weights);
              const int64_t* path = pointer<const int64_t>(tags);
              R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
-             return unlocked([&] { return self.gradient(w, weight, path, e, a, s, z); });
+             return unlocked([&] { return self.gradient(w, weight, path, rows, e, a, s, z); });
            })
       .def("pairwise",
            [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
@@ -103,10 +115,10 @@ void bind(nb::module_& m, const char* name) {
              return unlocked([&] { return self.pairwise(to, e, a, s, z, p); });
            })
       .def("viterbi",
-           [](I& self, nb::handle tags, nb::handle scores) {
+           [](I& self, nb::handle tags, int64_t rows, nb::handle scores) {
              int64_t* path = pointer<int64_t>(tags);
              double* to = pointer<double>(scores);
-             return unlocked([&] { return self.viterbi(path, to); });
+             return unlocked([&] { return self.viterbi(path, rows, to); });
            })
       .def("entropy",
            [](I& self, nb::handle out) {
@@ -165,6 +177,7 @@ double fma_peak(const std::string& dtype) {
 }  // namespace
 
 NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // a graph that lives until the interpreter ends is no leak
   nb::class_<Layout>(m, "Layout")
       .def_prop_ro("sequences", &Layout::sequences)
       .def_prop_ro("tokens", &Layout::tokens)

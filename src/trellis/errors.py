@@ -8,7 +8,10 @@
     │   └── NoPathError            every label sequence is forbidden
     ├── TagError                   a label or a span that the tag scheme does not allow (also a ValueError)
     ├── DataError                  a file or a row that cannot be read as what it should be (also a ValueError)
-    └── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
+    ├── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
+    ├── TemplateError              a feature template that cannot be read or applied (also a ValueError)
+    ├── StoreError                 a saved model that is damaged, foreign or too new (also a ValueError)
+    └── ModelError                 a model asked for what it cannot give, e.g. tags before fit (also a ValueError)
 
 Every message says what, where, what was expected and what came.
 """
@@ -50,3 +53,15 @@ class DataError(TrellisError, ValueError):
 
 class ConfigError(TrellisError, ValueError):
     """A configuration with an unknown key or an impossible value."""
+
+
+class TemplateError(TrellisError, ValueError):
+    """A feature template that cannot be read, or that does not fit the sentences."""
+
+
+class StoreError(TrellisError, ValueError):
+    """A saved model that is damaged, of another kind, or of a newer format."""
+
+
+class ModelError(TrellisError, ValueError):
+    """A model asked for what it cannot give, such as tags before it was fitted."""

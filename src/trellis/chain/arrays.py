@@ -112,14 +112,14 @@ def viterbi(scores: ChainScores, *, allowed: npt.ArrayLike | None = None) -> Dec
     call = _Call(scores, allowed)
     tags = np.empty(len(scores.emissions), dtype=np.int64)
     best = call.by_sequence()
-    call.check(call.native.viterbi(tags, best))
+    call.check(call.native.viterbi(tags, len(tags), best))
     return Decoded(tags, best)
 
 
 def kbest(scores: ChainScores, k: int, *, allowed: npt.ArrayLike | None = None) -> Paths:
     """The k best label sequences of each sequence, best first; fewer where fewer exist."""
     call = _Call(scores, allowed)
-    report, counts, path_scores, flat = call.native.kbest(_check_count("k", k))
+    report, counts, path_scores, flat = call.native.kbest(check_count("k", k))
     call.check(report)
     shapes = zip(split(flat, counts * scores.lengths), counts, scores.lengths, strict=True)
     tags = [own.reshape(count, length) for own, count, length in shapes]
@@ -141,7 +141,7 @@ def marginals(scores: ChainScores, *, allowed: npt.ArrayLike | None = None, pair
         call.check(call.native.pairwise(out, tokens, transitions, start, end, pairs))
         return Marginals(out, tokens, transitions, start, end, pairs)
     call.check(call.native.log_partition(out, True))
-    call.check(call.native.gradient(0, 1.0, 0, tokens, transitions, start, end))
+    call.check(call.native.gradient(0, 1.0, 0, len(tokens), tokens, transitions, start, end))
     return Marginals(out, tokens, transitions, start, end)
 
 
@@ -152,7 +152,7 @@ def sample(scores: ChainScores, n: int = 1, *, seed: int = 0, allowed: npt.Array
     """
     call = _Call(scores, allowed)
     N = len(scores.emissions)
-    tags = np.empty((_check_count("n", n), N), dtype=np.int64)
+    tags = np.empty((check_count("n", n), N), dtype=np.int64)
     call.check(call.native.sample(n, seed & (2**64 - 1), tags, N))
     return tags
 
@@ -223,7 +223,8 @@ def _check_tags(tags: npt.ArrayLike, scores: ChainScores) -> IntArray:
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def _check_count(name: str, value: int) -> int:
+def check_count(name: str, value: int) -> int:
+    """A number of things to find: an integer >= 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
     return int(value)
@@ -273,4 +274,4 @@ def check_side(name: str, mask: npt.ArrayLike | None, S: int, L: int) -> npt.NDA
     array = np.asarray(mask)
     if array.shape not in ((L,), (S, L)) or array.dtype != np.bool_:
         raise ShapeError(f"{name} must be bool (S, L) = ({S}, {L}) or (L,) = ({L},), got {array.dtype} {array.shape}")
-    return np.ascontiguousarray(np.broadcast_to(array, (S, L))).view(np.uint8)
+    return np.array(np.broadcast_to(array, (S, L)), order="C").view(np.uint8)

@@ -7,7 +7,7 @@ import sys
 import typer
 
 from trellis import __version__
-from trellis.cli import demo
+from trellis.cli import check, convert, demo, score
 from trellis.errors import TrellisError
 
 app = typer.Typer(
@@ -18,6 +18,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(demo.demo)
+app.command()(check.check)
+app.command()(convert.convert)
+app.command()(score.score)
 
 
 def _version(wanted: bool) -> None:

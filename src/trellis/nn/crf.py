@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,6 @@ from trellis.chain import torch as chain
 from trellis.chain.torch import library
 from trellis.errors import ShapeError
 
-Reduction = Literal["none", "sum", "mean", "token_mean"]
 Constraints = Tensor | tuple[Tensor, Tensor, Tensor]
 
 
@@ -121,9 +119,7 @@ class CRF(nn.Module):
             raise ValueError(f"invalid reduction: {reduction}")
         if torch.compiler.is_compiling() and tags is not None and label_weights is None:
             places = self._places(emissions, mask, lengths)
-            return library.nll(
-                emissions, tags, places, *self._chain(emissions), self.batch_first, self.ignore_index, reduction
-            )
+            return library.nll(emissions, tags, places, *self._chain(), self.batch_first, self.ignore_index, reduction)
         scores = self._scores(emissions, mask, lengths, tags)
         if allowed is not None:
             return _reduce(self._partial_nll(scores, allowed), scores, reduction)
@@ -165,7 +161,7 @@ class CRF(nn.Module):
         self._check(emissions, None, mask)
         if torch.compiler.is_compiling() and allowed is None:
             places = self._places(emissions, mask, lengths)
-            return library.viterbi(emissions, places, *self._chain(emissions), self.batch_first)
+            return library.viterbi(emissions, places, *self._chain(), self.batch_first)
         return chain.viterbi(self._scores(emissions, mask, lengths), allowed=allowed)
 
     def log_partition(
@@ -271,7 +267,7 @@ class CRF(nn.Module):
         return chain.ChainScores.padded(
             emissions,
             self._places(emissions, mask, lengths),
-            *self._chain(emissions),
+            *self._chain(),
             batch_first=self.batch_first,
             tags=tags,
             ignore_index=self.ignore_index,
@@ -286,22 +282,23 @@ class CRF(nn.Module):
         counts = torch.as_tensor(lengths, device=emissions.device)
         if counts.shape != (B,) or counts.dtype.is_floating_point:
             raise ShapeError(f"lengths must be integers (B,) = ({B},), got {counts.dtype} {tuple(counts.shape)}")
-        if B and not (int(counts.min()) >= 0 and int(counts.max()) <= T):
+        in_range = torch.compiler.is_compiling() or bool(((counts >= 0) & (counts <= T)).all())
+        if not in_range:
             raise ShapeError(f"lengths must be in 0..{T}, the size of the time axis, got {counts.tolist()}")
         places = torch.arange(T, device=emissions.device) < counts[:, None]
         return places if self.batch_first else places.T
 
-    def _chain(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _chain(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores with the constraints in them."""
-        values = []
-        for name, parameter in (
-            ("transitions", self.transitions),
-            ("start", self.start_transitions),
-            ("end", self.end_transitions),
-        ):
-            forbidden = getattr(self, f"_forbidden_{name}")
-            values.append(parameter if forbidden is None else parameter.masked_fill(forbidden, -torch.inf))
-        return values[0], values[1], values[2]
+        parameters, buffers = self._parameters, self._buffers  # the attributes themselves are slow to look up
+        names = (("transitions", "transitions"), ("start_transitions", "start"), ("end_transitions", "end"))
+        transitions, start, end = (_forbid(parameters[name], buffers[f"_forbidden_{kind}"]) for name, kind in names)
+        return transitions, start, end
+
+
+def _forbid(scores: Tensor | None, forbidden: Tensor | None) -> Tensor:
+    assert scores is not None
+    return scores if forbidden is None else scores.masked_fill(forbidden, -torch.inf)
 
 
 def _scale(scores: chain.ChainScores, reduction: str) -> float | None:

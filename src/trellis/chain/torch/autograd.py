@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from trellis.chain import _native, _scan
-from trellis.chain.torch.scores import layout_lengths, make_inference, raise_report, token_rows
+from trellis.chain.torch.scores import Inference, layout_lengths, make_inference, raise_report, token_rows
 
 
 class ChainLoss(torch.autograd.Function):
     """``log Z``, or ``log Z - score(tags)``, by the native kernels; the gradient is marginals minus indicators.
 
-    With a scale it is the sum over the batch times that scale, without the value of each sequence.
+    With tags and a scale it is the sum over the batch times that scale, without the value of each sequence.
     """
 
     @staticmethod
@@ -30,44 +30,56 @@ class ChainLoss(torch.autograd.Function):
     ) -> Tensor:
         inference = make_inference(layout, emissions, transitions, start, end)
         keep = any(ctx.needs_input_grad)
-        out = torch.empty(layout.sequences, dtype=torch.float64)
-        if tags is None:
-            report = inference.log_partition(out.data_ptr(), keep)
+        if scale is not None and tags is not None:
+            out = torch.empty((), dtype=emissions.dtype)
+            report = inference.total_nll(tags.data_ptr(), scale, out.data_ptr(), keep)
         else:
-            report = inference.nll(tags.data_ptr(), out.data_ptr(), keep)
+            values = torch.empty(layout.sequences, dtype=torch.float64)
+            if tags is None:
+                report = inference.log_partition(values.data_ptr(), keep)
+            else:
+                report = inference.nll(tags.data_ptr(), values.data_ptr(), keep)
+            out = values.to(emissions.dtype)
         if report[0]:
             raise_report(report, layout, (emissions, transitions, start, end), tags)
         if keep:
             ctx.save_for_backward(emissions, transitions, start, end, tags)
             ctx.inference, ctx.layout, ctx.scale = inference, layout, scale
-        if scale is not None:
-            out = out.sum() * scale
-        return out.to(emissions.dtype)
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         emissions, transitions, start, end, tags = ctx.saved_tensors
         if torch.is_grad_enabled():
-            grads = _scan_gradient(ctx, grad, emissions, transitions, start, end, tags)
-            return (*grads, None, None, None)
-        d_emissions = torch.empty_like(emissions)
-        if ctx.layout.tokens != len(emissions):
-            d_emissions.zero_()
-        others = [torch.empty_like(x) for x in (transitions, start, end)]
-        weights, weight = 0, 1.0
+            return (*_scan_gradient(ctx, grad, emissions, transitions, start, end, tags), None, None, None)
+        inputs = (emissions, transitions, start, end)
         if ctx.scale is None:
-            by_sequence = grad.to(torch.float64).contiguous()
-            weights = by_sequence.data_ptr()
+            grads = native_gradient(ctx.inference, inputs, tags, grad.to(torch.float64).contiguous(), 1.0)
         else:
-            weight = grad.item() * ctx.scale
-        ctx.inference.gradient(
-            weights,
-            weight,
-            0 if tags is None else tags.data_ptr(),
-            d_emissions.data_ptr(),
-            *(x.data_ptr() for x in others),
-        )
-        return (d_emissions, *others, None, None, None)
+            grads = native_gradient(ctx.inference, inputs, tags, None, grad.item() * ctx.scale)
+        return (*grads, None, None, None)
+
+
+def native_gradient(
+    inference: Inference,
+    inputs: tuple[Tensor, Tensor, Tensor, Tensor],
+    tags: Tensor | None,
+    weights: Tensor | None,
+    weight: float,
+) -> list[Tensor]:
+    """Marginals, minus the indicators of the tags, times a weight for each sequence or the same for all."""
+    e, a, s, z = (torch.empty_like(x) for x in inputs)
+    inference.gradient(
+        0 if weights is None else weights.data_ptr(),
+        weight,
+        0 if tags is None else tags.data_ptr(),
+        len(e),
+        e.data_ptr(),
+        a.data_ptr(),
+        s.data_ptr(),
+        z.data_ptr(),
+    )
+    return [e, a, s, z]
 
 
 def _scan_gradient(
@@ -80,14 +92,24 @@ def _scan_gradient(
     tags: Tensor | None,
 ) -> list[Tensor | None]:
     """The same gradient as a graph, for gradients of gradients."""
-    inputs = (emissions, transitions, start, end)
-    index = token_rows(ctx.layout)
-    ragged = (emissions[index], layout_lengths(ctx.layout), transitions, start, end)
+    index, ragged = _ragged(ctx.layout, emissions, transitions, start, end)
     value = _scan.log_partition(*ragged)
     if tags is not None:
         value = value - _scan.path_score(*ragged, tags.reshape(-1)[index])
     if ctx.scale is not None:
         value = value.sum() * ctx.scale
+    return _graph_gradient(value, (emissions, transitions, start, end), grad)
+
+
+def _ragged(
+    layout: _native.Layout, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
+    """The rows of the tokens, and what ``_scan`` takes."""
+    index = token_rows(layout)
+    return index, (emissions[index], layout_lengths(layout), transitions, start, end)
+
+
+def _graph_gradient(value: Tensor, inputs: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:
     wanted = [x for x in inputs if x.requires_grad]
     found = iter(torch.autograd.grad(value, wanted, grad, create_graph=True, allow_unused=True))
     return [next(found) if x.requires_grad else None for x in inputs]
@@ -117,9 +139,13 @@ class WeightedLoss(torch.autograd.Function):
         return out.to(emissions.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         emissions, transitions, start, end, tags, weights = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            index, ragged = _ragged(ctx.layout, emissions, transitions, start, end)
+            by_token = (x.reshape(-1)[index] for x in (tags, weights.to(emissions.dtype)))
+            value = _scan.weighted_nll(*ragged, *by_token)
+            return (*_graph_gradient(value, (emissions, transitions, start, end), grad), None, None, None)
         grads = [torch.zeros_like(emissions), *(torch.empty_like(x) for x in (transitions, start, end))]
         outer = grad.to(torch.float64).contiguous()
         pointers = (x.data_ptr() for x in (tags, weights, outer, *grads))

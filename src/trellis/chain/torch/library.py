@@ -44,12 +44,12 @@ def _nll_backward(
     batch_first: bool,
     ignore_index: int,
 ) -> list[Tensor]:
-    inputs = [x.detach().requires_grad_() for x in (emissions, transitions, start, end)]
-    with torch.enable_grad():
-        scores = ChainScores.padded(
-            inputs[0], mask, *inputs[1:], batch_first=batch_first, tags=tags, ignore_index=ignore_index
-        )
-        return list(torch.autograd.grad(ops.nll(scores, tags), inputs, grad))
+    scores = ChainScores.padded(
+        emissions, mask, transitions, start, end, batch_first=batch_first, tags=tags, ignore_index=ignore_index
+    )
+    inputs = (emissions, transitions, start, end)
+    grads = zip(ops.nll_gradient(scores, tags, grad), inputs, strict=True)
+    return [found.reshape(x.shape).to(x.dtype) for found, x in grads]
 
 
 @torch.library.custom_op("trellis::viterbi", mutates_args=())
@@ -73,7 +73,8 @@ def _(emissions: Tensor, *rest: Any) -> Tensor:
 
 @_nll_backward.register_fake
 def _(grad: Tensor, emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> list[Tensor]:
-    return [torch.empty_like(x) for x in (emissions, *rest[:3])]
+    contiguous = torch.contiguous_format
+    return [torch.empty_like(x, memory_format=contiguous) for x in (emissions, *rest[:3])]
 
 
 @_viterbi.register_fake

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from trellis.chain import _scan
 from trellis.chain._problems import BAD_CHAIN_SCORE, FORBIDDEN_PATH, NO_PATH, NOT_FINITE, TAG_RANGE
-from trellis.chain.arrays import check_side, check_span_tags, check_spans
-from trellis.chain.torch.autograd import ChainLoss, WeightedLoss
+from trellis.chain.arrays import check_count, check_side, check_span_tags, check_spans
+from trellis.chain.torch.autograd import ChainLoss, WeightedLoss, native_gradient
 from trellis.chain.torch.scores import ChainScores, to_numpy
 from trellis.errors import ShapeError
 
@@ -74,24 +75,55 @@ def nll(scores: ChainScores, tags: Tensor, *, scale: float | None = None) -> Ten
     if scores.native:
         result: Tensor = ChainLoss.apply(*scores.arguments, scores.layout, path, scale)  # type: ignore[no-untyped-call]
         return result
-    gold = score(scores, path)
-    if bool((gold == -torch.inf).any()):
-        first = int((gold == -torch.inf).nonzero()[0])
-        scores.check((FORBIDDEN_PATH, first), path)
-    losses = (_scan_log_partition(scores) - gold).clamp_min(0)
+    losses = (_scan_log_partition(scores) - _gold_score(scores, path)).clamp_min(0)
     return losses if scale is None else losses.sum() * scale
+
+
+def _gold_score(scores: ChainScores, path: Tensor) -> Tensor:
+    """The score of given labels, which must not be forbidden."""
+    gold = score(scores, path)
+    forbidden = gold == -torch.inf
+    if bool(forbidden.any()):
+        scores.check((FORBIDDEN_PATH, int(forbidden.nonzero()[0])), path)
+    return gold
+
+
+def nll_gradient(scores: ChainScores, tags: Tensor, grad: Tensor) -> list[Tensor]:
+    """The gradient of ``(grad * nll(scores, tags)).sum()`` by row of emissions, transitions, start and end.
+
+    Without autograd, for where it is off.
+    """
+    path = _check_tags(tags, scores)
+    if scores.native:
+        inference, values = scores.inference(), _by_sequence(scores)
+        scores.check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
+        return native_gradient(inference, scores.arguments, path, grad.to(torch.float64).contiguous(), 1.0)
+    L, rows = scores.num_labels, scores.rows()
+    labels, lengths = path.reshape(-1)[rows], scores.lengths().to(grad.device)
+    weights = grad.repeat_interleave(lengths)  # [N]
+    _, tokens, pairs = _scan.marginals(*scores.ragged())
+    d_tokens = (tokens - one_hot(labels, L)) * weights[:, None]
+    first = torch.ones_like(labels, dtype=torch.bool)
+    first[1:] = torch.arange(len(lengths), device=grad.device).repeat_interleave(lengths).diff() != 0
+    last = first.roll(-1)
+    observed = one_hot(labels[:-1][~first[1:]] * L + labels[1:][~first[1:]], L * L).view(-1, L, L)
+    d_transitions = ((pairs - observed) * weights[~first][:, None, None]).sum(0)
+    d_emissions = torch.zeros_like(scores.emissions).index_copy_(0, rows, d_tokens)
+    return [d_emissions, d_transitions, d_tokens[first].sum(0), d_tokens[last].sum(0)]
 
 
 def weighted_nll(scores: ChainScores, tags: Tensor, weights: Tensor) -> Tensor:
     """Negative log-likelihood with a weight for each token, (B,); see ``trellis.chain.weighted_nll``."""
     path = _check_tags(tags, scores)
-    if weights.shape != path.shape:
-        raise ShapeError(f"weights must be {tuple(path.shape)} to match tags, got {tuple(weights.shape)}")
+    if weights.shape != path.shape or not bool((weights >= 0).all()):
+        raise ShapeError(
+            f"weights must be numbers >= 0 of shape {tuple(path.shape)} to match tags, got {tuple(weights.shape)}"
+        )
     plain = weights.to(torch.float64).contiguous()
     if scores.native:
         result: Tensor = WeightedLoss.apply(*scores.arguments, scores.layout, path, plain)  # type: ignore[no-untyped-call]
         return result
-    _check_path(scores, path)
+    _gold_score(scores, path)
     rows = scores.rows()
     kept = plain.reshape(-1)[rows].to(scores.emissions.dtype)
     return _scan.weighted_nll(*scores.ragged(), path.reshape(-1)[rows], kept)
@@ -104,9 +136,9 @@ def viterbi(scores: ChainScores, *, allowed: Tensor | None = None) -> Decoded:
         _scan_log_partition(restricted)
         flat, best = _scan.viterbi(*restricted.ragged())
         return Decoded(restricted.by_token(flat, -1), best)
-    tags = _token_tags(restricted)
-    out = _by_sequence(restricted)
-    restricted.check(restricted.inference().viterbi(tags.data_ptr(), out.data_ptr()))
+    rows = len(restricted.emissions)
+    tags, out = torch.empty(rows, dtype=torch.int64), _by_sequence(restricted)
+    restricted.check(restricted.inference().viterbi(tags.data_ptr(), rows, out.data_ptr()))
     shaped = tags.view(restricted.shape[:-1])
     if restricted.requires_grad():
         return Decoded(shaped, score(restricted, shaped))
@@ -115,8 +147,7 @@ def viterbi(scores: ChainScores, *, allowed: Tensor | None = None) -> Decoded:
 
 def kbest(scores: ChainScores, k: int, *, allowed: Tensor | None = None) -> Paths:
     """The k best label sequences of each sequence, best first; fewer where fewer exist."""
-    if isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be an integer >= 1, got {k!r}")
+    check_count("k", k)
     restricted = scores.restricted(allowed)
     lengths = restricted.lengths()
     if restricted.native:
@@ -150,14 +181,13 @@ def marginals(scores: ChainScores, *, allowed: Tensor | None = None, pairwise: b
         restricted.check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
     else:
         restricted.check(inference.log_partition(out.data_ptr(), True))
-        restricted.check(inference.gradient(0, 1.0, 0, *pointers))
+        restricted.check(inference.gradient(0, 1.0, 0, len(tokens), *pointers))
     return Marginals(out.to(tokens.dtype), tokens.view(restricted.shape), a, s, e, pairs)
 
 
 def sample(scores: ChainScores, n: int = 1, *, seed: int = 0, allowed: Tensor | None = None) -> Tensor:
     """``n`` label sequences of each sequence, drawn from their exact distribution: (n, *layout of the emissions)."""
-    if isinstance(n, bool) or n < 1:
-        raise ValueError(f"n must be an integer >= 1, got {n!r}")
+    check_count("n", n)
     restricted = scores.restricted(allowed)
     if not restricted.native:
         _scan_log_partition(restricted)
@@ -218,18 +248,11 @@ def _check_tags(tags: Tensor, scores: ChainScores) -> Tensor:
             f"tags must be integers {tuple(scores.shape[:-1])} to match emissions {tuple(scores.shape)}, "
             f"got {tags.dtype} {tuple(tags.shape)}"
         )
-    return tags.to(torch.int64).contiguous()
+    return (tags if tags.dtype == torch.int64 else tags.to(torch.int64)).contiguous()
 
 
 def _by_sequence(scores: ChainScores) -> Tensor:
     return torch.empty(scores.layout.sequences, dtype=torch.float64)
-
-
-def _token_tags(scores: ChainScores) -> Tensor:
-    rows = len(scores.emissions)
-    if scores.layout.tokens == rows:
-        return torch.empty(rows, dtype=torch.int64)
-    return torch.full((rows,), -1, dtype=torch.int64)
 
 
 def _sequence_of_row(scores: ChainScores, row: int) -> int:

@@ -16,6 +16,7 @@ from trellis.errors import ShapeError
 from trellis.ragged import check_lengths
 
 Backend = Literal["auto", "scan"]
+Inference = _native.InferenceFloat32 | _native.InferenceFloat64
 
 
 class ChainScores:
@@ -129,7 +130,7 @@ class ChainScores:
         """Whether an answer computed from these scores takes part in a graph."""
         return torch.is_grad_enabled() and any(x.requires_grad for x in self.arguments)
 
-    def inference(self) -> _native.InferenceFloat32 | _native.InferenceFloat64:
+    def inference(self) -> Inference:
         """The native side; it points into these tensors, which must be kept alive."""
         return make_inference(self.layout, *self.arguments)
 
@@ -162,16 +163,24 @@ class ChainScores:
 def _layout_of_mask(
     shape: torch.Size, mask: Tensor | None, tags: Tensor | None, ignore_index: int, batch_first: bool
 ) -> _native.Layout:
-    places = None if mask is None else _on_cpu(mask, torch.bool if mask.dtype != torch.uint8 else torch.uint8)
+    places = None if mask is None else _on_cpu(mask, torch.bool, torch.uint8)
     labels = None if tags is None else _on_cpu(tags, torch.int64)
-    addresses = [0 if x is None else x.data_ptr() for x in (places, labels)]
-    first, second = shape[:2]
-    sizes = (first, second, second, 1) if batch_first else (second, first, 1, second)
-    return _native.layout_of_mask(addresses[0], addresses[1], ignore_index, *sizes)
+    first, second, _ = shape
+    return _native.layout_of_mask(
+        0 if places is None else places.data_ptr(),
+        0 if labels is None else labels.data_ptr(),
+        ignore_index,
+        *((first, second, second, 1) if batch_first else (second, first, 1, second)),
+    )
 
 
-def _on_cpu(x: Tensor, dtype: torch.dtype) -> Tensor:
-    return x.to(device="cpu", dtype=dtype).contiguous()
+def _on_cpu(x: Tensor, *dtypes: torch.dtype) -> Tensor:
+    """A contiguous CPU tensor of the first dtype, or as it is where it has one of the others."""
+    if x.dtype not in dtypes:
+        x = x.to(dtypes[0])
+    if x.device.type != "cpu":
+        x = x.cpu()
+    return x.contiguous()
 
 
 def token_rows(layout: _native.Layout) -> Tensor:
@@ -214,7 +223,7 @@ def to_numpy(x: Tensor | Sequence[int]) -> npt.ArrayLike:
 
 def make_inference(
     layout: _native.Layout, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor
-) -> _native.InferenceFloat32 | _native.InferenceFloat64:
+) -> Inference:
     """The native side of these tensors; it points into them, so they must be kept alive."""
     kind = _native.InferenceFloat64 if emissions.dtype == torch.float64 else _native.InferenceFloat32
     pointers = (emissions.data_ptr(), transitions.data_ptr(), start.data_ptr(), end.data_ptr())

@@ -1,0 +1,139 @@
+"""``trellis check``: what a careful colleague would tell you before training."""
+
+from __future__ import annotations
+
+import json
+import os
+from itertools import groupby
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from trellis import corpus
+from trellis.corpus.check import CheckedFile, CheckReport, FileSummary, Finding, check_files
+from trellis.tags import Scheme
+
+_SHOWN = 20
+
+
+def check(
+    files: Annotated[list[str], typer.Argument(help="Files to check, the training data first; - is stdin.")],
+    format: Annotated[
+        str | None, typer.Option(help=f"Format of all files: {', '.join(corpus.FORMATS)}; guessed if not given.")
+    ] = None,
+    scheme: Annotated[
+        str | None, typer.Option(help="Tag scheme to check against, e.g. IOB2; else the best fit.")
+    ] = None,
+    tokens: Annotated[str | None, typer.Option(help="Column or field of the tokens, by name or index.")] = None,
+    tags: Annotated[str | None, typer.Option(help="Column or field of the tags, by name or index.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Names of the columns, separated by commas.")] = None,
+    encoding: Annotated[str, typer.Option(help="Character encoding of the files.")] = "utf-8",
+    longest: Annotated[int, typer.Option(help="Sentences of more tokens than this are reported.")] = 500,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
+) -> None:
+    """Check files before training: counts, labels, tag scheme, duplicates, overlap, odd characters.
+
+    Exit code 1 means there are errors; warnings alone give 0.
+
+    \b
+    Examples:
+      trellis check train.conll dev.conll test.conll
+      trellis check en-train.conllu en-test.conllu.gz --tags xpos
+      trellis check data.tsv --columns token,pos,ner --tags ner --scheme BIOES
+      cat data.jsonl | trellis check - --json
+    """  # noqa: D301 - \b tells click to keep the lines
+    options = reading_options(tokens, tags, columns)
+    checked = []
+    for path in files:
+        data = corpus.read(path, format=format, encoding=encoding, on_error="skip", **options)
+        checked.append(CheckedFile(path, data.sentences, data.report))
+    report = check_files(checked, scheme=None if scheme is None else Scheme.parse(scheme), longest=longest)
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
+    else:
+        _print(report)
+    if report.errors:
+        raise typer.Exit(1)
+
+
+def reading_options(tokens: str | None, tags: str | None, columns: str | None) -> dict[str, object]:
+    """The options of a reader that were given on the command line; a column that is a number is an index."""
+    given = {"tokens": _column(tokens), "tags": _column(tags)}
+    if columns is not None:
+        given["columns"] = [name.strip() for name in columns.split(",") if name.strip()]
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _column(name: str | None) -> object:
+    return int(name) if name is not None and name.removeprefix("-").isdecimal() else name
+
+
+def _print(report: CheckReport) -> None:
+    console = Console()
+    names = _short_names(report.files)
+    console.print(_file_table(report.files, names))
+    labels = _label_table(report, names)
+    if labels.row_count:
+        console.print(labels)
+    for file in report.files:
+        console.print(f"{escape(file.path)} was read as {file.format}, since {file.reason}", highlight=False)
+    if report.scheme is not None:
+        legal = f"; every step is legal in {', '.join(report.fitting)}" if report.fitting else ""
+        console.print(f"Tags were checked against {report.scheme}{legal}", highlight=False)
+    by_kind = groupby(report.findings, key=lambda finding: (finding.severity, finding.kind))
+    for (severity, kind), group in by_kind:
+        _print_findings(console, severity, kind, list(group))
+    colour = "red" if report.errors else "green"
+    console.print(f"[{colour}]errors: {report.errors:,}, warnings: {report.warnings:,}[/{colour}]")
+
+
+def _short_names(files: list[FileSummary]) -> list[str]:
+    """File names without folders, where that still tells them apart."""
+    names = [os.path.basename(file.path) for file in files]
+    return names if len(set(names)) == len(names) else [file.path for file in files]
+
+
+def _file_table(files: list[FileSummary], names: list[str]) -> Table:
+    table = Table(title="Files")
+    table.add_column("file", overflow="fold")
+    for heading in ("sentences", "tokens", "mean", "longest", "words", "unknown"):
+        table.add_column(heading, justify="right")
+    for file, name in zip(files, names, strict=True):
+        table.add_row(
+            escape(name),
+            f"{file.sentences:,}",
+            f"{file.tokens:,}",
+            f"{file.tokens / max(file.sentences, 1):.1f}",
+            f"{file.longest:,}",
+            f"{file.vocabulary:,}",
+            "" if file.unknown is None else f"{file.unknown:.1%}",
+        )
+    return table
+
+
+def _label_table(report: CheckReport, names: list[str]) -> Table:
+    """Spans by type where there are spans, tags otherwise, with their share in each file."""
+    by_span = any(file.spans for file in report.files)
+    counts = [file.spans if by_span else file.tags for file in report.files]
+    totals = [max(sum(count.values()), 1) for count in counts]
+    table = Table(title="Spans by type" if by_span else "Tags")
+    table.add_column("type" if by_span else "tag")
+    for name in names:
+        table.add_column(escape(name), justify="right", overflow="fold")
+    for label in dict.fromkeys(label for count in counts for label in count):
+        found = [(count.get(label, 0), total) for count, total in zip(counts, totals, strict=True)]
+        table.add_row(escape(label) or "(no type)", *(f"{n:,} ({n / total:.1%})" for n, total in found))
+    return table
+
+
+def _print_findings(console: Console, severity: str, kind: str, findings: list[Finding]) -> None:
+    colour = "red" if severity == "error" else "yellow"
+    console.print(f"[{colour}]{severity}: {kind}[/{colour}] ({sum(finding.count for finding in findings):,})")
+    for finding in findings[:_SHOWN]:
+        place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
+        console.print(f"  {escape(place)}: {escape(finding.message)}", highlight=False, soft_wrap=True)
+    if len(findings) > _SHOWN:
+        console.print(f"  and {len(findings) - _SHOWN:,} more; --json lists all")

@@ -1,0 +1,77 @@
+"""``trellis convert``: from one format or tag scheme to another."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, cast
+
+import typer
+
+from trellis import corpus
+from trellis.cli.check import reading_options
+from trellis.corpus import convert as conversion
+from trellis.tags import Scheme
+
+_FORMATS = ", ".join(corpus.FORMATS)
+
+
+def convert(
+    source: Annotated[str, typer.Argument(metavar="IN", help="File to read; - is stdin.")],
+    target: Annotated[str, typer.Argument(metavar="OUT", help="File to write; - is stdout.")],
+    scheme: Annotated[str | None, typer.Option(help="Tag scheme to write: IOB1, IOB2, BIOES, BMES, ...")] = None,
+    from_scheme: Annotated[str | None, typer.Option(help="Tag scheme of IN; the best fit if not given.")] = None,
+    from_format: Annotated[str | None, typer.Option(help=f"Format of IN: {_FORMATS}; guessed if not given.")] = None,
+    to_format: Annotated[str | None, typer.Option(help="Format of OUT; from its name if not given.")] = None,
+    tokens: Annotated[str | None, typer.Option(help="Column or field of the tokens, by name or index.")] = None,
+    tags: Annotated[str | None, typer.Option(help="Column or field of the tags, by name or index.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Names of the columns of IN, separated by commas.")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="How to split texts with spans: words, characters or whitespace.")
+    ] = None,
+    shape: Annotated[
+        str | None, typer.Option(help="Shape of spans to write: label, entities, spans or label_studio.")
+    ] = None,
+    encoding: Annotated[str, typer.Option(help="Character encoding of IN; OUT is UTF-8.")] = "utf-8",
+    on_error: Annotated[
+        str, typer.Option(help="raise, or skip sentences that cannot be read and count them.")
+    ] = "raise",
+) -> None:
+    """Convert a corpus to another format, another tag scheme, or both.
+
+    Formats follow from the names, and compression from .gz, .bz2, .xz and .zst.
+
+    \b
+    Examples:
+      trellis convert train.conll train.bioes.conll --scheme BIOES
+      trellis convert doccano.jsonl train.conll --tokenizer characters --scheme BMES
+      trellis convert train.conll train.jsonl --to-format spans --shape entities
+      trellis convert zh.conllu zh.seg
+      trellis convert eng.train - --to-format jsonl --columns token,pos,chunk,ner
+    """  # noqa: D301 - \b tells click to keep the lines
+    options = reading_options(tokens, tags, columns)
+    if tokenizer is not None:
+        options["tokenizer"] = tokenizer
+    done = conversion.convert(
+        source,
+        target,
+        from_format=from_format,
+        to_format=to_format,
+        from_scheme=None if from_scheme is None else Scheme.parse(from_scheme),
+        to_scheme=None if scheme is None else Scheme.parse(scheme),
+        encoding=encoding,
+        on_error=cast("Literal['raise', 'skip']", on_error),
+        read_options=options,
+        write_options={} if shape is None else {"shape": shape},
+    )
+    _print(done, source, target)
+
+
+def _print(done: conversion.Conversion, source: str, target: str) -> None:
+    """What was done, to standard error, since standard output may be the file."""
+    report = done.report
+    typer.echo(f"{source}: {report.format}, since {report.reason}", err=True)
+    schemes = ""
+    if done.from_scheme is not None and done.to_scheme is not None:
+        schemes = f", {done.from_scheme.value} to {done.to_scheme.value}"
+    typer.echo(f"{target}: {done.sentences:,} sentences as {done.to_format}{schemes}", err=True)
+    if report.skipped:
+        typer.echo(f"{report.skipped:,} skipped, the first: {report.errors[0]}", err=True)

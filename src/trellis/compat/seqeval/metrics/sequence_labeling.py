@@ -1,0 +1,184 @@
+"""The default mode (the rules of conlleval) and the functions that choose between both modes.
+
+As in seqeval, ``mode="strict"`` takes effect only together with ``scheme``; only ``classification_report``
+detects a scheme that is not given. ``sample_weight`` is accepted and has no effect.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import chain
+from operator import eq
+from typing import Any
+
+from trellis.compat.seqeval.metrics import v1
+from trellis.compat.seqeval.metrics._scoring import (
+    ALL_METRICS,
+    Average,
+    Scores,
+    ZeroDivision,
+    check_options,
+    count,
+    default_alphabet,
+    figures,
+    letter_role,
+    report,
+)
+from trellis.compat.seqeval.scheme import Token
+from trellis.tags.chunks import conlleval_tables, find_chunks
+
+Tags = list[list[str]]
+
+
+def get_entities(seq: Sequence[Any], suffix: bool = False) -> list[tuple[str, int, int]]:
+    """(type, first token, last token) of each span; in a list of lists each list counts one token more."""
+    sequences = seq if any(isinstance(item, list) for item in seq) else [seq]
+    alphabet = default_alphabet(suffix)
+    chunks = find_chunks(alphabet, alphabet.encode(sequences))
+    kinds = alphabet.kinds
+    columns = (chunks.kind.tolist(), chunks.begin.tolist(), (chunks.end - 1).tolist())
+    return [(kinds[kind], begin, end) for kind, begin, end in zip(*columns, strict=True)]
+
+
+def start_of_chunk(prev_tag: str, tag: str, prev_type: str, type_: str) -> bool:
+    """Whether a span starts with ``tag``."""
+    return _step(0, prev_tag, tag, prev_type == type_)
+
+
+def end_of_chunk(prev_tag: str, tag: str, prev_type: str, type_: str) -> bool:
+    """Whether a span ended with ``prev_tag``."""
+    return _step(1, prev_tag, tag, prev_type == type_)
+
+
+def _step(table: int, before: str, after: str, same: bool) -> bool:
+    left, right = letter_role(before), letter_role(after)
+    return bool(conlleval_tables()[table][left, right, int(same)])
+
+
+def precision_recall_fscore_support(
+    y_true: Tags,
+    y_pred: Tags,
+    *,
+    average: Average = None,
+    warn_for: Collection[str] = ALL_METRICS,
+    beta: float = 1.0,
+    sample_weight: list[int] | None = None,
+    zero_division: ZeroDivision = "warn",
+    suffix: bool = False,
+) -> Scores:
+    """Figures of the default mode, per type or averaged."""
+    check_options(average, beta)
+    counts = count(y_true, y_pred, suffix)
+    return figures(counts, average=average, warn_for=warn_for, beta=beta, zero_division=zero_division)
+
+
+def _scores(
+    y_true: Tags,
+    y_pred: Tags,
+    metric: str,
+    average: Average,
+    suffix: bool,
+    mode: str | None,
+    zero_division: ZeroDivision,
+    scheme: type[Token] | None,
+) -> Scores:
+    check_options(average, 1.0)
+    counts = count(y_true, y_pred, suffix, scheme if mode == "strict" else None)
+    return figures(counts, average=average, warn_for=(metric,), zero_division=zero_division)
+
+
+def precision_score(
+    y_true: Tags,
+    y_pred: Tags,
+    *,
+    average: Average = "micro",
+    suffix: bool = False,
+    mode: str | None = None,
+    sample_weight: list[int] | None = None,
+    zero_division: ZeroDivision = "warn",
+    scheme: type[Token] | None = None,
+) -> Any:
+    """The share of predicted spans that are right."""
+    return _scores(y_true, y_pred, "precision", average, suffix, mode, zero_division, scheme)[0]
+
+
+def recall_score(
+    y_true: Tags,
+    y_pred: Tags,
+    *,
+    average: Average = "micro",
+    suffix: bool = False,
+    mode: str | None = None,
+    sample_weight: list[int] | None = None,
+    zero_division: ZeroDivision = "warn",
+    scheme: type[Token] | None = None,
+) -> Any:
+    """The share of true spans that are found."""
+    return _scores(y_true, y_pred, "recall", average, suffix, mode, zero_division, scheme)[1]
+
+
+def f1_score(
+    y_true: Tags,
+    y_pred: Tags,
+    *,
+    average: Average = "micro",
+    suffix: bool = False,
+    mode: str | None = None,
+    sample_weight: list[int] | None = None,
+    zero_division: ZeroDivision = "warn",
+    scheme: type[Token] | None = None,
+) -> Any:
+    """The harmonic mean of precision and recall."""
+    return _scores(y_true, y_pred, "f-score", average, suffix, mode, zero_division, scheme)[2]
+
+
+def _flat(y_true: Sequence[Any], y_pred: Sequence[Any]) -> tuple[Sequence[str], Sequence[str]]:
+    if any(isinstance(item, list) for item in y_true):
+        return [*chain.from_iterable(y_true)], [*chain.from_iterable(y_pred)]
+    return y_true, y_pred
+
+
+def accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
+    """The share of tokens with the right tag; lists of tags or of lists."""
+    true, guessed = _flat(y_true, y_pred)
+    right: int = sum(map(eq, true, guessed))
+    return right / len(true)
+
+
+def performance_measure(y_true: Sequence[Any], y_pred: Sequence[Any]) -> dict[str, int]:
+    """Tokens by outcome: TP right and not O, FP wrong and not O, FN O where there is a tag, TN right O."""
+    pairs = Counter(zip(*_flat(y_true, y_pred), strict=False))
+    result = {"TP": 0, "FP": 0, "FN": 0, "TN": 0}
+    for (true, guessed), number in pairs.items():
+        if true == guessed:
+            result["TN" if true == "O" else "TP"] += number
+        else:
+            result["FN" if guessed == "O" else "FP"] += number
+    return result
+
+
+def classification_report(
+    y_true: Tags,
+    y_pred: Tags,
+    digits: int = 2,
+    suffix: bool = False,
+    output_dict: bool = False,
+    mode: str | None = None,
+    sample_weight: list[int] | None = None,
+    zero_division: ZeroDivision = "warn",
+    scheme: type[Token] | None = None,
+) -> str | dict[str, Any]:
+    """Figures of each type and the averages, as text or as a dict."""
+    if mode == "strict":
+        return v1.classification_report(
+            y_true,
+            y_pred,
+            digits=digits,
+            suffix=suffix,
+            output_dict=output_dict,
+            zero_division=zero_division,
+            scheme=scheme,
+        )
+    counts = count(y_true, y_pred, suffix)
+    return report(counts, digits=digits, output_dict=output_dict, zero_division=zero_division)

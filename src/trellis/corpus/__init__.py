@@ -1,0 +1,158 @@
+"""Corpora: readers and writers, one file a format, streaming, with errors that name file and line.
+
+    corpus = read("train.conll")                 # all sentences; corpus.report says what it was taken for
+    for sentence in iterate("big.conllu.gz"):    # or one by one
+        ...
+    write("train.jsonl", corpus)
+
+The format is guessed from name and content unless given; `FORMATS` lists them. Files that end in .gz, .bz2,
+.xz or .zst are compressed, and ``-`` is standard input or output. Options beyond those of `read` are the
+format's own: see the ``read`` and ``write`` functions of its module.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trellis.corpus._errors import CorpusError
+from trellis.corpus._files import StrPath, write_text
+from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
+from trellis.corpus._source import OnError, Report, Source
+from trellis.corpus.rows import from_rows, to_rows
+from trellis.corpus.segmented import sentence_from_words, words_from_sentence
+from trellis.errors import DataError
+from trellis.text import Sentence
+
+__all__ = [
+    "FORMATS",
+    "Corpus",
+    "CorpusError",
+    "Format",
+    "Report",
+    "Stream",
+    "from_rows",
+    "iterate",
+    "read",
+    "sentence_from_words",
+    "to_rows",
+    "words_from_sentence",
+    "write",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """All sentences of a file, and the report of reading them."""
+
+    sentences: list[Sentence]
+    report: Report
+
+    @property
+    def format(self) -> str:
+        """The format the file was taken for; ``report.reason`` says why."""
+        return self.report.format
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def __iter__(self) -> Iterator[Sentence]:
+        return iter(self.sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Sentences as they are read, once; the report grows as they are."""
+
+    report: Report
+    _sentences: Iterator[Sentence]
+
+    @property
+    def format(self) -> str:
+        """The format the file was taken for; ``report.reason`` says why."""
+        return self.report.format
+
+    def __iter__(self) -> Iterator[Sentence]:
+        return self._sentences
+
+
+def read(
+    path: StrPath,
+    *,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: OnError = "raise",
+    **options: Any,
+) -> Corpus:
+    """Read all sentences of a file.
+
+    An error in the data names file and line; with ``on_error="skip"`` the sentence is left out and the report
+    counts it.
+    """
+    stream = iterate(path, format=format, encoding=encoding, on_error=on_error, **options)
+    return Corpus(list(stream), stream.report)
+
+
+def iterate(
+    path: StrPath,
+    *,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    on_error: OnError = "raise",
+    **options: Any,
+) -> Stream:
+    """Read the sentences of a file one by one, in memory that does not grow with it."""
+    chosen = None if format is None else get_format(format)
+    source = Source(path, encoding=encoding, on_error=on_error)
+    reason = "it was asked for"
+    if chosen is None:
+        chosen, reason = guess_format(source)
+    source.report.format, source.report.reason = chosen.name, reason
+    _check_options(chosen.read, options, f"reading {chosen.name}")
+    return Stream(source.report, chosen.read(source, **options))
+
+
+def write(
+    path: StrPath,
+    sentences: Iterable[Sentence],
+    *,
+    format: str | None = None,
+    encoding: str = "utf-8",
+    **options: Any,
+) -> int:
+    """Write sentences as they come and return how many; the format follows from the name unless given.
+
+    The file appears once it is whole: an error on the way leaves what was there before.
+    """
+    chosen = format_of_path(path) if format is None else get_format(format)
+    _check_options(chosen.write, options, f"writing {chosen.name}")
+    counted = _Counted(sentences)
+    try:
+        write_text(path, chosen.write(counted, **options), encoding)
+    except UnicodeEncodeError as error:
+        problem = f"sentence {counted.count} cannot be written as {encoding}: {error.reason}"
+        raise DataError(f"{path}: {problem}") from None
+    return counted.count
+
+
+class _Counted:
+    """Sentences on their way to a writer, counted as they pass."""
+
+    def __init__(self, sentences: Iterable[Sentence]) -> None:
+        self._sentences = sentences
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Sentence]:
+        for sentence in self._sentences:
+            self.count += 1
+            yield sentence
+
+
+def _check_options(function: Callable[..., Any], options: dict[str, Any], doing: str) -> None:
+    parameters = inspect.signature(function).parameters.values()
+    allowed = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in allowed:
+            raise DataError(f"{doing} knows no option {name!r}, only {', '.join(allowed)}")

@@ -1,0 +1,47 @@
+"""The errors of reading and writing corpora, each with its place."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from trellis.errors import DataError
+from trellis.tags import Scheme, Style, validate_tags
+from trellis.text import Sentence
+
+_LONGEST_SHOWN = 120
+
+
+class CorpusError(DataError):
+    """A line that cannot be read as what the format wants, with its `path`, `line` (from 1) and `text`."""
+
+    def __init__(self, problem: str, *, path: str, line: int, text: str) -> None:
+        super().__init__(f"{path}:{line}: {problem}: {_shortened(text)!r}")
+        self.problem = problem
+        self.path = path
+        self.line = line
+        self.text = text
+
+
+class LineError(Exception):
+    """What is wrong with a line, for the reader that knows file and number to report."""
+
+
+def refuse(sentence: Sentence, problem: str) -> NoReturn:
+    """Raise that a sentence cannot be written, saying where it came from or else how it begins."""
+    place = sentence.where or f"sentence {_shortened(' '.join(sentence.tokens))!r}"
+    raise DataError(f"{place}: {problem}")
+
+
+def refuse_illegal(sentence: Sentence, scheme: Scheme, style: Style = Style.PREFIX) -> None:
+    """Raise the first step of the tags that the scheme forbids, with its line."""
+    for violation in validate_tags(sentence.tags or (), scheme, style=style):
+        line = sentence.line_of(violation.position)
+        problem = f"the tags are not legal {scheme.value}: {violation.reason}"
+        if line is None or sentence.path is None:
+            refuse(sentence, problem)
+        text = f"{sentence.tokens[violation.position]} {violation.tag}"
+        raise CorpusError(problem, path=sentence.path, line=line, text=text)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"

@@ -1,0 +1,254 @@
+"""What a careful colleague would tell you about your files before you train on them.
+
+Errors are what training or evaluation would trip over or get wrong: lines that cannot be read, steps from tag
+to tag that the scheme forbids, sentences without tags beside others with them, a file without sentences.
+Warnings are what you should know: duplicates, sentences of one file in another, labels the first file (the
+training data) lacks, empty and enormous sentences, invisible characters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from trellis.corpus._source import Report
+from trellis.tags import Scheme, SchemeFit, Style, fit_schemes, spans_from_sequences, validate_tags
+from trellis.text import Sentence
+
+Severity = Literal["error", "warning"]
+
+_MOSTLY = 0.9
+_JOINERS_AND_TAGS = re.compile("(?<=.)[\u200c\u200d](?=.)|[\U000e0020-\U000e007f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing found, at a line where it has one; `count` is how often, `line` then the first time."""
+
+    severity: Severity
+    kind: str
+    path: str
+    line: int | None
+    message: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FileSummary:
+    """The figures of one file."""
+
+    path: str
+    format: str
+    reason: str
+    sentences: int
+    tokens: int
+    longest: int
+    vocabulary: int
+    unknown: float | None
+    """Share of the tokens that the first file does not have; None for the first file itself."""
+    tags: dict[str, int]
+    spans: dict[str, int]
+    """Spans by type; empty where the tags are plain labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """Figures of each file, the tag scheme they were checked against, and the findings, errors first."""
+
+    files: list[FileSummary]
+    scheme: str | None
+    fitting: list[str]
+    """All schemes, plain labels apart, in which every step of the data is legal."""
+    findings: list[Finding]
+
+    @property
+    def errors(self) -> int:
+        """How many errors there are."""
+        return sum(finding.count for finding in self.findings if finding.severity == "error")
+
+    @property
+    def warnings(self) -> int:
+        """How many findings are warnings; one that occurs often counts once."""
+        return sum(finding.severity == "warning" for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain types, for JSON."""
+        return {**asdict(self), "errors": self.errors, "warnings": self.warnings}
+
+
+@dataclass(slots=True)
+class CheckedFile:
+    """One file to check: its sentences, read with ``on_error="skip"``, and the report of reading them."""
+
+    path: str
+    sentences: Sequence[Sentence]
+    report: Report
+    vocabulary: Counter[str] = field(init=False)
+    tags: Counter[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.vocabulary = Counter(token for sentence in self.sentences for token in sentence.tokens)
+        self.tags = Counter(tag for sentence in self.sentences for tag in sentence.tags or ())
+
+
+def check_files(files: Sequence[CheckedFile], *, scheme: Scheme | None = None, longest: int = 500) -> CheckReport:
+    """Check files that belong together, the training data first; the scheme is the best fitting unless given."""
+    fits = _fit(files)
+    chosen = None if not fits else SchemeFit(scheme, fits[0].style, 0, 0) if scheme else fits[0]
+    findings = [
+        *(finding for file in files for finding in _reading(file)),
+        *(finding for file in files for finding in _tagging(file, chosen)),
+        *_repeats(files),
+        *_unseen_labels(files),
+        *(finding for file in files for finding in _lengths(file, longest)),
+        *(finding for file in files for finding in _invisible(file)),
+    ]
+    return CheckReport(
+        files=[_summary(file, files[0], chosen) for file in files],
+        scheme=chosen.scheme.value if chosen else None,
+        fitting=[fit.scheme.value for fit in fits if not fit.violations and fit.scheme is not Scheme.PLAIN],
+        findings=sorted(findings, key=lambda finding: (finding.severity, finding.kind)),
+    )
+
+
+def _fit(files: Sequence[CheckedFile]) -> list[SchemeFit]:
+    """The schemes of the data, best first; none where there are no tags.
+
+    A few labels that no scheme can read, typing errors say, must not make all the others plain: sequences
+    with such labels do not count if nearly all labels can be read.
+    """
+    tags = sum((file.tags for file in files), Counter())
+    if not tags:
+        return []
+    sequences = [sentence.tags for file in files for sentence in file.sentences if sentence.tags]
+    strange = {tag for tag in tags if len(fit_schemes([[tag]])) == 1}
+    if sum(tags[tag] for tag in strange) <= (1 - _MOSTLY) * tags.total():
+        sequences = [sequence for sequence in sequences if strange.isdisjoint(sequence)]
+    return fit_schemes(sequences)
+
+
+def _reading(file: CheckedFile) -> Iterator[Finding]:
+    for error in file.report.errors:
+        yield Finding("error", "unreadable", file.path, error.line, f"{error.problem}: {error.text[:80]!r}")
+    more = file.report.skipped - len(file.report.errors)
+    if more:
+        yield Finding("error", "unreadable", file.path, None, f"{more} more lines cannot be read", more)
+    if not file.sentences:
+        yield Finding("error", "no sentences", file.path, None, "the file has no sentences")
+
+
+def _tagging(file: CheckedFile, fit: SchemeFit | None) -> Iterator[Finding]:
+    untagged = [sentence for sentence in file.sentences if sentence.tags is None]
+    if untagged and fit is not None:
+        line = untagged[0].line_of(0)
+        yield Finding("error", "untagged", file.path, line, f"{len(untagged)} sentences have no tags", len(untagged))
+    if fit is None or fit.scheme is Scheme.PLAIN:
+        return
+    for sentence in file.sentences:
+        for violation in validate_tags(sentence.tags or (), fit.scheme, style=fit.style):
+            line = sentence.line_of(violation.position)
+            token = sentence.tokens[violation.position]
+            message = f"{violation.reason} (token {token!r}, {fit.scheme.value})"
+            yield Finding("error", "illegal tag", file.path, line, message)
+
+
+def _repeats(files: Sequence[CheckedFile]) -> Iterator[Finding]:
+    """Sentences met before, in the same file or in an earlier one, and whether their tags agree."""
+    seen: dict[int, tuple[int, Sentence]] = {}
+    for index, file in enumerate(files):
+        found: dict[tuple[str, int], list[tuple[Sentence, Sentence]]] = {}
+        for sentence in file.sentences:
+            earlier, first = seen.setdefault(hash(sentence.tokens), (index, sentence))
+            if first is sentence or not sentence.tokens:
+                continue
+            kind = "duplicate" if earlier == index else "overlap"
+            found.setdefault((kind, earlier), []).append((sentence, first))
+            if None not in (sentence.tags, first.tags) and sentence.tags != first.tags:
+                found.setdefault(("conflict", earlier), []).append((sentence, first))
+        for (kind, earlier), pairs in found.items():
+            yield _repeat(file, kind, "the same file" if earlier == index else files[earlier].path, pairs)
+
+
+def _repeat(file: CheckedFile, kind: str, other: str, pairs: list[tuple[Sentence, Sentence]]) -> Finding:
+    sentence, first = pairs[0]
+    count = f"{len(pairs)} of {len(file.sentences)} sentences ({len(pairs) / len(file.sentences):.1%})"
+    have = "have other tags where they are also in" if kind == "conflict" else "are also in"
+    message = f"{count} {have} {other}, this one at line {first.line_of(0)}"
+    return Finding("warning", kind, file.path, sentence.line_of(0), message, len(pairs))
+
+
+def _unseen_labels(files: Sequence[CheckedFile]) -> Iterator[Finding]:
+    for file in files[1:]:
+        for tag in sorted(file.tags.keys() - files[0].tags.keys()):
+            line = next(_line_of_tag(sentence, tag) for sentence in file.sentences if tag in (sentence.tags or ()))
+            message = f"the label {tag!r}, here {file.tags[tag]} times, does not occur in {files[0].path}"
+            yield Finding("warning", "unseen label", file.path, line, message, file.tags[tag])
+
+
+def _line_of_tag(sentence: Sentence, tag: str) -> int | None:
+    return sentence.line_of((sentence.tags or ()).index(tag))
+
+
+def _lengths(file: CheckedFile, longest: int) -> Iterator[Finding]:
+    empty = [sentence for sentence in file.sentences if not sentence.tokens]
+    if empty:
+        message = f"{len(empty)} sentences have no tokens"
+        yield Finding("warning", "empty sentence", file.path, empty[0].line_of(0), message, len(empty))
+    enormous = [sentence for sentence in file.sentences if len(sentence) > longest]
+    if enormous:
+        message = f"{len(enormous)} sentences have more than {longest} tokens, one {max(map(len, enormous))}"
+        yield Finding("warning", "long sentence", file.path, enormous[0].line_of(0), message, len(enormous))
+
+
+def _invisible(file: CheckedFile) -> Iterator[Finding]:
+    """Tokens with control, zero-width or unassigned characters; joiners between characters are part of writing."""
+    suspects = {token: hidden for token in file.vocabulary if (hidden := _hidden(token))}
+    if not suspects:
+        return
+    first: dict[str, int | None] = {}
+    for sentence in file.sentences:
+        for position, token in enumerate(sentence.tokens):
+            if token in suspects and token not in first:
+                first[token] = sentence.line_of(position)
+    for token, line in first.items():
+        names = ", ".join(f"U+{ord(c):04X} {unicodedata.name(c, 'control character')}" for c in suspects[token])
+        message = f"the token {token!a}, here {file.vocabulary[token]} times, holds {names}"
+        yield Finding("warning", "invisible", file.path, line, message, file.vocabulary[token])
+
+
+def _hidden(token: str) -> list[str]:
+    """The characters of a token that a reader does not see, white space apart."""
+    if token.isprintable():
+        return []
+    text = _JOINERS_AND_TAGS.sub("", token)
+    return [c for c in dict.fromkeys(text) if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp")]
+
+
+def _summary(file: CheckedFile, first: CheckedFile, fit: SchemeFit | None) -> FileSummary:
+    total = file.vocabulary.total()
+    known = sum(count for token, count in file.vocabulary.items() if token in first.vocabulary)
+    return FileSummary(
+        path=file.path,
+        format=file.report.format,
+        reason=file.report.reason,
+        sentences=len(file.sentences),
+        tokens=total,
+        longest=max(map(len, file.sentences), default=0),
+        vocabulary=len(file.vocabulary),
+        unknown=None if file is first or not total else 1 - known / total,
+        tags=dict(file.tags.most_common()),
+        spans={} if fit is None or fit.scheme is Scheme.PLAIN else _count_spans(file, fit.scheme, fit.style),
+    )
+
+
+def _count_spans(file: CheckedFile, scheme: Scheme, style: Style) -> dict[str, int]:
+    """Spans by type, in sentences whose tags are all legal."""
+    legal = [
+        tags for sentence in file.sentences if (tags := sentence.tags) and not validate_tags(tags, scheme, style=style)
+    ]
+    spans = spans_from_sequences(legal, scheme, style=style)
+    return dict(Counter(span.label for sentence in spans for span in sentence).most_common())

@@ -1,0 +1,205 @@
+"""CoNLL columns: a token a line with its columns, a blank line after each sentence.
+
+    -DOCSTART- -X- O        a document mark, passed over
+
+    Ada     NNP  B-PER      token first, tag last, further columns between
+    wrote   VBD  O
+
+Columns are separated by single tabs if the first line of data has a tab, and by runs of spaces and tabs
+otherwise. Every line has as many columns as the first. The reader passes over ``# ...`` lines at the head of
+a sentence that do not have that many (so ``#<tab>O`` is a token); ``comment="#"`` says that every line that
+starts so is a comment.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from trellis.corpus._cells import Interned, Table, format_rows
+from trellis.corpus._errors import CorpusError, LineError, refuse
+from trellis.corpus._source import Source
+from trellis.errors import DataError
+from trellis.text import Sentence
+
+DOCSTART = "-DOCSTART-"
+
+Column = int | str
+
+_COMMENT = re.compile(r"#(?:[ \t]|$)")
+_EDGES = re.compile(r"(?m)^\t|\t$")
+_SPACES = re.compile(r"[ \t]+")
+_SEPARATORS = {"tab": "\t", "space": " ", "\t": "\t", " ": " "}
+
+
+def read(
+    source: Source,
+    *,
+    tokens: Column = 0,
+    tags: Column | None = -1,
+    columns: Sequence[str] | None = None,
+    separator: str | None = None,
+    comment: str | None = None,
+) -> Iterator[Sentence]:
+    """Sentences with the columns that are neither token nor tag kept by name.
+
+    `tokens` and `tags` choose a column by its index (from 0, or from the end) or by its name in `columns`,
+    which names all columns of the file; without it the names are "0", "1" and so on. ``tags=None`` reads no
+    tags.
+    """
+    layout = _find_layout(source, tokens, tags, columns, separator, comment)
+    if layout is None:
+        return
+    interned = Interned()
+    for lines, paragraph in source.paragraphs():
+        numbers: Sequence[int] = lines
+        text = layout.tabbed(paragraph)
+        cells = layout.columns(text) if layout.is_plain(text) else None
+        if cells is None:
+            numbers, text = _data_lines(source, layout, lines, paragraph)
+            cells = layout.columns(text)
+        if numbers and cells:
+            labels = None if layout.tag is None else interned(cells[layout.tag])
+            extra = {name: interned(cells[i]) for name, i in layout.extra}
+            yield Sentence(tuple(cells[layout.token]), labels, None, None, extra, source.name, numbers)
+
+
+def write(sentences: Iterable[Sentence], *, separator: str = "\t") -> Iterator[str]:
+    """Each sentence as lines of token, further columns and tag; a cell that would break them is an error."""
+    tab_or_space = _separator(separator)
+    for sentence in sentences:
+        if DOCSTART in sentence.tokens:
+            refuse(sentence, f"the token {DOCSTART} would be read as a document mark")
+        tags = () if sentence.tags is None else (sentence.tags,)
+        yield format_rows(sentence, [sentence.tokens, *sentence.columns.values(), *tags], tab_or_space)
+
+
+def _separator(name: str) -> str:
+    if name not in _SEPARATORS:
+        raise DataError(f"separator must be 'tab' or 'space', got {name!r}")
+    return _SEPARATORS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """What a line of data looks like: as the first one of the file does."""
+
+    first: int
+    """Its number, for messages."""
+    table: Table
+    tabs: bool
+    comment: str | None
+    token: int
+    tag: int | None
+    extra: list[tuple[str, int]]
+
+    def tabbed(self, text: str) -> str:
+        """The lines with one tab between columns, whatever separates them in the file."""
+        if self.tabs:
+            return text
+        if "  " in text or "\t" in text or " \n" in text or "\n " in text or " " in (text[0], text[-1]):
+            return _EDGES.sub("", _SPACES.sub("\t", text))
+        return text.replace(" ", "\t")
+
+    def is_plain(self, text: str) -> bool:
+        """Whether no line can be a document mark or a comment with the prefix that was given."""
+        return DOCSTART not in text and not (self.comment and self.comment in text)
+
+    def columns(self, text: str) -> list[list[str]] | None:
+        """The columns of lines that are all data; None if one is not."""
+        columns = self.table.columns(text)
+        if columns is None or "" in columns[self.token] or (self.tag is not None and "" in columns[self.tag]):
+            return None
+        return columns
+
+    def check(self, cells: list[str]) -> None:
+        """Raise what keeps a line from being data."""
+        if cells[0] == DOCSTART:
+            raise LineError(f"expected a blank line before {DOCSTART}, found it inside a sentence")
+        if len(cells) != self.table.width:
+            kind = "tabs" if self.tabs else "spaces"
+            expected = f"{self.table.width} columns separated by {kind}, as in line {self.first}"
+            raise LineError(f"expected {expected}, found {len(cells)}")
+        if not cells[self.token]:
+            raise LineError("expected a token, found an empty column")
+        if self.tag is not None and not cells[self.tag]:
+            raise LineError("expected a tag, found an empty column")
+
+
+def _find_layout(
+    source: Source,
+    tokens: Column,
+    tags: Column | None,
+    columns: Sequence[str] | None,
+    separator: str | None,
+    comment: str | None,
+) -> _Layout | None:
+    """The layout the first line of data shows, or None in a file without data."""
+    first = _first_data(source.head, comment, separator is not None)
+    if first is None:
+        return None
+    number, line = first
+    tabs = ("\t" in line) if separator is None else _separator(separator) == "\t"
+    width = (line.count("\t") if tabs else len(_SPACES.findall(line.strip(" \t")))) + 1
+    names = [str(i) for i in range(width)] if columns is None else list(columns)
+    try:
+        if len(names) != width:
+            raise LineError(f"expected the {len(names)} columns {', '.join(names)}, found {width}")
+        token = _index(tokens, names)
+        tag = None if tags is None else _index(tags, names)
+    except LineError as problem:
+        raise CorpusError(str(problem), path=source.name, line=number, text=line) from None
+    tag = None if tag == token else tag  # a file of one column has no tags
+    extra = [(name, i) for i, name in enumerate(names) if i not in (token, tag)]
+    return _Layout(number, Table(width), tabs, comment, token, tag, extra)
+
+
+def _index(column: Column, names: list[str]) -> int:
+    if isinstance(column, str) and column in names:
+        return names.index(column)
+    if isinstance(column, int) and -len(names) <= column < len(names):
+        return column % len(names)
+    raise LineError(f"unknown column {column!r}, expected one of {', '.join(names)}")
+
+
+def _first_data(head: str, comment: str | None, separated: bool) -> tuple[int, str] | None:
+    """The first line of data and its number; one that starts like a comment only where there is no other."""
+    maybe = None
+    for number, line in enumerate(head.split("\n"), 1):
+        if not line.strip(" \t") or line.startswith(DOCSTART) or (comment and line.startswith(comment)):
+            continue
+        if _COMMENT.match(line) is None:
+            return number, line
+        if maybe is None and (separated or "\t" in line or line == "#"):
+            maybe = (number, line)
+    return maybe
+
+
+def _data_lines(source: Source, layout: _Layout, lines: range, paragraph: str) -> tuple[list[int], str]:
+    """The lines of a sentence without comments and document marks; none, once reported, if one is bad."""
+    ignored = source.report.ignored
+    numbers: list[int] = []
+    kept: list[str] = []
+    for number, line in zip(lines, paragraph.split("\n"), strict=True):
+        tabbed = layout.tabbed(line)
+        cells = tabbed.split("\t")
+        if _is_comment(line, cells, layout, head=not kept):
+            ignored["comments"] += 1
+        elif cells[0] == DOCSTART and not kept:
+            ignored["document marks"] += 1
+        else:
+            try:
+                layout.check(cells)
+            except LineError as problem:
+                source.fail(str(problem), number, line)
+                return [], ""
+            numbers.append(number)
+            kept.append(tabbed)
+    return numbers, "\n".join(kept)
+
+
+def _is_comment(line: str, cells: list[str], layout: _Layout, *, head: bool) -> bool:
+    if layout.comment:
+        return line.startswith(layout.comment)
+    return head and _COMMENT.match(line) is not None and len(cells) != layout.table.width

@@ -1,0 +1,128 @@
+"""CoNLL-U, the format of Universal Dependencies: ten columns, a blank line after each sentence.
+
+    # text = Dámelo ya         comments stand before the words; this one is the raw text
+    1-2  Dámelo  _  _ ...      a multiword token: the next words are its parts; passed over
+    1    Da      dar  VERB ... ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
+    1.1  ...                   an empty node, for ellipsis; passed over
+
+Tags come from any of the ten columns, UPOS unless told otherwise. ``tags="form"`` reads word segmentation
+instead: the words are joined, the tokens are their characters, and the tags say where a word begins and ends
+(BMES).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from sys import intern
+
+from trellis.corpus._cells import format_rows
+from trellis.corpus._errors import LineError, refuse
+from trellis.corpus._source import Source
+from trellis.corpus.segmented import sentence_from_words
+from trellis.errors import DataError
+from trellis.text import Offsets, Sentence
+
+FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+_TEXT = "# text = "
+
+
+def read(
+    source: Source, *, tokens: str = "form", tags: str | None = "upos", columns: Sequence[str] | None = None
+) -> Iterator[Sentence]:
+    """Sentences of words; of the other columns, those in `columns` (by default all) are kept by name."""
+    token = _index(tokens)
+    tag = None if tags is None else _index(tags)
+    kept = [name for name in FIELDS[1:] if name not in (tokens, tags)] if columns is None else columns
+    extra = [(name, _index(name)) for name in kept]
+    for lines, paragraph in source.paragraphs():
+        text, numbers, rows = _words(source, lines, paragraph)
+        if not rows:
+            continue
+        cells = list(zip(*rows, strict=True))
+        if tag == token:
+            yield sentence_from_words(cells[token], path=source.name, line=numbers[0])
+            continue
+        words = tuple(map(intern, cells[token]))
+        yield Sentence(
+            words,
+            None if tag is None else tuple(map(intern, cells[tag])),
+            text,
+            None if text is None else _align(words, text),
+            {name: tuple(map(intern, cells[i])) for name, i in extra},
+            source.name,
+            numbers,
+        )
+
+
+def write(sentences: Iterable[Sentence], *, tags: str = "upos") -> Iterator[str]:
+    """Each sentence with its text, if known; tags go to the column `tags`, further columns by name."""
+    _index(tags)
+    for sentence in sentences:
+        if sentence.text is not None:
+            if "\n" in sentence.text or "\r" in sentence.text:
+                refuse(sentence, "a text with a line break cannot be written as CoNLL-U")
+            yield f"{_TEXT}{sentence.text}\n"
+        blank = ("_",) * len(sentence)
+        ids = tuple(str(i) for i in range(1, len(sentence) + 1))
+        known = {**sentence.columns, tags: sentence.tags or blank, "id": ids, "form": sentence.tokens}
+        unknown = [name for name in known if name not in FIELDS]
+        if unknown:
+            refuse(sentence, f"CoNLL-U has no column {unknown[0]!r}; it has {', '.join(FIELDS)}")
+        yield format_rows(sentence, [known.get(name, blank) for name in FIELDS], "\t")
+
+
+def _index(name: str) -> int:
+    if name.lower() not in FIELDS:
+        raise DataError(f"unknown column {name!r}, expected one of {', '.join(FIELDS)}")
+    return FIELDS.index(name.lower())
+
+
+def _words(source: Source, lines: range, paragraph: str) -> tuple[str | None, list[int], list[list[str]]]:
+    """The raw text and the words of a sentence with their lines; no words, once reported, if one is bad."""
+    text = None
+    numbers: list[int] = []
+    rows: list[list[str]] = []
+    for number, line in zip(lines, paragraph.split("\n"), strict=True):
+        if line.startswith("#") and not rows:
+            text = line[len(_TEXT) :] if line.startswith(_TEXT) else text
+            source.report.ignored["comments"] += 1
+            continue
+        try:
+            row = line.split("\t")
+            if _is_word(row, len(rows) + 1, source):
+                numbers.append(number)
+                rows.append(row)
+        except LineError as problem:
+            source.fail(str(problem), number, line)
+            return None, [], []
+    return text, numbers, rows
+
+
+def _is_word(row: list[str], expected: int, source: Source) -> bool:
+    """Whether this is the next word, and not a multiword token or an empty node."""
+    if len(row) != len(FIELDS):
+        raise LineError(f"expected {len(FIELDS)} columns separated by tabs, found {len(row)}")
+    identifier = row[0]
+    if identifier == str(expected):
+        if not row[1]:
+            raise LineError("expected a word, found an empty column")
+        return True
+    for mark, kind in (("-", "multiword tokens"), (".", "empty nodes")):
+        before, found, after = identifier.partition(mark)
+        if found and f"{before}{after}".isdecimal():
+            source.report.ignored[kind] += 1
+            return False
+    raise LineError(f"expected the word with ID {expected}, found ID {identifier!r}")
+
+
+def _align(words: Sequence[str], text: str) -> list[Offsets] | None:
+    """Where the words stand in the text, or None where they do not spell it (contractions may not)."""
+    offsets, end = [], 0
+    for word in words:
+        start = text.find(word, end)
+        if start < 0 or text[end:start].strip():
+            return None
+        end = start + len(word)
+        offsets.append((start, end))
+    return offsets

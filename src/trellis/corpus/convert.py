@@ -1,0 +1,95 @@
+"""From one file to another: another format, another tag scheme, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trellis.corpus import Report, iterate, write
+from trellis.corpus._errors import refuse, refuse_illegal
+from trellis.corpus._files import StrPath
+from trellis.corpus._formats import format_of_path, get_format
+from trellis.corpus._source import OnError
+from trellis.corpus.segmented import words_from_sentence
+from trellis.tags import Scheme, Style, convert_tags, fit_schemes, parse_label
+from trellis.text import Sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What was done: how many sentences, from which format and scheme to which (None: left as it was)."""
+
+    sentences: int
+    report: Report
+    """Of reading."""
+    to_format: str
+    from_scheme: Scheme | None
+    to_scheme: Scheme | None
+
+
+def convert(
+    source: StrPath,
+    target: StrPath,
+    *,
+    from_format: str | None = None,
+    to_format: str | None = None,
+    from_scheme: Scheme | None = None,
+    to_scheme: Scheme | None = None,
+    encoding: str = "utf-8",
+    on_error: OnError = "raise",
+    read_options: dict[str, Any] | None = None,
+    write_options: dict[str, Any] | None = None,
+) -> Conversion:
+    """Convert a file; tags keep their scheme unless `to_scheme` is given.
+
+    Where the scheme of the tags matters and `from_scheme` does not tell, it is the best fitting one, for
+    which all sentences are read first; otherwise they are converted one by one. Illegal tags are an error.
+    """
+    form = format_of_path(target) if to_format is None else get_format(to_format)
+    stream = iterate(source, format=from_format, encoding=encoding, on_error=on_error, **(read_options or {}))
+    sentences: Iterable[Sentence] = stream
+    options = dict(write_options or {})
+    after = None
+    if to_scheme or form.name in ("spans", "segmented"):
+        kept = list(stream)
+        before, style = _scheme_of(kept, from_scheme)
+        from_scheme, after = before, to_scheme or before
+        if form.name == "segmented":
+            sentences, after = _as_words(kept, before), None
+        else:
+            to_style = Style.PREFIX if form.name == "spans" else style
+            sentences = _in_scheme(kept, before, after, style, to_style)
+        if form.name == "spans":
+            options["scheme"] = after
+    count = write(target, sentences, format=form.name, **options)
+    return Conversion(count, stream.report, form.name, from_scheme, after)
+
+
+def _scheme_of(sentences: list[Sentence], given: Scheme | None) -> tuple[Scheme, Style]:
+    fit = fit_schemes([sentence.tags for sentence in sentences if sentence.tags])[0]
+    return given or fit.scheme, fit.style
+
+
+def _in_scheme(
+    sentences: Iterable[Sentence], before: Scheme, after: Scheme, style: Style, to_style: Style
+) -> Iterator[Sentence]:
+    for sentence in sentences:
+        if sentence.tags is not None:
+            refuse_illegal(sentence, before, style)
+            tags = convert_tags(sentence.tags, before, after, style=style, target_style=to_style)
+            sentence = sentence.with_tags(tags)
+        yield sentence
+
+
+def _as_words(sentences: Iterable[Sentence], scheme: Scheme) -> Iterator[Sentence]:
+    """Characters joined where tags without types say where words begin and end; otherwise the tokens are the words."""
+    for sentence in sentences:
+        if scheme is Scheme.PLAIN or sentence.tags is None:
+            yield sentence.with_tags(None)
+            continue
+        typed = next((tag for tag in sentence.tags if parse_label(tag, scheme)[1]), None)
+        if typed is not None:
+            refuse(sentence, f"the tag {typed!r} has a type, so the tags do not say where words begin and end")
+        words = words_from_sentence(sentence, scheme=scheme)
+        yield Sentence(words, path=sentence.path, lines=sentence.lines[:1])

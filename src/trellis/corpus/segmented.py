@@ -1,0 +1,110 @@
+"""Segmented text: a sentence a line, its words separated by spaces.
+
+    我们  在  野生　动物园　玩        half- or full-width spaces, one or more
+
+For word segmentation the words are joined and the tokens are their characters, each with a tag that says
+where in its word it stands (BMES unless told otherwise): 我/B 们/E 在/S. With ``unit="words"`` the tokens are
+the words, without tags. A blank line is an empty sentence, so that line n of the file is sentence n.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+
+from trellis.corpus._errors import refuse, refuse_illegal
+from trellis.corpus._source import Source
+from trellis.errors import DataError
+from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
+from trellis.text import Offsets, Sentence, graphemes
+
+SPACES = re.compile("[ \t\u3000]+")
+_EDGES = " \t\u3000"
+
+
+def read(source: Source, *, unit: str = "characters", scheme: Scheme | str = Scheme.BMES) -> Iterator[Sentence]:
+    """Sentences of characters with tags, or of words without."""
+    if unit not in ("characters", "words"):
+        raise DataError(f"unit must be 'characters' or 'words', got {unit!r}")
+    scheme = _parse(scheme)
+    for number, line in source.lines():
+        words = split_spaces(line)
+        if unit == "words":
+            yield Sentence(words, path=source.name, lines=(number,))
+        else:
+            yield sentence_from_words(words, scheme=scheme, path=source.name, line=number)
+
+
+def write(sentences: Iterable[Sentence], *, scheme: Scheme | str = Scheme.BMES, separator: str = " ") -> Iterator[str]:
+    """A line of words a sentence: its tokens as they are, or joined as its tags say if it has tags."""
+    scheme = _parse(scheme)
+    for sentence in sentences:
+        words = sentence.tokens if sentence.tags is None else words_from_sentence(sentence, scheme=scheme)
+        for word in words:
+            refuse_unwritable(sentence, word)
+        yield separator.join(words) + "\n"
+
+
+def sentence_from_words(
+    words: Sequence[str], *, scheme: Scheme = Scheme.BMES, path: str | None = None, line: int | None = None
+) -> Sentence:
+    """The characters of the words, tagged with their places in them; the text is the words joined."""
+    text = "".join(words)
+    offsets, sizes = graphemes(text), [len(word) for word in words]
+    if len(offsets) < len(text):  # some characters are longer: they must not join across words
+        offsets, sizes = _graphemes_of_words(words)
+    last = len(sizes) - 1
+    tags = [tag for i, size in enumerate(sizes) for tag in _word_tags(size, scheme, i > 0, i < last)]
+    tokens = tuple(text[start:end] for start, end in offsets)
+    return Sentence(tokens, tags, text, offsets, path=path, lines=() if line is None else (line,))
+
+
+def _graphemes_of_words(words: Sequence[str]) -> tuple[list[Offsets], list[int]]:
+    """The offsets of all characters in the joined words, and how many each word has."""
+    pieces = [graphemes(word) for word in words]
+    shifts = accumulate(map(len, words), initial=0)
+    offsets = [(shift + start, shift + end) for shift, word in zip(shifts, pieces, strict=False) for start, end in word]
+    return offsets, [len(word) for word in pieces]
+
+
+@lru_cache(maxsize=4096)
+def _word_tags(size: int, scheme: Scheme, after_word: bool, before_word: bool) -> list[str]:
+    """The tags of a word of `size` characters between others, or at an edge of the sentence."""
+    spans = [Span(1, 1 + size, "")]
+    if after_word:
+        spans.insert(0, Span(0, 1, ""))
+    if before_word:
+        spans.append(Span(1 + size, 2 + size, ""))
+    return tags_from_spans(spans, 2 + size, scheme)[1:-1]
+
+
+def words_from_sentence(sentence: Sentence, *, scheme: Scheme = Scheme.BMES) -> list[str]:
+    """The words that the tags of characters spell; a character outside all spans is a word by itself."""
+    if sentence.tags is None:
+        refuse(sentence, "a sentence without tags has no words")
+    refuse_illegal(sentence, scheme)
+    words: list[str] = []
+    end = 0
+    for span in spans_from_tags(sentence.tags, scheme):
+        words += sentence.tokens[end : span.start]
+        words.append("".join(sentence.tokens[span.start : span.end]))
+        end = span.end
+    return [*words, *sentence.tokens[end:]]
+
+
+def split_spaces(line: str) -> list[str]:
+    """The words of a line; other Unicode spaces are characters of their words."""
+    line = line.strip(_EDGES)
+    return SPACES.split(line) if line else []
+
+
+def refuse_unwritable(sentence: Sentence, word: str) -> None:
+    """An error for a word that a line of words cannot hold."""
+    if not word or SPACES.search(word) or "\n" in word or "\r" in word:
+        refuse(sentence, f"{word!r} cannot be a word on a line: it is empty or holds a separator")
+
+
+def _parse(scheme: Scheme | str) -> Scheme:
+    return scheme if isinstance(scheme, Scheme) else Scheme.parse(scheme)

@@ -1,0 +1,61 @@
+"""Evaluation: spans, segmentation, tags, kinds of mistakes, significance and calibration.
+
+Every result is a frozen dataclass with ``to_dict``, ``to_markdown`` and ``to_rich``.
+"""
+
+from __future__ import annotations
+
+from trellis.metrics.calibration import Bin, Calibration, calibration, span_calibration, token_calibration
+from trellis.metrics.entities import EntityScores, entity_counts, entity_scores
+from trellis.metrics.mistakes import ErrorReport, Mistake, SpanError, entity_errors, span_errors
+from trellis.metrics.prf import IntArray, Score
+from trellis.metrics.report import Grid, Report
+from trellis.metrics.resampling import (
+    Interval,
+    Significance,
+    Statistic,
+    accuracy,
+    bootstrap_interval,
+    f1,
+    paired_significance,
+)
+from trellis.metrics.segmentation import (
+    SegmentationScores,
+    segmentation_counts,
+    segmentation_scores,
+)
+from trellis.metrics.tokens import ConfusionMatrix, TaggingScores, tagging_scores, token_counts
+
+__all__ = [
+    "Bin",
+    "Calibration",
+    "ConfusionMatrix",
+    "EntityScores",
+    "ErrorReport",
+    "Grid",
+    "IntArray",
+    "Interval",
+    "Mistake",
+    "Report",
+    "Score",
+    "SegmentationScores",
+    "Significance",
+    "SpanError",
+    "Statistic",
+    "TaggingScores",
+    "accuracy",
+    "bootstrap_interval",
+    "calibration",
+    "entity_counts",
+    "entity_errors",
+    "entity_scores",
+    "f1",
+    "paired_significance",
+    "segmentation_counts",
+    "segmentation_scores",
+    "span_calibration",
+    "span_errors",
+    "tagging_scores",
+    "token_calibration",
+    "token_counts",
+]

@@ -1,0 +1,123 @@
+"""Which predicted spans are right: two tag corpora read into spans and compared, all in arrays.
+
+A span is right when its tokens and its type are. Where the tags of a sentence are all right so are its spans, and only
+the sentences that differ are read twice. There, no two spans of one reading end at the same token, so one pass over an
+array indexed by the end position finds all matches. Time is linear in the tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress
+from operator import ne
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.errors import DataError
+from trellis.metrics.prf import IntArray, Tally
+from trellis.tags import Scheme, Style
+from trellis.tags.chunks import Alphabet, Chunks, ChunkTables, Tags, find_chunks, locate, reading
+from trellis.tags.spans import scheme_alphabet
+
+BoolArray = NDArray[np.bool_]
+
+
+class Comparison(NamedTuple):
+    """The gold spans, and for the sentences whose tags differ the spans of both sides and which are right.
+
+    Spans of the sentences that differ have positions as if there were no other sentences.
+    """
+
+    lengths: list[int]  # tokens of each sentence
+    differ: BoolArray  # for each sentence
+    gold: Chunks
+    gold_there: Chunks
+    predicted_there: Chunks
+    hits: BoolArray  # for each span in predicted_there
+    kinds: list[str]
+    tokens: int
+    wrong_tags: int
+
+
+def compare(
+    gold: Tags,
+    predicted: Tags,
+    *,
+    scheme: Scheme | None = None,
+    style: Style = Style.PREFIX,
+    strict: bool = False,
+) -> Comparison:
+    """Read and match two tag corpora; without a scheme the letters of any are read, leniently."""
+    return compare_read(gold, predicted, scheme_alphabet(scheme, style), reading(scheme, strict=strict))
+
+
+def compare_read(gold: Tags, predicted: Tags, alphabet: Alphabet, tables: ChunkTables | None = None) -> Comparison:
+    """:func:`compare` with labels read by ``alphabet``, strictly by ``tables`` where there are some."""
+    lengths = check_aligned(gold, predicted)
+    differ = np.fromiter(map(ne, gold, predicted), dtype=np.bool_, count=len(lengths))
+    codes = alphabet.encode(gold)
+    codes_there = codes[np.repeat(differ, np.array(lengths, dtype=np.int64) + 1)]
+    guesses_there = alphabet.encode(compress(predicted, differ.tolist()))
+    true, true_there, guessed = (find_chunks(alphabet, side, tables) for side in (codes, codes_there, guesses_there))
+    return Comparison(
+        lengths,
+        differ,
+        true,
+        true_there,
+        guessed,
+        match_chunks(true_there, guessed, len(codes_there)),
+        alphabet.kinds,
+        len(codes) - len(lengths),
+        int(np.count_nonzero(codes_there != guesses_there)),
+    )
+
+
+def match_chunks(gold: Chunks, predicted: Chunks, size: int) -> BoolArray:
+    """For each predicted span, whether the gold spans hold it; ``size`` is the number of flat positions."""
+    begin_at = np.full(size, -1, dtype=np.int64)
+    begin_at[gold.end] = gold.begin
+    kind_at = np.empty(size, dtype=np.int32)
+    kind_at[gold.end] = gold.kind
+    same_begin = begin_at[predicted.end] == predicted.begin
+    hits: BoolArray = same_begin & (kind_at[predicted.end] == predicted.kind)
+    return hits
+
+
+def check_aligned(gold: Sequence[Sequence[object]], predicted: Sequence[Sequence[object]]) -> list[int]:
+    """The length of each sentence; corpora that do not agree are refused, naming the first sentence that differs."""
+    if len(gold) != len(predicted):
+        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected as many")
+    lengths, others = list(map(len, gold)), list(map(len, predicted))
+    if lengths != others:
+        index = next(i for i, (a, b) in enumerate(zip(lengths, others, strict=True)) if a != b)
+        raise DataError(
+            f"sentence {index} has {lengths[index]} gold tags and {others[index]} predicted tags: "
+            "expected one of each a token"
+        )
+    return lengths
+
+
+def tally(found: Comparison) -> Tally:
+    """Counts for each type that occurs, by name."""
+
+    def count(kinds: NDArray[np.int32]) -> IntArray:
+        return np.bincount(kinds, minlength=len(found.kinds))
+
+    guessed, gold = found.predicted_there.kind, count(found.gold.kind)
+    elsewhere = gold - count(found.gold_there.kind)
+    correct, predicted = elsewhere + count(guessed[found.hits]), elsewhere + count(guessed)
+    seen = sorted(np.flatnonzero(predicted + gold).tolist(), key=found.kinds.__getitem__)
+    return Tally([found.kinds[index] for index in seen], correct[seen], predicted[seen], gold[seen])
+
+
+def tally_sentences(found: Comparison) -> IntArray:
+    """Correct, predicted and gold spans of each sentence, [S, 3]."""
+    gold = np.bincount(locate(found.gold, found.lengths)[0], minlength=len(found.lengths))
+    counts = np.stack([gold, gold, gold], axis=1)
+    owner = locate(found.predicted_there, compress(found.lengths, found.differ.tolist()))[0]
+    size = int(np.count_nonzero(found.differ))
+    counts[found.differ, 0] = np.bincount(owner[found.hits], minlength=size)
+    counts[found.differ, 1] = np.bincount(owner, minlength=size)
+    return counts

@@ -1,0 +1,133 @@
+"""What kind of mistake: each span that is not exactly right, named.
+
+Pairs are made from the closest kind down, each span used once: the same tokens and type (correct), the
+same tokens with another type (``wrong type``), overlapping tokens with the same type (``wrong
+boundary``), overlapping tokens with another type (``wrong both``). A gold span left over is ``missing``,
+a predicted one ``spurious``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trellis.metrics.matching import check_aligned
+from trellis.metrics.report import Grid, Report
+from trellis.tags import Scheme, Span, Style, spans_from_sequences
+from trellis.tags.chunks import Tags
+
+
+class Mistake(enum.Enum):
+    """A way of being wrong about a span."""
+
+    WRONG_TYPE = "wrong type"
+    WRONG_BOUNDARY = "wrong boundary"
+    WRONG_BOTH = "wrong both"
+    MISSING = "missing"
+    SPURIOUS = "spurious"
+
+
+@dataclass(frozen=True)
+class SpanError:
+    """One mistake in one sentence: what was there and what was said; None where there is no such span."""
+
+    kind: Mistake
+    sentence: int
+    gold: Span | None
+    predicted: Span | None
+
+
+@dataclass(frozen=True)
+class ErrorReport(Report):
+    """All mistakes of a prediction, in reading order."""
+
+    correct: int
+    errors: tuple[SpanError, ...]
+
+    def counts(self) -> dict[Mistake, int]:
+        """How often each kind occurs."""
+        found = Counter(error.kind for error in self.errors)
+        return {kind: found[kind] for kind in Mistake}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts by kind and the list of mistakes."""
+        return {
+            "correct": self.correct,
+            "counts": {kind.value: count for kind, count in self.counts().items()},
+            "errors": [
+                {
+                    "kind": error.kind.value,
+                    "sentence": error.sentence,
+                    "gold": error.gold and error.gold._asdict(),
+                    "predicted": error.predicted and error.predicted._asdict(),
+                }
+                for error in self.errors
+            ],
+        }
+
+    def grid(self) -> Grid:
+        """Kinds down; the types of the gold span (of the predicted one where spurious) across."""
+        names = {id(error): (error.gold or error.predicted) for error in self.errors}
+        types = sorted({span.label for span in names.values() if span})
+        cells = Counter((error.kind, span.label) for error in self.errors if (span := names[id(error)]))
+        rows = [
+            (kind.value, str(count), *(str(cells[kind, label]) for label in types))
+            for kind, count in self.counts().items()
+        ]
+        columns = ("mistake", "all", *(label or "_" for label in types))
+        return Grid(f"{len(self.errors)} mistakes beside {self.correct} correct spans", columns, tuple(rows))
+
+
+def entity_errors(
+    gold: Tags,
+    predicted: Tags,
+    *,
+    scheme: Scheme | None = None,
+    style: Style = Style.PREFIX,
+    strict: bool = False,
+) -> ErrorReport:
+    """Every mistake of the predicted tags, with its kind."""
+    check_aligned(gold, predicted)
+    sides = [spans_from_sequences(side, scheme, style=style, strict=strict) for side in (gold, predicted)]
+    return span_errors(*sides)
+
+
+def span_errors(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> ErrorReport:
+    """Every mistake of the predicted spans, one list of spans a sentence."""
+    correct, errors = 0, []
+    for index, (true, guess) in enumerate(zip(gold, predicted, strict=True)):
+        shared = set(true) & set(guess)
+        correct += len(shared)
+        left = [span for span in true if span not in shared]
+        right = [span for span in guess if span not in shared]
+        found = [SpanError(kind, index, a, b) for kind, a, b in _pairs(left, right)]
+        errors += sorted(found, key=lambda error: error.gold or error.predicted or ())
+    return ErrorReport(correct, tuple(errors))
+
+
+_CLOSENESS: tuple[tuple[Mistake, Callable[[Span, Span], bool]], ...] = (
+    (Mistake.WRONG_TYPE, lambda a, b: a[:2] == b[:2]),
+    (Mistake.WRONG_BOUNDARY, lambda a, b: a.label == b.label and _overlap(a, b) > 0),
+    (Mistake.WRONG_BOTH, lambda a, b: _overlap(a, b) > 0),
+)
+
+
+def _pairs(gold: list[Span], predicted: list[Span]) -> Iterator[tuple[Mistake, Span | None, Span | None]]:
+    """Pair up spans that have no exact match; within a kind the largest overlap goes first."""
+    gold, predicted = list(gold), list(predicted)
+    for kind, alike in _CLOSENESS:
+        candidates = [(a, b) for a in gold for b in predicted if alike(a, b)]
+        for a, b in sorted(candidates, key=lambda pair: -_overlap(*pair)):
+            if a in gold and b in predicted:
+                gold.remove(a)
+                predicted.remove(b)
+                yield kind, a, b
+    yield from ((Mistake.MISSING, span, None) for span in gold)
+    yield from ((Mistake.SPURIOUS, None, span) for span in predicted)
+
+
+def _overlap(a: Span, b: Span) -> int:
+    return min(a.end, b.end) - max(a.start, b.start)

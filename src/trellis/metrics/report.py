@@ -1,0 +1,79 @@
+"""How results show themselves: every result is a frozen dataclass that can become a dict or a table.
+
+A result describes its table once, as a :class:`Grid` of text cells; Markdown and rich are two ways to
+draw it. The library itself prints nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of text: the first column holds names, the others hold figures."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def to_markdown(self) -> str:
+        """A GitHub-flavoured Markdown table, aligned in plain text as well."""
+        cells = [[cell.replace("|", r"\|") for cell in row] for row in (self.columns, *self.rows)]
+        widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(self.columns))]
+        lines = [_markdown_row(row, widths) for row in cells]
+        rule = [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])]
+        return "\n".join([lines[0], _markdown_row(rule, widths), *lines[1:]])
+
+    def to_rich(self) -> Table:
+        """A table for a rich console."""
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=self.title, title_justify="left")
+        for index, column in enumerate(self.columns):
+            table.add_column(column, justify="left" if index == 0 else "right")
+        for row in self.rows:
+            table.add_row(*map(escape, row))
+        return table
+
+
+def _markdown_row(cells: list[str], widths: list[int]) -> str:
+    first = cells[0].ljust(widths[0])
+    rest = (cell.rjust(width) for cell, width in zip(cells[1:], widths[1:], strict=True))
+    return "| " + " | ".join([first, *rest]) + " |"
+
+
+class Report(ABC):
+    """A result that can be shown; subclasses are frozen dataclasses."""
+
+    @abstractmethod
+    def grid(self) -> Grid:
+        """The table of this result."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists, strings and numbers, ready for JSON."""
+        assert is_dataclass(self)
+        return asdict(self)
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        return self.grid().to_markdown()
+
+    def to_rich(self) -> Table:
+        """The table for a rich console."""
+        return self.grid().to_rich()
+
+    def __rich__(self) -> Table:
+        """Let ``console.print(result)`` show the table."""
+        return self.to_rich()
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage with two decimals, the way the field's scorers print it; nothing for None."""
+    return "" if value is None else f"{100 * value:.2f}"

@@ -1,0 +1,129 @@
+"""Scores of one tag a token, as in part-of-speech tagging: accuracy, known and unknown words, each tag,
+confusions.
+
+>>> scores = tagging_scores([["DET", "NOUN"]], [["DET", "VERB"]], tokens=[["the", "run"]], vocabulary={"the"})
+>>> scores.accuracy, scores.known_accuracy, scores.unknown_accuracy
+(0.5, 1.0, 0.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from trellis.errors import DataError
+from trellis.metrics.matching import check_aligned
+from trellis.metrics.prf import SCORE_COLUMNS, IntArray, Score, Tally, per_type
+from trellis.metrics.report import Grid, Report, percent
+from trellis.tags.chunks import Tags
+
+
+@dataclass(frozen=True)
+class ConfusionMatrix(Report):
+    """``counts[i][j]`` tokens with gold tag ``labels[i]`` were tagged ``labels[j]``."""
+
+    labels: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    def grid(self) -> Grid:
+        """Rows are gold tags, columns predicted tags."""
+        rows = ((label, *map(str, row)) for label, row in zip(self.labels, self.counts, strict=True))
+        return Grid("Gold tags down, predicted tags across", ("gold", *self.labels), tuple(rows))
+
+    def worst(self, limit: int = 10) -> list[tuple[str, str, int]]:
+        """The most frequent confusions as (gold, predicted, count)."""
+        table = np.array(self.counts, dtype=np.int64).reshape(len(self.labels), len(self.labels))
+        np.fill_diagonal(table, 0)
+        order = np.argsort(-table, axis=None, kind="stable")[:limit]
+        cells = zip(*np.unravel_index(order, table.shape), strict=True)
+        return [(self.labels[i], self.labels[j], int(table[i, j])) for i, j in cells if table[i, j]]
+
+
+@dataclass(frozen=True)
+class TaggingScores(Report):
+    """Accuracies; the known and unknown ones are None where there are no such words, or no vocabulary."""
+
+    accuracy: float
+    known_accuracy: float | None
+    unknown_accuracy: float | None
+    sentence_accuracy: float  # share of sentences without a mistake
+    tokens: int
+    unknown_tokens: int | None
+    tags: dict[str, Score]
+    confusion: ConfusionMatrix
+
+    def grid(self) -> Grid:
+        """One row a tag; the accuracies are in the title."""
+        parts = [f"accuracy {percent(self.accuracy)}", f"sentences {percent(self.sentence_accuracy)}"]
+        if self.known_accuracy is not None:
+            parts.append(f"known words {percent(self.known_accuracy)}")
+        if self.unknown_accuracy is not None:
+            parts.append(f"unknown words {percent(self.unknown_accuracy)}")
+        rows = tuple((tag, *score.cells()) for tag, score in self.tags.items())
+        return Grid(f"Tags of {self.tokens} tokens: {', '.join(parts)}", ("tag", *SCORE_COLUMNS), rows)
+
+
+def tagging_scores(
+    gold: Tags,
+    predicted: Tags,
+    *,
+    tokens: Sequence[Sequence[str]] | None = None,
+    vocabulary: Container[str] | None = None,
+) -> TaggingScores:
+    """Accuracy and its parts; known and unknown need the ``tokens`` and the training ``vocabulary``."""
+    check_aligned(gold, predicted)
+    labels, table = _confusion(gold, predicted)
+    right = [true == guess for a, b in zip(gold, predicted, strict=True) for true, guess in zip(a, b, strict=True)]
+    total, correct = len(right), sum(right)
+    known, unknown, unknown_tokens = _by_vocabulary(gold, right, tokens, vocabulary)
+    perfect = sum(list(a) == list(b) for a, b in zip(gold, predicted, strict=True))
+    tally = Tally(list(labels), np.diagonal(table), table.sum(axis=0), table.sum(axis=1))
+    return TaggingScores(
+        _share(correct, total) or 0.0,
+        known,
+        unknown,
+        _share(perfect, len(gold)) or 0.0,
+        total,
+        unknown_tokens,
+        per_type(tally),
+        ConfusionMatrix(labels, tuple(tuple(row) for row in table.tolist())),
+    )
+
+
+def token_counts(gold: Tags, predicted: Tags) -> IntArray:
+    """Right and all tokens of each sentence, [S, 2]: what resampling needs."""
+    check_aligned(gold, predicted)
+    pairs = zip(gold, predicted, strict=True)
+    rows = [(sum(t == g for t, g in zip(a, b, strict=True)), len(a)) for a, b in pairs]
+    return np.array(rows, dtype=np.int64).reshape(len(rows), 2)
+
+
+def _confusion(gold: Tags, predicted: Tags) -> tuple[tuple[str, ...], IntArray]:
+    labels = tuple(sorted(set().union(*gold, *predicted)))
+    ids = {label: index for index, label in enumerate(labels)}
+    sides = [np.fromiter((ids[tag] for tags in side for tag in tags), dtype=np.int64) for side in (gold, predicted)]
+    cells = np.bincount(sides[0] * len(labels) + sides[1], minlength=len(labels) ** 2)
+    return labels, cells.reshape(len(labels), len(labels))
+
+
+def _by_vocabulary(
+    gold: Tags,
+    right: list[bool],
+    tokens: Sequence[Sequence[str]] | None,
+    vocabulary: Container[str] | None,
+) -> tuple[float | None, float | None, int | None]:
+    """Accuracy on known words, on unknown words, and how many are unknown."""
+    if tokens is None or vocabulary is None:
+        return None, None, None
+    if [*map(len, tokens)] != [*map(len, gold)]:
+        raise DataError("tokens and gold tags differ in length: expected one tag a token")
+    known = [word in vocabulary for sentence in tokens for word in sentence]
+    hits = sum(hit for hit, seen in zip(right, known, strict=True) if seen)
+    seen = sum(known)
+    return _share(hits, seen), _share(sum(right) - hits, len(known) - seen), len(known) - seen
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,46 @@
+"""Tag schemes: labels, spans, conversion, validation, and the constraints a scheme puts on a chain."""
+
+from __future__ import annotations
+
+from trellis.tags.checking import (
+    SchemeFit,
+    Violation,
+    convert_tags,
+    detect_schemes,
+    detect_style,
+    fit_schemes,
+    validate_tags,
+)
+from trellis.tags.labels import Role, Style
+from trellis.tags.schemes import Scheme
+from trellis.tags.spans import (
+    Span,
+    make_label,
+    parse_label,
+    spans_from_sequences,
+    spans_from_tags,
+    tags_from_spans,
+)
+from trellis.tags.tagset import AllowedTransitions, SpanConstraint, TagSet
+
+__all__ = [
+    "AllowedTransitions",
+    "Role",
+    "Scheme",
+    "SchemeFit",
+    "Span",
+    "SpanConstraint",
+    "Style",
+    "TagSet",
+    "Violation",
+    "convert_tags",
+    "detect_schemes",
+    "detect_style",
+    "fit_schemes",
+    "make_label",
+    "parse_label",
+    "spans_from_sequences",
+    "spans_from_tags",
+    "tags_from_spans",
+    "validate_tags",
+]

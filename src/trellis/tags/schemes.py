@@ -1,0 +1,158 @@
+"""Tag schemes as data: which letters each uses, and which steps from one token to the next it allows.
+
+             Ekeus  met  U.N.   envoys  from  Baghdad  Basra
+    IO       I-PER  O    I-ORG  O       O     I-LOC    I-LOC    adjoining spans of one type run together
+    IOB1     I-PER  O    I-ORG  O       O     I-LOC    B-LOC    B only where spans of one type adjoin
+    IOB2     B-PER  O    B-ORG  O       O     B-LOC    B-LOC    every span begins with B; also called BIO
+    IOE1     I-PER  O    I-ORG  O       O     E-LOC    I-LOC    the mirror of IOB1
+    IOE2     E-PER  O    E-ORG  O       O     E-LOC    E-LOC    the mirror of IOB2
+    BIOES    S-PER  O    S-ORG  O       O     S-LOC    S-LOC    B first, I inner, E last, S single; IOBES
+    BILOU    U-PER  O    U-ORG  O       O     U-LOC    U-LOC    the same with L for last, U for unit
+    BMES     S-PER  O    S-ORG  O       O     S-LOC    S-LOC    the same with M for inner; W is read as S
+    PLAIN    NNP    VBD  NNP    NNS     IN    NNP      NNP      no scheme: each token stands alone
+
+A scheme is two requirements on neighbours, both about tokens of one type: which roles need an open span
+before them, and which need their span to go on after them. Legal steps, strict reading and error
+messages all come from these.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.errors import TagError
+from trellis.tags.labels import Role
+
+BoolArray = NDArray[np.bool_]
+
+_OPEN = frozenset({Role.B, Role.I})  # a span may go on after these
+_ONGOING = frozenset({Role.I, Role.E})  # a span may be under way before these
+
+
+class Scheme(enum.Enum):
+    """A way of writing spans as one label a token."""
+
+    IO = "IO"
+    IOB1 = "IOB1"
+    IOB2 = "IOB2"
+    IOE1 = "IOE1"
+    IOE2 = "IOE2"
+    BIOES = "BIOES"
+    BILOU = "BILOU"
+    BMES = "BMES"
+    PLAIN = "PLAIN"
+
+    @classmethod
+    def parse(cls, name: str) -> Scheme:
+        """The scheme people call ``name``, in any case: ``bio``, ``IOBES``, ``bmewo``..."""
+        key = name.strip().upper()
+        if key in _ALIASES:
+            return cls(_ALIASES[key])
+        if key in _AMBIGUOUS:
+            raise TagError(f"scheme {name!r} is ambiguous: say {_AMBIGUOUS[key]}")
+        near = get_close_matches(key, _ALIASES, n=1)
+        hint = f"; did you mean {_ALIASES[near[0]]!r}?" if near else ""
+        raise TagError(f"unknown scheme {name!r}: expected one of {', '.join(s.value for s in cls)}{hint}")
+
+    @property
+    def letters(self) -> Mapping[str, Role]:
+        """Letter -> role; the first letter of a role is the one that is written."""
+        return _LETTERS[self]
+
+    def letter(self, role: Role) -> str:
+        """The letter this scheme writes for a role it has."""
+        return next(letter for letter, known in _LETTERS[self].items() if known is role)
+
+
+_ALIASES: Mapping[str, str] = {scheme.value: scheme.value for scheme in Scheme} | {
+    **dict.fromkeys(("BIO", "BIO2", "IOB-2", "BIO-2"), "IOB2"),
+    **dict.fromkeys(("BIO1", "IOB-1", "BIO-1"), "IOB1"),
+    **dict.fromkeys(("IOBES", "BIESO", "BIES", "BIOSE", "IOBSE"), "BIOES"),
+    **dict.fromkeys(("BILUO", "BIOLU", "BILO"), "BILOU"),
+    **dict.fromkeys(("BMESO", "BMEOS", "BMOES", "BMEWO", "BMEW"), "BMES"),
+    **dict.fromkeys(("NONE", "POS"), "PLAIN"),
+}
+_AMBIGUOUS = {
+    "IOB": "'iob1' (B only between adjoining spans of one type) or 'iob2' (B at every span; also 'bio')",
+    "IOE": "'ioe1' (E only between adjoining spans of one type) or 'ioe2' (E at every span)",
+}
+
+
+def _spelled(letters: str, roles: str) -> Mapping[str, Role]:
+    return MappingProxyType({letter: Role[role] for letter, role in zip(letters, roles, strict=True)})
+
+
+_LETTERS: Mapping[Scheme, Mapping[str, Role]] = {
+    Scheme.IO: _spelled("OI", "OI"),
+    Scheme.IOB1: _spelled("OBI", "OBI"),
+    Scheme.IOB2: _spelled("OBI", "OBI"),
+    Scheme.IOE1: _spelled("OIE", "OIE"),
+    Scheme.IOE2: _spelled("OIE", "OIE"),
+    Scheme.BIOES: _spelled("OBIES", "OBIES"),
+    Scheme.BILOU: _spelled("OBILU", "OBIES"),
+    Scheme.BMES: _spelled("OBMESW", "OBIESS"),
+    Scheme.PLAIN: _spelled("", ""),
+}
+ALL_LETTERS: Mapping[str, Role] = MappingProxyType(
+    {letter: role for letters in _LETTERS.values() for letter, role in letters.items()}
+)
+
+
+class Needs(NamedTuple):
+    """``roles`` are legal only beside a token of the same type whose role is in ``beside``."""
+
+    roles: frozenset[Role]
+    beside: frozenset[Role]
+
+
+_FULL_BEFORE, _FULL_AFTER = Needs(_ONGOING, _OPEN), Needs(_OPEN, _ONGOING)
+_NOTHING = Needs(frozenset(), frozenset())
+_NEEDS_BEFORE: Mapping[Scheme, Needs] = {
+    Scheme.IOB1: Needs(frozenset({Role.B}), _OPEN),
+    Scheme.IOB2: Needs(frozenset({Role.I}), _OPEN),
+    Scheme.BIOES: _FULL_BEFORE,
+    Scheme.BILOU: _FULL_BEFORE,
+    Scheme.BMES: _FULL_BEFORE,
+}
+_NEEDS_AFTER: Mapping[Scheme, Needs] = {
+    Scheme.IOE1: Needs(frozenset({Role.E}), _ONGOING),
+    Scheme.IOE2: Needs(frozenset({Role.I}), _ONGOING),
+    Scheme.BIOES: _FULL_AFTER,
+    Scheme.BILOU: _FULL_AFTER,
+    Scheme.BMES: _FULL_AFTER,
+}
+
+
+def needs_before(scheme: Scheme) -> Needs:
+    """Roles that need a token of their type right before them."""
+    return _NEEDS_BEFORE.get(scheme, _NOTHING)
+
+
+def needs_after(scheme: Scheme) -> Needs:
+    """Roles that need a token of their type right after them."""
+    return _NEEDS_AFTER.get(scheme, _NOTHING)
+
+
+def steps(before: Iterable[Role], after: Iterable[Role], *, same: bool | None = None) -> BoolArray:
+    """Table [previous role, role, types equal] that is true for these steps (``same`` None: either)."""
+    table = np.zeros((len(Role), len(Role), 2), dtype=np.bool_)
+    kinds = [0, 1] if same is None else [int(same)]
+    table[np.ix_([*before], [*after], kinds)] = True
+    return table
+
+
+@cache
+def legal_steps(scheme: Scheme) -> BoolArray:
+    """Table [previous role, role, types equal]: may these two adjoin? A sentence's edge counts as O."""
+    before, after = needs_before(scheme), needs_after(scheme)
+    orphan = steps(Role, before.roles) & ~steps(before.beside, before.roles, same=True)
+    unfinished = steps(after.roles, Role) & ~steps(after.roles, after.beside, same=True)
+    return ~(orphan | unfinished)

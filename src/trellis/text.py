@@ -1,0 +1,205 @@
+"""Sentences and the tokenizers that make them from raw text.
+
+A `Sentence` is what every reader yields and every tagger takes: tokens, and where they are known their tags,
+the raw text with the character offsets of the tokens, further columns, and the file and lines it was read
+from.
+
+A tokenizer is a function from a text to the ``(start, end)`` offsets of its tokens, in order and without
+overlap, so that ``text[start:end]`` is the token, always. Three are here:
+
+    whitespace   "It's 3.5 km."  ->  It's | 3.5 | km.
+    words        "It's 3.5 km."  ->  It's | 3.5 | km | .          (ideographs and hiragana one by one)
+    characters   "café 👍🏽"       ->  c | a | f | é | 👍🏽           (what a reader sees as one character)
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from trellis.errors import DataError
+
+Offsets = tuple[int, int]
+Tokenizer = Callable[[str], list[Offsets]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """Tokens in order, with whatever else is known about them; sequences given are kept as tuples.
+
+    Where a sentence came from (`path`, `lines`) takes no part in comparing two sentences.
+    """
+
+    tokens: Sequence[str]
+    tags: Sequence[str] | None = None
+    text: str | None = None
+    offsets: Sequence[Offsets] | None = None
+    """(start, end) of each token in `text`: ``text[start:end] == token``."""
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict, hash=False)
+    """Further columns by name, each as long as the tokens."""
+    path: str | None = field(default=None, compare=False)
+    lines: Sequence[int] = field(default=(), compare=False)
+    """The line, from 1, of each token; a single number where one line holds the whole sentence."""
+
+    def __post_init__(self) -> None:
+        if type(self.tokens) is not tuple:
+            object.__setattr__(self, "tokens", _as_tuple(self.tokens, "tokens"))
+        if self.tags is not None:
+            if type(self.tags) is not tuple:
+                object.__setattr__(self, "tags", _as_tuple(self.tags, "tags"))
+            if len(self.tags) != len(self.tokens):
+                raise DataError(self._mismatch("tags", len(self.tags)))
+        if self.columns:
+            self._check_columns()
+        if self.offsets is not None:
+            self._check_offsets()
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def where(self) -> str:
+        """``file:line`` as far as they are known, for messages; empty where nothing is."""
+        return ":".join(str(part) for part in (self.path, self.line_of(0)) if part is not None)
+
+    def line_of(self, position: int) -> int | None:
+        """The line of the token at `position`, or None for a sentence that came from no file."""
+        if len(self.lines) > 1:
+            return self.lines[position]
+        return self.lines[0] if self.lines else None
+
+    def with_tags(self, tags: Sequence[str] | None) -> Sentence:
+        """The same sentence with other tags."""
+        return replace(self, tags=tags)
+
+    def _check_columns(self) -> None:
+        for name, values in self.columns.items():
+            if len(values) != len(self.tokens):
+                raise DataError(self._mismatch(f"values in column {name!r}", len(values)))
+        if any(type(values) is not tuple for values in self.columns.values()):
+            columns = {name: _as_tuple(values, f"column {name!r}") for name, values in self.columns.items()}
+            object.__setattr__(self, "columns", columns)
+
+    def _check_offsets(self) -> None:
+        assert self.offsets is not None
+        object.__setattr__(self, "offsets", tuple((start, end) for start, end in self.offsets))
+        if self.text is None:
+            raise DataError(f"{self._prefix}offsets without the text they point into")
+        if len(self.offsets) != len(self.tokens):
+            raise DataError(self._mismatch("offsets", len(self.offsets)))
+        for (start, end), token in zip(self.offsets, self.tokens, strict=True):
+            if start < 0 or self.text[start:end] != token:
+                found = self.text[max(start, 0) : end]
+                raise DataError(f"{self._prefix}offsets ({start}, {end}) give {found!r}, not the token {token!r}")
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.where}: " if self.where else ""
+
+    def _mismatch(self, what: str, count: int) -> str:
+        return f"{self._prefix}{count} {what} for {len(self.tokens)} tokens: {' '.join(self.tokens[:8])!r}"
+
+
+def _as_tuple(values: Sequence[str], what: str) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise DataError(f"{what} must be a sequence of strings, got the string {values[:40]!r}")
+    return tuple(values)
+
+
+def tokenize(text: str, tokenizer: str | Tokenizer = "words") -> Sentence:
+    """The text as a sentence of tokens with offsets; `tokenizer` is a name in `TOKENIZERS` or a function."""
+    offsets = get_tokenizer(tokenizer)(text)
+    return Sentence(tuple(text[start:end] for start, end in offsets), text=text, offsets=offsets)
+
+
+def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
+    """The tokenizer of that name, or the function itself."""
+    if callable(tokenizer):
+        return tokenizer
+    if tokenizer not in TOKENIZERS:
+        raise DataError(f"unknown tokenizer {tokenizer!r}; there are {', '.join(TOKENIZERS)}")
+    return TOKENIZERS[tokenizer]
+
+
+def whitespace(text: str) -> list[Offsets]:
+    """Everything between white space of any kind (Unicode's, so NBSP and the ideographic space too)."""
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
+def characters(text: str) -> list[Offsets]:
+    """Each character as a reader sees it, white space left out.
+
+    Kept whole: combining marks and variation selectors with their base, emoji joined by ZWJ or with a skin
+    tone, pairs of regional indicators (flags), and the two halves of a surrogate pair; a lone surrogate is a
+    token by itself.
+    """
+    patterns = _patterns()
+    if patterns.special.search(text) is None:
+        return [(i, i + 1) for i, character in enumerate(text) if not character.isspace()]
+    return [match.span() for match in patterns.character.finditer(text)]
+
+
+def graphemes(text: str) -> list[Offsets]:
+    """Like `characters`, with white space kept: the pieces join to the text again."""
+    patterns = _patterns()
+    if patterns.special.search(text) is None:
+        return [(i, i + 1) for i in range(len(text))]
+    return [match.span() for match in patterns.grapheme.finditer(text)]
+
+
+def words(text: str) -> list[Offsets]:
+    """Words and numbers, and each punctuation mark or symbol by itself.
+
+    Inner apostrophes stay (``don't``), and so do points and commas between digits (``1,000.5``); hyphens
+    split. Ideographs and hiragana, written without spaces, come one by one; other scripts without spaces
+    (Thai, Khmer) as runs.
+    """
+    return [match.span() for match in _patterns().word.finditer(text)]
+
+
+TOKENIZERS: dict[str, Tokenizer] = {"words": words, "characters": characters, "whitespace": whitespace}
+
+_UNSPACED = "々-〇ぁ-ゟ㐀-䶿一-鿿豈-\ufaff\U00020000-\U0003ffff"
+_ZWJ = "\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class _Patterns:
+    special: re.Pattern[str]
+    """Finds what may join characters: a text without it has one character a code point."""
+    character: re.Pattern[str]
+    grapheme: re.Pattern[str]
+    word: re.Pattern[str]
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> _Patterns:
+    """The patterns, made on first use since they need the list of all combining marks."""
+    # Extenders: marks (variation selectors among them), ZWNJ, skin tones, and the tag characters of flags.
+    extend = f"{_mark_ranges()}\u200c\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
+    pair = "[\U0001f1e6-\U0001f1ff]{2}|[\ud800-\udbff][\udc00-\udfff]"
+    visible = rf"(?:{pair}|\S)[{extend}]*(?:{_ZWJ}(?:(?:{pair}|\S)[{extend}]*)?)*"
+    letter = rf"[^\W{_UNSPACED}]"
+    run = f"{letter}+(?:[{extend}{_ZWJ}]+{letter}*)*"
+    inner = rf"(?:(?<=\d)[.,](?=\d)|['’](?=[^\W\d_{_UNSPACED}]))"
+    return _Patterns(
+        special=re.compile(f"[{extend}{_ZWJ}\ud800-\udfff\U0001f1e6-\U0001f1ff]"),
+        character=re.compile(visible),
+        grapheme=re.compile(rf"{visible}|\s[{extend}]*"),
+        word=re.compile(f"{run}(?:{inner}{run})*|{visible}"),
+    )
+
+
+def _mark_ranges() -> str:
+    """Every combining mark (general category M), as the inside of a character class."""
+    marks = [code for code in (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0)) if _is_mark(chr(code))]
+    starts = [code for code, before in zip(marks, [-1, *marks], strict=False) if code != before + 1]
+    ends = [code for code, after in zip(marks, [*marks[1:], -1], strict=True) if code != after - 1]
+    return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")

@@ -1,0 +1,249 @@
+"""Every operation on NumPy arrays, held to enumeration: T in 0..5, L in 1..4, every instruction set, both dtypes."""
+
+import functools
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import strategies as st
+
+from tests.chain import oracle
+from tests.chain.oracle import Case
+from tests.chain.strategies import (
+    FINITE,
+    LARGE,
+    TIED,
+    allowed_masks,
+    arrays,
+    bools,
+    check,
+    grid_case,
+    labelled_cases,
+    spans_of,
+    valid_cases,
+)
+from trellis import chain
+
+ALL_SIZES = st.sampled_from([FINITE, TIED, LARGE]).flatmap(labelled_cases)
+TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+GRID = list(itertools.product([1, 2, 3, 4], [0.0, 0.2, 0.5], [1.0, 1e3]))
+
+
+def make(case: Case, dtype: npt.DTypeLike = np.float64) -> chain.ChainScores:
+    return chain.ChainScores(
+        case.emissions.astype(dtype),
+        case.lengths,
+        case.transitions.astype(dtype),
+        case.start.astype(dtype),
+        case.end.astype(dtype),
+    )
+
+
+def rounded(case: Case, dtype: npt.DTypeLike) -> Case:
+    """The scores as the kernels see them, in float64 for the oracle."""
+    scores = make(case, dtype)
+    parts = (scores.emissions, scores.lengths, scores.transitions, scores.start, scores.end)
+    return Case(*(x if x.dtype == np.int64 else x.astype(np.float64) for x in parts))
+
+
+def close(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-10) -> None:
+    assert actual.shape == expected.shape
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def all_spans(case: Case, tags: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    spans = [(b, i, j) for b, T in enumerate(case.lengths) for j in range(T + 1) for i in range(j)]
+    return np.array(spans), [case.split(tags)[b][i:j] for b, i, j in spans]
+
+
+class Exact:
+    """The answers for one batch with a sequence of every length, by enumeration; shared by all instruction sets."""
+
+    def __init__(self, L: int, forbidden: float, scale: float, dtype: npt.DTypeLike) -> None:
+        case, tags = grid_case(L, forbidden, scale)
+        self.case, self.tags, self.tolerance = rounded(case, dtype), tags, TOLERANCE[np.dtype(dtype)]
+        self.scores = make(case, dtype)
+        self.log_partition = oracle.log_partition(self.case)
+        self.path_score = oracle.path_score(self.case, tags)
+        self.entropy = oracle.entropy(self.case)
+        self.weights = np.linspace(0, 2, len(tags))
+        self.weighted_nll = oracle.weighted_nll(self.case, tags, self.weights)
+        self.tokens, self.pairs = oracle.token_marginals(self.case), oracle.pairwise_marginals(self.case)
+        self.counts = oracle.expected_counts(self.case)
+        self.best = oracle.viterbi(self.case)
+        self.all_paths = oracle.kbest(self.case, L**5)
+        self.spans, self.span_tags = all_spans(self.case, tags)
+        rng = np.random.default_rng(0)
+        self.sides = {name: rng.random((len(self.spans), L)) < 0.6 for name in ("before", "after")}
+        self.free_spans = oracle.span_log_prob(self.case, self.spans, self.span_tags)
+        self.bound_spans = oracle.span_log_prob(self.case, self.spans, self.span_tags, **self.sides)
+
+
+exact_answers = functools.cache(Exact)
+
+
+@pytest.mark.usefixtures("instruction_set")
+@pytest.mark.parametrize(("L", "forbidden", "scale"), GRID)
+@DTYPES
+class TestEveryLength:
+    """One batch with a sequence of every length, in the kernels of every instruction set."""
+
+    @pytest.fixture
+    def exact(self, L: int, forbidden: float, scale: float, dtype: npt.DTypeLike) -> Exact:
+        return exact_answers(L, forbidden, scale, dtype)
+
+    def test_values_of_sequences(self, exact: Exact) -> None:
+        close(chain.log_partition(exact.scores), exact.log_partition, exact.tolerance)
+        close(chain.score(exact.scores, exact.tags), exact.path_score)  # summed in double whatever the dtype
+        close(chain.entropy(exact.scores), exact.entropy, exact.tolerance)
+        loss = chain.weighted_nll(exact.scores, exact.tags, exact.weights)
+        close(loss, exact.weighted_nll, exact.tolerance)
+
+    @pytest.mark.parametrize("pairwise", [False, True])
+    def test_marginals(self, exact: Exact, pairwise: bool) -> None:
+        found = chain.marginals(exact.scores, pairwise=pairwise)
+        close(found.log_partition, exact.log_partition, exact.tolerance)
+        close(found.tokens, exact.tokens, exact.tolerance)
+        counts = (found.start, found.end, found.transitions)
+        for actual, expected in zip(counts, exact.counts, strict=True):
+            close(actual, expected, exact.tolerance)
+        assert {x.dtype for x in (found.tokens, *counts)} == {exact.scores.emissions.dtype}
+        assert (found.pairwise is not None) == pairwise
+        if found.pairwise is not None:
+            close(found.pairwise, exact.pairs, exact.tolerance)
+
+    def test_viterbi(self, exact: Exact) -> None:
+        decoded = chain.viterbi(exact.scores)
+        close(decoded.scores, exact.best[1])
+        close(decoded.scores, oracle.path_score(exact.case, decoded.tags))
+        assert decoded.tags.tolist() == exact.best[0].tolist()
+
+    @pytest.mark.parametrize("k", [1, 2, 7, 2000])
+    def test_k_best_equals_the_sorted_enumeration_and_gives_fewer_where_fewer_exist(self, exact: Exact, k: int) -> None:
+        found = chain.kbest(exact.scores, k)
+        for tags, values, (best_tags, best_values) in zip(found.tags, found.scores, exact.all_paths, strict=True):
+            assert tags.tolist() == best_tags[:k].tolist()
+            close(values, best_values[:k])
+
+    def test_every_span(self, exact: Exact) -> None:
+        free = chain.span_log_prob(exact.scores, exact.spans, exact.span_tags)
+        close(free, exact.free_spans, exact.tolerance)
+        bound = chain.span_log_prob(exact.scores, exact.spans, exact.span_tags, **exact.sides)
+        close(bound, exact.bound_spans, exact.tolerance)
+
+    def test_samples_are_valid_paths(self, exact: Exact) -> None:
+        drawn = chain.sample(exact.scores, 5, seed=3)
+        assert drawn.shape == (5, len(exact.tags))
+        for path in drawn:
+            assert np.isfinite(oracle.path_score(exact.case, path)).all()
+
+
+class TestRandomCases:
+    """Hypothesis on scores of all sizes, with minus infinities anywhere and `allowed` masks."""
+
+    @check(ALL_SIZES, st.data())
+    def test_allowed_is_the_same_as_forbidden_emissions(
+        self, labelled: tuple[Case, np.ndarray], data: st.DataObject
+    ) -> None:
+        case, tags = labelled
+        allowed = data.draw(allowed_masks(case, tags))
+        known, scores = case.with_allowed(allowed), make(case)
+        close(chain.log_partition(scores, allowed=allowed), oracle.log_partition(known))
+        close(chain.entropy(scores, allowed=allowed), oracle.entropy(known))
+        close(chain.marginals(scores, allowed=allowed).tokens, oracle.token_marginals(known))
+        close(chain.marginals(scores, allowed=allowed, pairwise=True).tokens, oracle.token_marginals(known))
+        close(chain.viterbi(scores, allowed=allowed).scores, oracle.viterbi(known)[1])
+        for values, (_, expected) in zip(
+            chain.kbest(scores, 3, allowed=allowed).scores, oracle.kbest(known, 3), strict=True
+        ):
+            close(values, expected)
+        rows = np.arange(len(tags))
+        assert all(allowed[rows, path].all() for path in chain.sample(scores, 4, allowed=allowed))
+
+    @check(labelled_cases(), st.data())
+    def test_partial_labels_have_the_probability_of_their_paths(
+        self, labelled: tuple[Case, np.ndarray], data: st.DataObject
+    ) -> None:
+        case, tags = labelled
+        allowed = data.draw(allowed_masks(case, tags))
+        scores = make(case)
+        found = chain.log_partition(scores, allowed=allowed) - chain.log_partition(scores)
+        expected = [
+            np.log(sum(p for path, p in zip(paths.tags, paths.probabilities, strict=True) if own_allows(path, own)))
+            for paths, own in zip(oracle.enumerate_paths(case), case.split(allowed), strict=True)
+        ]
+        close(found, np.array(expected))
+
+    @check(ALL_SIZES, st.data())
+    def test_span_probability_between_given_neighbours_and_known_labels(
+        self, labelled: tuple[Case, np.ndarray], data: st.DataObject
+    ) -> None:
+        case, gold = labelled
+        spans, tags = data.draw(spans_of(case))
+        shape = (len(spans), case.num_labels)
+        before, after = (data.draw(st.none() | bools(shape)) for _ in range(2))
+        allowed = data.draw(allowed_masks(case, gold))
+        flat = np.concatenate([np.empty(0, np.int64), *tags])
+        close(
+            chain.span_log_prob(make(case), spans, flat, before=before, after=after, allowed=allowed),
+            oracle.span_log_prob(case.with_allowed(allowed), spans, tags, before, after),
+        )
+
+    @check(ALL_SIZES, st.data())
+    def test_weighted_loss_by_the_chain_rule(self, labelled: tuple[Case, np.ndarray], data: st.DataObject) -> None:
+        case, tags = labelled
+        weights = data.draw(arrays(tags.shape, st.floats(0, 3)))
+        loss = chain.weighted_nll(make(case), tags, weights)
+        close(loss, oracle.weighted_nll(case, tags, weights))
+        assert (loss >= 0).all()
+        plain = chain.weighted_nll(make(case), tags, np.ones(len(tags)))
+        close(plain, chain.log_partition(make(case)) - chain.score(make(case), tags))
+
+    @check(valid_cases(TIED))
+    def test_ties_go_to_the_smaller_label(self, case: Case) -> None:
+        expected = oracle.viterbi(case)[0].tolist()
+        for dtype in (np.float32, np.float64):
+            assert chain.viterbi(make(case, dtype)).tags.tolist() == expected
+            first = chain.kbest(make(case, dtype), 1).tags
+            assert [label for tags in first for label in tags.ravel().tolist()] == expected
+
+    @check(valid_cases(TIED), st.integers(1, 40))
+    def test_k_best_are_distinct_and_in_order(self, case: Case, k: int) -> None:
+        found, expected = chain.kbest(make(case), k), oracle.kbest(case, k)
+        for tags, values, (_, best) in zip(found.tags, found.scores, expected, strict=True):
+            close(values, best)
+            assert len({tuple(path) for path in tags.tolist()}) == len(tags) == len(best)
+            assert (np.diff(values) <= 0).all()
+        for emissions, tags, values in zip(case.split(case.emissions), found.tags, found.scores, strict=True):
+            own = [oracle.sequence_score(case, emissions, tuple(path)) for path in tags]
+            close(values, np.array(own, dtype=np.float64))
+
+    @check(valid_cases(LARGE))
+    def test_float32_agrees_with_enumeration_on_large_scores(self, case: Case) -> None:
+        seen, scores = rounded(case, np.float32), make(case, np.float32)
+        close(chain.log_partition(scores), oracle.log_partition(seen), 1e-5)
+        close(chain.marginals(scores).tokens, oracle.token_marginals(seen), 1e-5)
+        close(chain.viterbi(scores).scores, oracle.viterbi(seen)[1], 1e-5)
+
+
+def own_allows(path: np.ndarray, allowed: np.ndarray) -> bool:
+    return bool(allowed[np.arange(len(path)), path].all())
+
+
+@pytest.mark.usefixtures("instruction_set")
+@pytest.mark.parametrize("L", [5, 8, 9, 16, 17, 33])
+@DTYPES
+def test_label_counts_around_the_vector_width_agree_with_enumeration(L: int, dtype: npt.DTypeLike) -> None:
+    rng = np.random.default_rng(L)
+    shapes = ((5, L), (L, L), L, L)
+    emissions, *others = (rng.normal(size=shape) for shape in shapes)
+    case = rounded(Case(emissions, np.array([2, 0, 1, 2]), *others), dtype)
+    scores, tolerance = make(case, dtype), TOLERANCE[np.dtype(dtype)]
+    found = chain.marginals(scores)
+    close(found.log_partition, oracle.log_partition(case), tolerance)
+    close(found.tokens, oracle.token_marginals(case), tolerance)
+    close(found.transitions, oracle.expected_counts(case)[2], tolerance)
+    close(chain.entropy(scores), oracle.entropy(case), tolerance)
+    assert chain.viterbi(scores).tags.tolist() == oracle.viterbi(case)[0].tolist()

@@ -1,0 +1,263 @@
+"""Every refusal: its class, and a message that says what, where, what was expected and what came."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trellis import chain
+from trellis.chain import torch as chain_torch
+from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError, TagRangeError, TrellisError
+
+NAN, INF = float("nan"), float("inf")
+
+
+def arrays(**changes: Any) -> dict[str, Any]:
+    """Two sequences of 3 and 2 tokens and 2 labels."""
+    parts: dict[str, Any] = {
+        "emissions": np.zeros((5, 2)),
+        "lengths": [3, 2],
+        "transitions": np.zeros((2, 2)),
+        "start": np.zeros(2),
+        "end": np.zeros(2),
+    }
+    return parts | changes
+
+
+def with_value(name: str, place: tuple[int, ...], value: float) -> dict[str, Any]:
+    parts = arrays()
+    parts[name][place] = value
+    return parts
+
+
+class Side:
+    """One way to make scores and call operations: NumPy, torch on the native kernels, torch by `_scan`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.module: Any = chain if name == "numpy" else chain_torch
+
+    def __str__(self) -> str:
+        return self.name
+
+    def scores(self, parts: dict[str, Any]) -> Any:
+        if self.name == "numpy":
+            return chain.ChainScores(**parts)
+        tensors = {k: torch.as_tensor(v) if isinstance(v, np.ndarray) else v for k, v in parts.items()}
+        return chain_torch.ChainScores(**tensors, backend="scan" if self.name == "scan" else "auto")
+
+    def call(self, operation: str, scores: Any, *args: Any, **options: Any) -> Any:
+        return getattr(self.module, operation)(
+            scores, *(self.value(x) for x in args), **{k: self.value(v) for k, v in options.items()}
+        )
+
+    def value(self, x: Any) -> Any:
+        return torch.as_tensor(x) if self.name != "numpy" and isinstance(x, np.ndarray) else x
+
+
+@pytest.fixture(params=["numpy", "native", "scan"])
+def side(request: pytest.FixtureRequest) -> Side:
+    return Side(request.param)
+
+
+# Every operation, as `operation(side, scores)`.
+TAGS = np.zeros(5, np.int64)
+OPERATIONS: dict[str, Callable[[Side, Any], Any]] = {
+    "log_partition": lambda side, scores: side.call("log_partition", scores),
+    "viterbi": lambda side, scores: side.call("viterbi", scores),
+    "kbest": lambda side, scores: side.call("kbest", scores, 2),
+    "marginals": lambda side, scores: side.call("marginals", scores),
+    "pairwise": lambda side, scores: side.call("marginals", scores, pairwise=True),
+    "sample": lambda side, scores: side.call("sample", scores, 2),
+    "entropy": lambda side, scores: side.call("entropy", scores),
+    "span_log_prob": lambda side, scores: side.call(
+        "span_log_prob", scores, np.array([[0, 0, 1], [1, 0, 1]]), np.array([0, 0])
+    ),
+    "score": lambda side, scores: side.call("score", scores, TAGS),
+    "weighted_nll": lambda side, scores: side.call("weighted_nll", scores, TAGS, np.ones(5)),
+}
+INFERENCES = [name for name in OPERATIONS if name not in ("score", "weighted_nll")]
+
+
+def refuses(error: type[ChainError], message: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == message
+    assert type(caught.value) is error
+    assert isinstance(caught.value, TrellisError | ValueError)
+
+
+class TestScores:
+    @pytest.mark.parametrize(
+        ("name", "value", "given"),
+        [
+            ("transitions", np.zeros((3, 3)), "transitions must be (L, L) = (2, 2) to match emissions {}, got (3, 3)"),
+            ("transitions", np.zeros(2), "transitions must be (L, L) = (2, 2) to match emissions {}, got (2,)"),
+            ("start", np.zeros(3), "start must be (L,) = (2,) to match emissions {}, got (3,)"),
+            ("end", np.zeros((2, 1)), "end must be (L,) = (2,) to match emissions {}, got (2, 1)"),
+        ],
+    )
+    def test_shapes_that_do_not_fit_give_both(self, side: Side, name: str, value: np.ndarray, given: str) -> None:
+        emissions = "(N, L) = (5, 2)" if side.name == "numpy" else "(5, 2)"
+        refuses(ShapeError, given.format(emissions), lambda: side.scores(arrays(**{name: value})))
+
+    @pytest.mark.parametrize("shape", [(5,), (5, 0), (5, 2, 1)])
+    def test_emissions_that_are_no_table(self, side: Side, shape: tuple[int, ...]) -> None:
+        message = f"emissions must be (N, L) with L >= 1, got {shape}"
+        refuses(ShapeError, message, lambda: side.scores(arrays(emissions=np.zeros(shape))))
+
+    @pytest.mark.parametrize(
+        ("lengths", "message"),
+        [
+            ([3, 3], "lengths must add up to the number of tokens N = 5, got 6 from 2 sequences"),
+            ([], "lengths must add up to the number of tokens N = 5, got 0 from 0 sequences"),
+            ([6, -1], "lengths must be >= 0, got -1 for sequence 1"),
+            ([2.5, 2.5], "lengths must be integers (B,), got float64 of shape (2,)"),
+            ([[3, 2]], "lengths must be integers (B,), got int64 of shape (1, 2)"),
+        ],
+    )
+    def test_lengths(self, side: Side, lengths: list[Any], message: str) -> None:
+        refuses(ShapeError, message, lambda: side.scores(arrays(lengths=lengths)))
+
+    def test_what_is_no_number(self) -> None:
+        message = "scores must be numbers, got an array of <U1"
+        refuses(ShapeError, message, lambda: chain.ChainScores([["a", "b"]], [1], np.zeros((2, 2))))
+
+    def test_allowed_of_another_shape_or_type(self, side: Side) -> None:
+        scores = side.scores(arrays())
+        where = "(N, L) = (5, 2)" if side.name == "numpy" else "(5, 2)"
+        kind = "" if side.name == "numpy" else "torch."
+        for mask, got in ((np.ones((4, 2), bool), f"{kind}bool (4, 2)"), (np.ones((5, 2)), f"{kind}float64 (5, 2)")):
+            message = f"allowed must be bool {where} to match emissions, got {got}"
+            for name in ("log_partition", "viterbi", "marginals", "sample", "entropy"):
+                refuses(ShapeError, message, lambda name=name, mask=mask: side.call(name, scores, allowed=mask))
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+class TestNonFinite:
+    @pytest.mark.parametrize("value", [NAN, INF])
+    def test_emission_is_named_by_sequence_position_and_label(self, side: Side, name: str, value: float) -> None:
+        scores = side.scores(with_value("emissions", (4, 0), value))
+        message = f"emissions of sequence 1, position 1, label 0 are {value}: scores must be finite or minus infinity"
+        refuses(NonFiniteError, message, lambda: OPERATIONS[name](side, scores))
+
+    def test_emission_off_the_given_path_is_refused_too(self, side: Side, name: str) -> None:
+        scores = side.scores(with_value("emissions", (2, 1), NAN))
+        message = "emissions of sequence 0, position 2, label 1 are nan: scores must be finite or minus infinity"
+        refuses(NonFiniteError, message, lambda: OPERATIONS[name](side, scores))
+
+    @pytest.mark.parametrize(
+        ("part", "place", "where"),
+        [
+            ("transitions", (0, 0), "transitions[0, 0]"),
+            ("transitions", (1, 0), "transitions[1, 0]"),
+            ("start", (0,), "start[0]"),
+            ("start", (1,), "start[1]"),
+            ("end", (0,), "end[0]"),
+            ("end", (1,), "end[1]"),
+        ],
+    )
+    @pytest.mark.parametrize("value", [NAN, INF])
+    def test_chain_score_is_named_by_place(
+        self, side: Side, name: str, part: str, place: tuple[int, ...], where: str, value: float
+    ) -> None:
+        scores = side.scores(with_value(part, place, value))
+        message = f"{where} is {value}: scores must be finite or minus infinity"
+        refuses(NonFiniteError, message, lambda: OPERATIONS[name](side, scores))
+
+
+@pytest.mark.parametrize("name", INFERENCES)
+class TestNoPath:
+    def test_position_where_no_label_can_be_reached(self, side: Side, name: str) -> None:
+        parts = with_value("emissions", (4, 0), -INF)
+        parts["emissions"][4, 1] = -INF
+        message = "sequence 1 of length 2 has no valid path: no label can be reached at position 1"
+        refuses(NoPathError, message, lambda: OPERATIONS[name](side, side.scores(parts)))
+
+    def test_transitions_and_emissions_that_leave_nothing_together(self, side: Side, name: str) -> None:
+        parts = arrays(transitions=np.array([[0.0, -INF], [0.0, 0.0]]), start=np.array([0.0, -INF]))
+        parts["emissions"][2, 0] = -INF
+        message = "sequence 0 of length 3 has no valid path: no label can be reached at position 2"
+        refuses(NoPathError, message, lambda: OPERATIONS[name](side, side.scores(parts)))
+
+    def test_first_position(self, side: Side, name: str) -> None:
+        message = "sequence 0 of length 3 has no valid path: no label can be reached at position 0"
+        scores = side.scores(arrays(start=np.full(2, -INF)))
+        refuses(NoPathError, message, lambda: OPERATIONS[name](side, scores))
+
+    def test_end(self, side: Side, name: str) -> None:
+        scores = side.scores(arrays(end=np.full(2, -INF)))
+        message = (
+            "sequence 0 of length 3 has no valid path: "
+            "every label it can reach at its last position is forbidden to end with"
+        )
+        refuses(NoPathError, message, lambda: OPERATIONS[name](side, scores))
+
+
+# The NumPy side has no nll.
+LOSSES = [(Side(side), name) for side in ("numpy", "native", "scan") for name in ("nll", "weighted_nll")][1:]
+
+
+class TestTags:
+    @pytest.mark.parametrize(("side", "name"), [*LOSSES, *((side, "score") for side, _ in LOSSES[::2])], ids=str)
+    @pytest.mark.parametrize("tag", [2, -1, 2**40])
+    def test_out_of_range(self, side: Side, name: str, tag: int) -> None:
+        tags = np.array([0, 1, 0, 1, tag])
+        extra = (np.ones(5),) if name == "weighted_nll" else ()
+        message = f"tags of sequence 1, position 1 are {tag}: must be in 0..1 (L = 2)"
+        scores = side.scores(arrays())
+        refuses(TagRangeError, message, lambda: side.call(name, scores, tags, *extra))
+
+    @pytest.mark.parametrize(("tags", "got"), [(np.zeros(4, np.int64), "int64 (4,)"), (np.zeros(5), "float64 (5,)")])
+    def test_shape_and_type(self, side: Side, tags: np.ndarray, got: str) -> None:
+        shapes = ("(N,) = (5,)", "(N, L) = (5, 2)", "") if side.name == "numpy" else ("(5,)", "(5, 2)", "torch.")
+        message = f"tags must be integers {shapes[0]} to match emissions {shapes[1]}, got {shapes[2]}{got}"
+        scores = side.scores(arrays())
+        refuses(ShapeError, message, lambda: side.call("score", scores, tags))
+        refuses(ShapeError, message, lambda: side.call("weighted_nll", scores, tags, np.ones(5)))
+
+    @pytest.mark.parametrize(
+        ("part", "place", "reason"),
+        [
+            ("start", (1,), "it may not start with tag 1 (position 0)"),
+            ("end", (0,), "it may not end with tag 0 (position 1)"),
+            ("emissions", (4, 0), "tag 0 has emission score -inf at position 1"),
+            ("transitions", (1, 0), "the transition from tag 1 to tag 0 has score -inf (position 1)"),
+        ],
+    )
+    @pytest.mark.parametrize(("side", "name"), LOSSES, ids=str)
+    def test_forbidden_gold_path_has_no_likelihood(
+        self, side: Side, name: str, part: str, place: tuple[int, ...], reason: str
+    ) -> None:
+        scores = side.scores(with_value(part, place, -INF))
+        tags = np.array([0, 0, 1, 1, 0])
+        extra = (np.ones(5),) if name == "weighted_nll" else ()
+        message = f"tags of sequence 1 are forbidden, so their likelihood is zero: {reason}"
+        refuses(NoPathError, message, lambda: side.call(name, scores, tags, *extra))
+
+    def test_score_of_a_forbidden_path_is_minus_infinity_and_no_error(self, side: Side) -> None:
+        scores = side.scores(with_value("transitions", (1, 0), -INF))
+        assert side.call("score", scores, np.array([0, 0, 1, 1, 0])).tolist() == [0.0, -INF]
+
+
+class TestOptions:
+    @pytest.mark.parametrize("value", [0, -3, True, 2.5, "2"])
+    def test_counts(self, side: Side, value: Any) -> None:
+        scores = side.scores(arrays())
+        for operation, name in (("kbest", "k"), ("sample", "n")):
+            with pytest.raises(ValueError, match=f"^{name} must be an integer >= 1, got {value!r}$"):
+                side.call(operation, scores, value)
+
+    def test_weights_of_another_shape(self, side: Side) -> None:
+        scores = side.scores(arrays())
+        with pytest.raises(ShapeError, match=r"^weights must be .*\(5,\).*, got \(4,\)$"):
+            side.call("weighted_nll", scores, TAGS, np.ones(4))
+
+    @pytest.mark.parametrize("bad", [-1.0, NAN])
+    def test_weights_below_zero(self, side: Side, bad: float) -> None:
+        scores = side.scores(arrays())
+        weights = np.array([1, 1, bad, 1, 1.0])
+        with pytest.raises(ChainError, match=r"^weights must be numbers >= 0"):
+            side.call("weighted_nll", scores, TAGS, weights)

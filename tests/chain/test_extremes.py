@@ -1,0 +1,237 @@
+"""Scores, lengths and label counts at the edges of what is promised, against a log-space reference.
+
+The hot kernels work with scaled probabilities and hand a sequence to log space when those may have lost a path. Most
+cases here are made to lose one: a label that is negligible now and decides everything later.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import strategies as st
+
+from tests.chain.logspace import reference
+from tests.chain.strategies import check
+from trellis import chain
+from trellis.chain import torch as chain_torch
+from trellis.errors import NoPathError
+
+NEG_INF = -np.inf
+DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+Scores = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # emissions, transitions, start, end
+
+
+def zeros_around(emissions: npt.ArrayLike, transitions: npt.ArrayLike) -> Scores:
+    e = np.asarray(emissions, dtype=np.float64)
+    return e, np.asarray(transitions, dtype=np.float64), np.zeros(e.shape[1]), np.zeros(e.shape[1])
+
+
+def as_type(case: Scores, dtype: npt.DTypeLike) -> Scores:
+    emissions, transitions, start, end = (x.astype(dtype) for x in case)
+    return emissions, transitions, start, end
+
+
+def make(case: Scores) -> chain.ChainScores:
+    return chain.ChainScores(case[0], [len(case[0])], *case[1:])
+
+
+def assert_exact(case: Scores, dtype: npt.DTypeLike) -> None:
+    """log Z, marginals, best score and gradients, all as the reference has them."""
+    seen = as_type(case, dtype)
+    expected, tolerance = reference(*seen), 1e-5 if dtype == np.float32 else 1e-10
+    single = {"rtol": tolerance, "atol": tolerance}
+    counts = {"rtol": tolerance, "atol": tolerance * max(1, len(seen[0]) // 10)}  # these add up over the tokens
+    scores = make(seen)
+    np.testing.assert_allclose(chain.log_partition(scores), [expected.log_partition], **single)
+    np.testing.assert_allclose(chain.viterbi(scores).scores, [expected.best], **single)
+    for pairwise in (False, True):
+        found = chain.marginals(scores, pairwise=pairwise)
+        np.testing.assert_allclose(found.log_partition, [expected.log_partition], **single)
+        np.testing.assert_allclose(found.tokens, expected.tokens, **single)
+        np.testing.assert_allclose(found.transitions, expected.transitions, **counts)
+        np.testing.assert_allclose(found.start, expected.tokens[0], **single)
+        np.testing.assert_allclose(found.end, expected.tokens[-1], **single)
+    leaves = [torch.from_numpy(x.copy()).requires_grad_() for x in seen]
+    value = chain_torch.log_partition(chain_torch.ChainScores(leaves[0], [len(seen[0])], *leaves[1:]))
+    (3 * value).sum().backward()
+    wanted = (expected.tokens, expected.transitions, expected.tokens[0], expected.tokens[-1])
+    for leaf, gradient in zip(leaves, wanted, strict=True):
+        assert leaf.grad is not None
+        np.testing.assert_allclose(leaf.grad.numpy() / 3, gradient, **counts)
+
+
+def random_case(rng: np.random.Generator, T: int, L: int, scale: float = 1.0) -> Scores:
+    emissions, transitions, start, end = (rng.normal(scale=scale, size=s) for s in ((T, L), (L, L), L, L))
+    return emissions, transitions, start, end
+
+
+def identity(L: int) -> np.ndarray:
+    """Transitions of labels that never mix."""
+    return np.where(np.eye(L, dtype=bool), 0.0, NEG_INF)
+
+
+def bio_case(gap: float) -> Scores:
+    """O, B-X, I-X, B-Y, I-Y; I needs its own B or I before it. X is favoured by `gap` until Y has to have been."""
+    rng = np.random.default_rng(5)
+    emissions, transitions, start, end = random_case(rng, 30, 5)
+    for i, j in ((0, 2), (0, 4), (1, 4), (2, 4), (3, 2), (4, 2)):
+        transitions[i, j] = NEG_INF
+    start[[2, 4]] = NEG_INF
+    emissions[5:20, [1, 2]] += gap
+    emissions[20] = [-gap, -gap, -gap, -gap, 3 * gap]
+    return emissions, transitions, start, end
+
+
+def adversarial() -> dict[str, Scores]:
+    rng = np.random.default_rng(1)
+    favour = np.where(np.arange(60) % 2, 1.0, -1.0)
+    cases = {
+        "loses by e^-100, wins by 10 a step": zeros_around([[0, -100.0], *[[0.0, 10.0]] * 40], identity(2)),
+        "loses a little at each step, wins at once": zeros_around([*[[0.0, -9.0]] * 60, [0.0, 800.0]], identity(2)),
+        "kept label forbidden at the last position": zeros_around(
+            [[0.0, -200.0], *[[0, 0]] * 9, [NEG_INF, 0.0]], identity(2)
+        ),
+        "kept label forbidden to end": (
+            *zeros_around([[0.0, -95.0], [0.0, 0.0]], identity(2))[:3],
+            np.array([NEG_INF, 0]),
+        ),
+        "backward loses what forward kept": zeros_around([[0.0, 900.0], *[[0.0, 0.0]] * 5, [0.0, -890.0]], identity(2)),
+        "start flushed, then needed": (
+            *zeros_around([[0.0, 0.0], [0.0, 5e3]], identity(2))[:2],
+            np.array([0, -4e3]),
+            np.zeros(2),
+        ),
+        "alternating huge favours": zeros_around(
+            1e4 * favour[:, None] * np.array([1.0, -1.0, 0.0]), rng.normal(size=(3, 3))
+        ),
+        "alternating favours, no mixing": zeros_around(300 * favour[:, None] * np.array([1.0, -1.0]), identity(2)),
+        "all labels forbidden but the worst": zeros_around([[0, -1e4], *[[NEG_INF, -1e4]] * 30], np.zeros((2, 2))),
+        "cycle that only moves on": zeros_around(
+            rng.normal(scale=90, size=(31, 4)), np.where(np.roll(np.eye(4, dtype=bool), 1, axis=1), 0.0, NEG_INF)
+        ),
+        "upper triangle": zeros_around(
+            np.linspace(0, 1, 40)[:, None] * np.array([0, 70, 140.0]),
+            np.where(np.triu(np.ones((3, 3))) > 0, 0.0, NEG_INF),
+        ),
+        "one label": zeros_around(rng.normal(scale=1e4, size=(20, 1)), [[-1e4]]),
+        "one token": random_case(rng, 1, 7, 1e3),
+    }
+    for gap in (50.0, 90.0, 200.0, 1000.0):
+        cases[f"BIO with a gap of {gap:g}"] = bio_case(gap)
+    for soft in (-40.9, -100.0, -339.9, -1e4):
+        transitions = np.where(rng.random((4, 4)) < 0.5, soft, rng.normal(size=(4, 4)))
+        cases[f"soft constraints of {soft:g}"] = (
+            rng.normal(scale=3, size=(50, 4)),
+            transitions,
+            np.zeros(4),
+            np.zeros(4),
+        )
+        cases[f"soft constraints of {soft:g} that must be broken"] = zeros_around(
+            [[0, NEG_INF], [0, NEG_INF], [NEG_INF, 0], [0, NEG_INF]], [[0.0, soft], [soft, 0.0]]
+        )
+        # What a soft constraint forbids is worth more than what it costs.
+        cases[f"soft constraints of {soft:g} outbid"] = zeros_around(
+            [[0.0, soft], [2 * soft, 0.0], [0.0, 2 * soft]], [[0.0, soft], [soft, 0.5]]
+        )
+    for lost in (86.0, 87.6, 88.0, 90.0, 95.0):
+        # A label that is e^-46 of the others comes back a step later, where the others pay e^-41 to go.
+        emissions = np.array([[0.0, 0.0], [-lost, 0.0], [80.0, -100.0]])
+        transitions, start = np.array([[0.0, -40.9], [-40.9, 0.0]]), np.array([0.0, -40.9])
+        cases[f"negligible at {lost:g}, decisive later"] = (emissions, transitions, start, np.zeros(2))
+        cases[f"negligible at {lost:g}, decisive earlier"] = (emissions[::-1], transitions, np.zeros(2), start)
+    return cases
+
+
+ADVERSARIAL = adversarial()
+
+
+@pytest.mark.usefixtures("instruction_set")
+@pytest.mark.parametrize("name", ADVERSARIAL)
+@DTYPES
+def test_scaled_arithmetic_loses_no_path_that_matters(name: str, dtype: npt.DTypeLike) -> None:
+    assert_exact(ADVERSARIAL[name], dtype)
+
+
+@pytest.mark.usefixtures("instruction_set")
+@DTYPES
+def test_sequences_that_go_through_log_space_do_not_disturb_their_group(dtype: npt.DTypeLike) -> None:
+    """Ordinary and lost sequences of equal length side by side: counts of the batch are the sum over both."""
+    rng = np.random.default_rng(2)
+    parts = [rng.normal(size=(T, 2)) for T in (12, 12, 12, 12, 12, 9, 9, 3)]
+    for b in (1, 4, 6):
+        parts[b][0, 1] -= 300
+        parts[b][-1, 1] += 299
+    transitions = identity(2)
+    scores = chain.ChainScores(np.concatenate(parts).astype(dtype), [len(p) for p in parts], transitions)
+    expected = [reference(p.astype(dtype), transitions, np.zeros(2), np.zeros(2)) for p in parts]
+    tolerance = 1e-5 if dtype == np.float32 else 1e-10
+    found = chain.marginals(scores)
+    np.testing.assert_allclose(found.log_partition, [r.log_partition for r in expected], rtol=tolerance)
+    np.testing.assert_allclose(found.tokens, np.concatenate([r.tokens for r in expected]), atol=tolerance)
+    np.testing.assert_allclose(found.transitions, sum(r.transitions for r in expected), rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(found.start, sum(r.tokens[0] for r in expected), rtol=tolerance)
+    np.testing.assert_allclose(found.end, sum(r.tokens[-1] for r in expected), rtol=tolerance)
+
+
+@pytest.mark.usefixtures("instruction_set")
+@pytest.mark.parametrize("L", [1, 9, 50, 300])
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
+@DTYPES
+def test_label_counts_up_to_300(L: int, scale: float, dtype: npt.DTypeLike) -> None:
+    rng = np.random.default_rng(L)
+    case = random_case(rng, 12, L, scale if scale < 1e4 else 3e3)
+    assert_exact((np.clip(case[0], -1e4, 1e4), *case[1:]), dtype)
+
+
+@DTYPES
+@pytest.mark.parametrize("T", [1, 2, 63, 64, 65, 1000])
+def test_lengths_around_the_folding_of_counts(T: int, dtype: npt.DTypeLike) -> None:
+    assert_exact(random_case(np.random.default_rng(T), T, 4), dtype)
+
+
+LEVELS = st.sampled_from([NEG_INF, 0.0, 1.0, -1.0, 40.0, -40.0, 90.0, -90.0, 300.0, -300.0, 1e4, -1e4])
+
+
+@st.composite
+def level_cases(draw: st.DrawFn) -> Scores:
+    """Chains of up to 8 tokens and 4 labels whose scores are all from a few levels far apart."""
+    T, L = draw(st.integers(1, 8)), draw(st.integers(1, 4))
+    levels = st.sampled_from(draw(st.lists(LEVELS, min_size=1, max_size=4)))
+    shapes = ((T, L), (L, L), (L,), (L,))
+    emissions, transitions, start, end = (
+        np.array(draw(st.lists(levels, min_size=int(np.prod(s)), max_size=int(np.prod(s))))).reshape(s) for s in shapes
+    )
+    return emissions, transitions, start, end
+
+
+@check(level_cases(), st.sampled_from([np.float32, np.float64]), max_examples=300)
+def test_scores_far_apart_give_exact_answers_or_no_path(case: Scores, dtype: npt.DTypeLike) -> None:
+    if reference(*case).log_partition > NEG_INF:
+        assert_exact(case, dtype)
+        return
+    for operation in (chain.log_partition, chain.viterbi, chain.marginals, chain.entropy, chain.sample):
+        with pytest.raises(NoPathError):
+            operation(make(as_type(case, dtype)))
+
+
+@check(level_cases(), st.sampled_from([np.float32, np.float64]), max_examples=100)
+def test_nothing_is_ever_nan(case: Scores, dtype: npt.DTypeLike) -> None:
+    scores = make(as_type(case, dtype))
+    T, L = case[0].shape
+    if reference(*case).log_partition == NEG_INF:
+        return
+    tags = chain.viterbi(scores).tags
+    found = chain.marginals(scores, pairwise=True)
+    results = [
+        chain.entropy(scores),
+        chain.weighted_nll(scores, tags, np.ones(T)),
+        chain.span_log_prob(scores, [(0, 0, 1)] * L, [[j] for j in range(L)], after=np.arange(L) > 0),
+        *chain.kbest(scores, 5).scores,
+        found.tokens,
+        found.transitions,
+        found.pairwise,
+    ]
+    assert not any(np.isnan(x).any() for x in results if x is not None)
+    assert (results[0] >= 0).all()
+    assert (results[1] >= 0).all()
+    assert (results[2] <= 0).all()

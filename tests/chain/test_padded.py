@@ -1,0 +1,160 @@
+"""Padded batches with any mask give what the same tokens give laid one after another, and nothing for the padding."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.chain.strategies import check
+from tests.chain.test_torch import assert_same
+from trellis.chain import torch as chain
+
+MASKS = {
+    "right padding": [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]],
+    "left padding": [[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]],
+    "holes": [[1, 0, 1, 0, 1], [0, 1, 0, 1, 0], [1, 1, 0, 1, 1]],
+    "empty rows": [[0, 0, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0]],
+    "everything": [[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1]],
+    "nothing": [[0, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]],
+}
+L = 4
+JUNK = float("nan")  # what padding may hold without harm
+
+
+class Both:
+    """One batch twice: padded in the axis order asked for, and flat."""
+
+    def __init__(self, mask: Tensor, batch_first: bool, backend: Any, grad: bool = False) -> None:
+        generator = torch.Generator().manual_seed(3)
+        draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+        B, T = mask.shape
+        dense = draw(B, T, L)
+        self.mask, self.batch_first = mask, batch_first
+        self.lengths = mask.sum(1).tolist()
+        self.chain = [draw(L, L), draw(L), draw(L)]
+        self.chain[0][1, 2] = -torch.inf
+        self.tags = torch.where(mask, 0, -7)  # 0 -> 0 is allowed; out of range where nobody looks
+        self.emissions = self.order(dense.masked_fill(~mask.unsqueeze(-1), JUNK)).requires_grad_(grad)
+        self.flat_emissions = dense[mask].requires_grad_(grad)
+        self.padded = chain.ChainScores.padded(
+            self.emissions, self.order(mask), *self.chain, batch_first=batch_first, backend=backend
+        )
+        self.flat = chain.ChainScores(self.flat_emissions, self.lengths, *self.chain, backend=backend)
+
+    def order(self, x: Tensor) -> Tensor:
+        return x if self.batch_first else x.transpose(0, 1)
+
+    def tokens(self, x: Tensor) -> Tensor:
+        """The values at tokens, flat."""
+        return self.order(x)[self.mask]
+
+    def padding(self, x: Tensor) -> Tensor:
+        return self.order(x)[~self.mask]
+
+
+def check_layout(both: Both) -> None:
+    padded, flat = both.padded, both.flat
+    own_tags, flat_tags = both.order(both.tags), both.tags[both.mask]
+    weights = torch.rand(both.mask.shape, generator=torch.Generator().manual_seed(1))
+    assert_same(chain.log_partition(padded), chain.log_partition(flat))
+    assert_same(chain.entropy(padded), chain.entropy(flat))
+    assert_same(chain.score(padded, own_tags), chain.score(flat, flat_tags))
+    assert_same(chain.nll(padded, own_tags), chain.nll(flat, flat_tags))
+    weighted = chain.weighted_nll(padded, own_tags, both.order(weights))
+    assert_same(weighted, chain.weighted_nll(flat, flat_tags, weights[both.mask]))
+    assert_same(chain.kbest(padded, 3), chain.kbest(flat, 3))
+    spans = [(b, 0, 1) for b, T in enumerate(both.lengths) if T]
+    labels = [[1]] * len(spans)
+    assert_same(chain.span_log_prob(padded, spans, labels), chain.span_log_prob(flat, spans, labels))
+    best, flat_best = chain.viterbi(padded), chain.viterbi(flat)
+    assert_same(best.scores, flat_best.scores)
+    assert torch.equal(both.tokens(best.tags), flat_best.tags)
+    assert (both.padding(best.tags) == -1).all()
+    drawn = chain.sample(padded, 3, seed=2)
+    assert torch.equal(torch.stack([both.tokens(x) for x in drawn]), chain.sample(flat, 3, seed=2))
+    assert all((both.padding(x) == -1).all() for x in drawn)
+    for pairwise in (False, True):
+        found, expected = (chain.marginals(s, pairwise=pairwise) for s in (padded, flat))
+        assert_same(both.tokens(found.tokens), expected.tokens)
+        assert (both.padding(found.tokens) == 0).all()
+        for name in ("log_partition", "transitions", "start", "end", *(["pairwise"] if pairwise else [])):
+            assert_same(getattr(found, name), getattr(expected, name))
+    allowed = both.order((both.tags.unsqueeze(-1) == torch.arange(L)) | (torch.arange(L) > 1))
+    flat_allowed = both.tokens(allowed)
+    assert_same(chain.log_partition(padded, allowed=allowed), chain.log_partition(flat, allowed=flat_allowed))
+
+
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("backend", ["auto", "scan"])
+class TestMasks:
+    def test_every_operation_equals_the_flat_one(self, name: str, batch_first: bool, backend: str) -> None:
+        check_layout(Both(torch.tensor(MASKS[name], dtype=torch.bool), batch_first, backend))
+
+    @pytest.mark.parametrize("loss", ["log_partition", "nll", "weighted_nll"])
+    def test_gradients_equal_the_flat_ones_and_padding_has_none(
+        self, name: str, batch_first: bool, backend: str, loss: str
+    ) -> None:
+        both = Both(torch.tensor(MASKS[name], dtype=torch.bool), batch_first, backend, grad=True)
+        if loss == "log_partition":
+            values = [chain.log_partition(s) for s in (both.padded, both.flat)]
+        elif loss == "nll":
+            values = [chain.nll(both.padded, both.order(both.tags)), chain.nll(both.flat, both.tags[both.mask])]
+        else:
+            ones = torch.ones(both.mask.shape)
+            values = [
+                chain.weighted_nll(both.padded, both.order(both.tags), both.order(ones)),
+                chain.weighted_nll(both.flat, both.tags[both.mask], ones[both.mask]),
+            ]
+        weights = torch.tensor([0.5, 2.0, -1.0])
+        for value in values:
+            (value * weights).sum().backward()
+        assert both.emissions.grad is not None
+        assert both.flat_emissions.grad is not None
+        assert_same(both.tokens(both.emissions.grad), both.flat_emissions.grad)
+        assert (both.padding(both.emissions.grad) == 0).all()
+
+
+@check(
+    st.integers(0, 4).flatmap(
+        lambda T: st.lists(st.lists(st.booleans(), min_size=T, max_size=T), max_size=5).map(
+            lambda rows: torch.tensor(rows, dtype=torch.bool).reshape(len(rows), T)
+        )
+    ),
+    st.booleans(),
+    st.sampled_from(["auto", "scan"]),
+    max_examples=60,
+)
+def test_masks_of_every_shape(mask: Tensor, batch_first: bool, backend: str) -> None:
+    check_layout(Both(mask, batch_first, backend))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])
+def test_masks_of_any_dtype(dtype: torch.dtype) -> None:
+    emissions, transitions = torch.randn(3, 5, 2), torch.zeros(2, 2)
+    mask = torch.tensor(MASKS["holes"])
+    plain, other = (chain.ChainScores.padded(emissions, m, transitions) for m in (mask.bool(), mask.to(dtype)))
+    assert torch.equal(chain.log_partition(plain), chain.log_partition(other))
+
+
+def test_ignored_tags_are_holes() -> None:
+    mask, holes = (torch.tensor(MASKS[name], dtype=torch.bool) for name in ("left padding", "holes"))
+    emissions, transitions = torch.randn(3, 5, 2), torch.zeros(2, 2)
+    for ignored in (-100, 1):
+        tags = torch.where(holes, 0, ignored)
+        found = chain.ChainScores.padded(emissions, mask, transitions, tags=tags, ignore_index=ignored)
+        expected = chain.ChainScores.padded(emissions, mask & holes, transitions)
+        assert torch.equal(chain.nll(found, tags), chain.nll(expected, tags))
+
+
+def test_strided_masks_and_tags_mean_what_they_say() -> None:
+    emissions, transitions = torch.randn(3, 5, 2), torch.zeros(2, 2)
+    mask = torch.tensor(MASKS["holes"], dtype=torch.bool)
+    tags = torch.where(mask, 1, -100)
+    turned_mask, turned_tags = mask.T.contiguous().T, tags.T.contiguous().T
+    assert not turned_mask.is_contiguous()
+    plain = chain.ChainScores.padded(emissions, mask, transitions, tags=tags)
+    turned = chain.ChainScores.padded(emissions, turned_mask, transitions, tags=turned_tags)
+    assert torch.equal(chain.nll(plain, tags), chain.nll(turned, turned_tags))

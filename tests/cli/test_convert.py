@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from trellis.cli.convert import convert
+from trellis.corpus import CorpusError
+
+app = typer.Typer()
+app.command()(convert)
+run = CliRunner().invoke
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "in.conll"
+    path.write_text("Ada\tB-PER\nKing\tI-PER\n\nUlm\tB-LOC\n")
+    return path
+
+
+def test_scheme_and_format_are_converted_and_reported_on_stderr(source: Path) -> None:
+    result = run(app, ["in.conll", "out.jsonl.gz", "--scheme", "BIOES"])
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert result.stderr == (
+        "in.conll: conll, since it has columns separated by tabs\nout.jsonl.gz: 2 sentences as jsonl, IOB2 to BIOES\n"
+    )
+    back = run(app, ["out.jsonl.gz", "-", "--to-format", "conll"])
+    assert back.stdout == "Ada\tB-PER\nKing\tE-PER\n\nUlm\tS-LOC\n\n"
+
+
+def test_columns_are_chosen(source: Path) -> None:
+    source.write_text("Ada NNP B-PER\n")
+    result = run(app, ["in.conll", "-", "--to-format", "wordtag", "--columns", "token,pos,ner", "--tags", "pos"])
+    assert result.stdout == "Ada/NNP\n"
+
+
+def test_spans_shape_and_tokenizer(source: Path) -> None:
+    assert run(app, ["in.conll", "a.jsonl", "--to-format", "spans", "--shape", "entities"]).exit_code == 0
+    assert '"entities": [[0, 8, "PER"]]' in Path("a.jsonl").read_text()
+    result = run(app, ["a.jsonl", "-", "--to-format", "wordtag", "--tokenizer", "whitespace"])
+    assert result.stdout == "Ada/B-PER King/I-PER\nUlm/B-LOC\n"
+
+
+def test_illegal_tags_are_an_error_that_names_the_line(source: Path) -> None:
+    source.write_text("Ada\tB-PER\n\nUlm\tI-LOC\n")
+    result = run(app, ["in.conll", "out.conll", "--scheme", "BIOES", "--from-scheme", "bio"])
+    assert isinstance(result.exception, CorpusError)
+    assert str(result.exception).startswith("in.conll:3: the tags are not legal IOB2")
+    assert not Path("out.conll").exists()
+
+
+def test_skipped_sentences_are_counted(source: Path) -> None:
+    source.write_text("a\tO\n\nb\n")
+    result = run(app, ["in.conll", "out.conll", "--on-error", "skip"])
+    assert "1 skipped, the first: in.conll:3: expected 2 columns" in result.stderr
+
+
+def test_standard_input_to_standard_output(source: Path) -> None:
+    result = run(app, ["-", "-", "--to-format", "segmented"], input="我/r 好/a\n")
+    assert result.stdout == "我 好\n"
+
+
+def test_help_shows_examples() -> None:
+    result = run(app, ["--help"])
+    assert "trellis convert train.conll train.bioes.conll --scheme BIOES" in result.output

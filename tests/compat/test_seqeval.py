@@ -1,0 +1,235 @@
+"""The same answers as seqeval 1.2.2, on legal tags and on nonsense, in both modes."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trellis.compat.seqeval.metrics as ours
+import trellis.compat.seqeval.metrics.sequence_labeling as our_labeling
+import trellis.compat.seqeval.scheme as our_scheme
+from trellis.compat.seqeval import reporters
+from trellis.compat.seqeval.metrics import v1 as our_v1
+from trellis.errors import ConfigError, DataError, TagError
+
+theirs = pytest.importorskip("seqeval.metrics")
+their_scheme = pytest.importorskip("seqeval.scheme")
+their_labeling = pytest.importorskip("seqeval.metrics.sequence_labeling")
+their_v1 = pytest.importorskip("seqeval.metrics.v1")
+their_reporters = pytest.importorskip("seqeval.reporters")
+
+LETTERS = {"IOB1": "IOB", "IOB2": "IOB", "IOE1": "IOE", "IOE2": "IOE", "IOBES": "IOBES", "BILOU": "BILOU"}
+AVERAGES = (None, "micro", "macro", "weighted")
+SCORES = ("f1_score", "precision_score", "recall_score")
+
+
+def corpora(letters, kinds, *, suffix=False, odd=()):
+    """Gold and predicted tags: any letters in any order, agreeing often enough to score."""
+    typed = [f"{kind}-{letter}" if suffix else f"{letter}-{kind}" for letter in letters for kind in kinds]
+    labels = st.sampled_from(["O", "O", *letters, *typed, *odd])
+
+    def predictions(gold):
+        guesses = [st.tuples(*(st.one_of(st.just(tag), labels) for tag in tags)).map(list) for tags in gold]
+        return st.tuples(st.just(gold), st.tuples(*guesses).map(list))
+
+    return st.lists(st.lists(labels, max_size=7), min_size=1, max_size=4).flatmap(predictions)
+
+
+def calls(module, name, *args, **options):
+    """The result and the categories of the warnings on the way."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = getattr(module, name)(*args, **options)
+    return result, {warning.category.__name__ for warning in caught}
+
+
+def assert_same_scores(gold, predicted, options, their_options):
+    for name in SCORES:
+        for average in AVERAGES:
+            for zero_division in ("warn", 0, 1):
+                extra = {"average": average, "zero_division": zero_division}
+                expected, their_warnings = calls(theirs, name, gold, predicted, **their_options, **extra)
+                found, our_warnings = calls(ours, name, gold, predicted, **options, **extra)
+                np.testing.assert_array_equal(found, expected, err_msg=f"{name} {extra}")
+                assert our_warnings == their_warnings, f"{name} {extra}"
+
+
+def assert_same_reports(gold, predicted, options, their_options):
+    expected = calls(theirs, "classification_report", gold, predicted, output_dict=True, **their_options)
+    found = calls(ours, "classification_report", gold, predicted, output_dict=True, **options)
+    assert found[1] == expected[1]
+    assert list(found[0]) == list(expected[0])
+    for row, figures in expected[0].items():
+        assert list(found[0][row]) == list(figures)
+        np.testing.assert_array_equal(list(found[0][row].values()), list(figures.values()))
+    if len(expected[0]) > 3:  # seqeval fails on the text of a report without types
+        for digits in (2, 4, 15):
+            text = calls(theirs, "classification_report", gold, predicted, digits=digits, **their_options)[0]
+            assert calls(ours, "classification_report", gold, predicted, digits=digits, **options)[0] == text
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.booleans().flatmap(lambda suffix: st.tuples(st.just(suffix), default_corpora(suffix))))
+def test_default_mode_equals_seqeval_on_any_tags(case):
+    suffix, (gold, predicted) = case
+    assert_same_scores(gold, predicted, {"suffix": suffix}, {"suffix": suffix})
+    assert_same_reports(gold, predicted, {"suffix": suffix}, {"suffix": suffix})
+
+
+def default_corpora(suffix):
+    odd = [".", "X", "NOUN", "BPER", "B--x", "x--B", "O-A", "A-O", "L-A", "A-U", "I-A-", "B-"]
+    return corpora("BIES", ("A", "B-C"), suffix=suffix, odd=odd)
+
+
+@pytest.mark.parametrize("name", LETTERS)
+@settings(deadline=None, max_examples=30)
+@given(data=st.data(), suffix=st.booleans())
+def test_strict_mode_equals_seqeval_on_any_tags(name, data, suffix):
+    odd = ["O-A"] if not suffix else ["A-O"]
+    gold, predicted = data.draw(corpora(LETTERS[name], ("A", "-B-", "C-D"), suffix=suffix, odd=odd))
+    options = {"mode": "strict", "suffix": suffix}
+    mine = options | {"scheme": getattr(our_scheme, name)}
+    theirs_ = options | {"scheme": getattr(their_scheme, name)}
+    assert_same_scores(gold, predicted, mine, theirs_)
+    assert_same_reports(gold, predicted, mine, theirs_)
+
+
+@pytest.mark.parametrize("name", LETTERS)
+@settings(deadline=None, max_examples=30)
+@given(data=st.data())
+def test_scheme_classes_find_the_same_entities(name, data):
+    gold, _ = data.draw(corpora(LETTERS[name], ("A", "B")))
+    mine, other = getattr(our_scheme, name), getattr(their_scheme, name)
+    found = our_scheme.Entities(gold, mine)
+    expected = their_scheme.Entities(gold, other)
+    tuples = [[entity.to_tuple() for entity in entities] for entities in expected.entities]
+    assert [[entity.to_tuple() for entity in entities] for entities in found.entities] == tuples
+    assert found.unique_tags == expected.unique_tags
+    assert {e.to_tuple() for e in found.filter("A")} == {e.to_tuple() for e in expected.filter("A")}
+    assert repr(found.entities) == repr(expected.entities)
+    single = our_scheme.Tokens(gold[0], mine, sent_id=0)
+    assert [entity.to_tuple() for entity in single.entities] == tuples[0]
+
+
+@pytest.mark.parametrize("name", LETTERS)
+def test_token_steps_are_the_same(name):
+    mine, other = getattr(our_scheme, name), getattr(their_scheme, name)
+    labels = ["O", *(f"{letter}-{kind}" for letter in LETTERS[name] if letter != "O" for kind in "AB")]
+    for before in labels:
+        for after in labels:
+            for step in ("is_start", "is_inside", "is_end"):
+                expected = getattr(other(after), step)(other(before))
+                assert getattr(mine(after), step)(mine(before)) == expected, (before, after, step)
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["O", "B-A", "I-A", "E-B", "S", ".", "X-A"]), max_size=8))
+def test_get_entities_of_flat_and_nested_lists(tags):
+    for seq in (tags, [tags, tags]):
+        expected, categories = calls(their_labeling, "get_entities", seq)
+        assert calls(our_labeling, "get_entities", seq) == (expected, categories)
+
+
+@settings(deadline=None)
+@given(st.sampled_from("OBIESLUX."), st.sampled_from("OBIESLUX."), st.sampled_from("AB"), st.sampled_from("AB"))
+def test_chunk_edges(before, after, before_type, after_type):
+    for name in ("start_of_chunk", "end_of_chunk"):
+        expected = getattr(their_labeling, name)(before, after, before_type, after_type)
+        assert getattr(our_labeling, name)(before, after, before_type, after_type) == expected
+
+
+@settings(deadline=None)
+@given(corpora("BI", ("A", "B")))
+def test_token_figures(case):
+    gold, predicted = case
+    assert ours.performance_measure(gold, predicted) == theirs.performance_measure(gold, predicted)
+    if any(gold):
+        assert ours.accuracy_score(gold, predicted) == theirs.accuracy_score(gold, predicted)
+        flat = [tag for tags in gold for tag in tags]
+        assert ours.accuracy_score(flat, flat) == 1.0
+
+
+@settings(deadline=None)
+@given(st.sets(st.sampled_from("IOBESLU"), min_size=1))
+def test_auto_detect(letters):
+    tags = [sorted(letters)]
+    try:
+        expected = their_scheme.auto_detect(tags).__name__
+    except ValueError:
+        with pytest.raises(ValueError, match="are not those of"):
+            our_scheme.auto_detect(tags)
+    else:
+        assert our_scheme.auto_detect(tags).__name__ == expected
+
+
+@settings(deadline=None)
+@given(corpora("BI", ("A", "B")), st.sampled_from([0.0, 0.5, 2.0, float("inf")]), st.sampled_from(AVERAGES))
+def test_all_figures_at_once_with_any_beta(case, beta, average):
+    options = {"beta": beta, "average": average}
+    expected = calls(their_labeling, "precision_recall_fscore_support", *case, **options)
+    found = calls(our_labeling, "precision_recall_fscore_support", *case, **options)
+    assert found[1] == expected[1]
+    for ours_, theirs_ in zip(found[0], expected[0], strict=True):
+        np.testing.assert_array_equal(ours_, theirs_)
+    expected = calls(their_v1, "precision_recall_fscore_support", *case, scheme=their_scheme.IOB2, **options)[0]
+    found = calls(our_v1, "precision_recall_fscore_support", *case, scheme=our_scheme.IOB2, **options)[0]
+    for ours_, theirs_ in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours_, theirs_)
+
+
+def test_strict_without_a_scheme_is_the_default_mode_except_in_the_report():
+    gold, predicted = [["B-A", "I-A", "O"]], [["I-A", "I-A", "O"]]
+    assert ours.f1_score(gold, predicted, mode="strict") == theirs.f1_score(gold, predicted, mode="strict") == 1.0
+    found = calls(ours, "classification_report", gold, predicted, mode="strict")[0]
+    assert found == calls(theirs, "classification_report", gold, predicted, mode="strict")[0]
+
+
+def test_every_public_name_of_seqeval_is_here():
+    for module, mirror in (
+        (theirs, ours),
+        (their_labeling, our_labeling),
+        (their_v1, our_v1),
+        (their_scheme, our_scheme),
+        (their_reporters, reporters),
+    ):
+        own = {
+            name
+            for name, value in vars(module).items()
+            if not name.startswith("_") and getattr(value, "__module__", "").startswith("seqeval")
+        }
+        borrowed = {"StringReporter", "DictReporter", "cr", "precision_recall_fscore_support_v1"}
+        assert {name for name in own - borrowed if not hasattr(mirror, name)} == set()
+
+
+def test_a_report_without_entities_is_a_report():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        text = ours.classification_report([["O"]], [["O"]])
+    assert text.splitlines()[0].split() == ["precision", "recall", "f1-score", "support"]
+
+
+def test_what_is_wrong_is_named():
+    with pytest.raises(DataError, match="sentence 1 has 1 gold tags and 2 predicted"):
+        ours.f1_score([["O"], ["O"]], [["O"], ["O", "O"]])
+    with pytest.raises(TypeError, match="lists of lists"):
+        ours.f1_score(["O"], ["O"])
+    with pytest.raises(TagError, match="'M-A' has the prefix 'M'"):
+        ours.f1_score([["M-A"]], [["O"]], mode="strict", scheme=our_scheme.IOB2)
+    with pytest.raises(TagError, match="'S-A': IOB2 has only the prefixes O B I"):
+        ours.f1_score([["S-A"]], [["O"]], mode="strict", scheme=our_scheme.IOB2)
+    with pytest.raises(ConfigError, match="average must be one of"):
+        ours.f1_score([["O"]], [["O"]], average="samples")
+    with pytest.raises(ConfigError, match="beta must not be negative"):
+        our_labeling.precision_recall_fscore_support([["O"]], [["O"]], beta=-1)
+    with pytest.raises(ConfigError, match="needs a scheme"):
+        our_v1.precision_recall_fscore_support([["O"]], [["O"]])
+
+
+def test_a_tag_unlike_an_entity_is_warned_of_once():
+    with pytest.warns(UserWarning, match="NOUN does not look like an entity tag") as caught:
+        our_labeling.get_entities(["NOUN"] * 5)
+    assert len(caught) == 1

@@ -1,0 +1,100 @@
+"""From file to file: formats and schemes together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trellis.corpus.convert import convert
+from trellis.errors import DataError
+from trellis.tags import Scheme
+
+IOB2 = "Ada\tB-PER\nKing\tI-PER\nwrote\tO\n\nUlm\tB-LOC\n\n"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in.conll"
+    path.write_text(IOB2)
+    return path
+
+
+def test_another_scheme(source: Path, tmp_path: Path) -> None:
+    done = convert(source, tmp_path / "out.conll", to_scheme=Scheme.BIOES)
+    assert (tmp_path / "out.conll").read_text() == "Ada\tB-PER\nKing\tE-PER\nwrote\tO\n\nUlm\tS-LOC\n\n"
+    assert (done.sentences, done.from_scheme, done.to_scheme) == (2, Scheme.IOB2, Scheme.BIOES)
+
+
+def test_another_format_keeps_the_tags(source: Path, tmp_path: Path) -> None:
+    done = convert(source, tmp_path / "out.txt", to_format="wordtag")
+    assert (tmp_path / "out.txt").read_text() == "Ada/B-PER King/I-PER wrote/O\nUlm/B-LOC\n"
+    assert (done.report.format, done.to_format, done.to_scheme) == ("conll", "wordtag", None)
+
+
+def test_there_and_back_through_spans(source: Path, tmp_path: Path) -> None:
+    convert(source, tmp_path / "a.jsonl", to_format="spans", write_options={"shape": "entities"})
+    first = (tmp_path / "a.jsonl").read_text().splitlines()[0]
+    assert first == '{"text": "Ada King wrote", "entities": [[0, 8, "PER"]]}'
+    convert(tmp_path / "a.jsonl", tmp_path / "back.conll", to_scheme=Scheme.IOB2)
+    assert (tmp_path / "back.conll").read_text() == IOB2
+
+
+def test_suffix_labels_keep_their_style_but_in_spans(tmp_path: Path) -> None:
+    path = tmp_path / "in.conll"
+    path.write_text("Ada\tPER-B\nKing\tPER-I\n\n")
+    convert(path, tmp_path / "out.conll", to_scheme=Scheme.BIOES)
+    assert (tmp_path / "out.conll").read_text() == "Ada\tPER-B\nKing\tPER-E\n\n"
+    convert(path, tmp_path / "out.jsonl", to_format="spans")
+    assert '[[0, 8, "PER"]]' in (tmp_path / "out.jsonl").read_text()
+
+
+def test_words_with_labels_become_segmented_words(tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("我们/r 玩/v\n")
+    convert(path, tmp_path / "out.seg")
+    assert (tmp_path / "out.seg").read_text() == "我们 玩\n"
+
+
+def test_characters_with_boundaries_become_segmented_words(tmp_path: Path) -> None:
+    path = tmp_path / "in.conll"
+    path.write_text("我\tB\n们\tE\n玩\tS\n")
+    convert(path, tmp_path / "out.seg")
+    assert (tmp_path / "out.seg").read_text() == "我们 玩\n"
+    convert(tmp_path / "out.seg", tmp_path / "back.conll")
+    assert (tmp_path / "back.conll").read_text() == "我\tB\n们\tE\n玩\tS\n\n"
+
+
+def test_entities_are_no_words(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the tag 'B-PER' has a type, so the tags do not say where words begin"):
+        convert(source, tmp_path / "out.seg")
+
+
+def test_illegal_tags_are_an_error_with_their_line(source: Path, tmp_path: Path) -> None:
+    source.write_text(IOB2 + "x\tO\ny\tI-PER\n")
+    with pytest.raises(DataError) as caught:
+        convert(source, tmp_path / "out.conll", to_scheme=Scheme.BIOES)
+    assert str(caught.value) == (
+        f"{source}:8: the tags are not legal IOB2: I-PER must follow B-PER or I-PER, not O: 'y I-PER'"
+    )
+    assert not (tmp_path / "out.conll").exists()
+
+
+def test_a_given_scheme_overrules_the_best_fit(tmp_path: Path) -> None:
+    path = tmp_path / "in.conll"
+    path.write_text("a\tI-X\nb\tI-X\n")
+    convert(path, tmp_path / "out.conll", from_scheme=Scheme.IOB1, to_scheme=Scheme.IOB2)
+    assert (tmp_path / "out.conll").read_text() == "a\tB-X\nb\tI-X\n\n"
+
+
+def test_sentences_without_tags_pass(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('{"tokens": ["a"]}\n{"tokens": ["b"], "tags": ["B-X"]}\n')
+    convert(path, tmp_path / "out.jsonl", to_format="jsonl", to_scheme=Scheme.BIOES)
+    assert (tmp_path / "out.jsonl").read_text() == '{"tokens": ["a"]}\n{"tokens": ["b"], "tags": ["S-X"]}\n'
+
+
+def test_bad_sentences_are_skipped_if_asked(source: Path, tmp_path: Path) -> None:
+    source.write_text(IOB2 + "bad\n")
+    done = convert(source, tmp_path / "out.conll", on_error="skip")
+    assert (done.sentences, done.report.skipped) == (2, 1)

@@ -1,0 +1,180 @@
+"""Bytes: compression, byte-order marks, line ends, encodings, standard streams, and files that are not whole."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import re
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import zstandard
+
+from trellis import corpus
+from trellis.corpus import _source
+from trellis.errors import DataError
+from trellis.text import Sentence
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": lambda data: zstandard.ZstdCompressor().compress(data),
+}
+CONTENT = "Ada\tB-PER\nlächelt\tO\n\n好\tO\n"
+SENTENCES = [Sentence(["Ada", "lächelt"], ["B-PER", "O"]), Sentence(["好"], ["O"])]
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_compression_is_told_by_the_suffix(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.conll{suffix}"
+    path.write_bytes(COMPRESS[suffix](CONTENT.encode()))
+    read = corpus.read(path)
+    assert (read.sentences, read.format) == (SENTENCES, "conll")
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_what_is_written_compressed_is_read_back(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.conll{suffix}"
+    corpus.write(path, SENTENCES)
+    assert COMPRESS[suffix](b"")[:2] == path.read_bytes()[: len(COMPRESS[suffix](b"")[:2])]
+    assert corpus.read(path).sentences == SENTENCES
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_streams_one_after_another_in_a_file_are_read_as_one(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.conll{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"a\tO\n\n") + COMPRESS[suffix](b"b\tO\n"))
+    assert [sentence.tokens for sentence in corpus.read(path)] == [("a",), ("b",)]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_stream_that_is_cut_off_is_an_error(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.conll{suffix}"
+    whole = COMPRESS[suffix]("".join(f"token{i * i}\tO\n" for i in range(9999)).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="Compressed file ended before the end-of-stream marker was reached"):
+        corpus.read(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_file_with_the_wrong_suffix_is_an_error_that_names_it(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a.conll{suffix}"
+    path.write_text(CONTENT * 9)
+    with pytest.raises(DataError, match=f"^{re.escape(str(path))}: "):
+        corpus.read(path)
+
+
+def test_zstd_without_its_library_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    path = tmp_path / "a.conll.zst"
+    path.write_bytes(b"")
+    expected = rf"^{path}: zstd files need zstandard: pip install trellis\[zstd\]$"
+    with pytest.raises(DataError, match=expected):
+        corpus.read(path)
+
+
+@pytest.mark.parametrize("bom", ["", "\ufeff"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ["", "\n", "\n\n\n", "\n \t\n"])
+def test_byte_order_mark_and_line_ends_do_not_show(tmp_path: Path, bom: str, end: str, last: str) -> None:
+    path = tmp_path / "a.conll"
+    path.write_bytes((bom + CONTENT.rstrip("\n") + last).replace("\n", end).encode())
+    assert corpus.read(path).sentences == SENTENCES
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_byte_order_mark_that_is_text_survives(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.conll"
+    sentences = [Sentence(["\ufeffa"], ["O"]), Sentence(["\ufeff"], ["O"])]
+    corpus.write(path, sentences, encoding=encoding)
+    assert corpus.read(path, encoding=encoding).sentences == sentences
+
+
+@pytest.mark.parametrize("odd", "\u0085\u2028\u2029\u00a0\u3000\u2009\x0b\x0c\x1c\x1d\x1e\x1f\r")
+def test_odd_spaces_inside_a_token_do_not_shift_columns(tmp_path: Path, odd: str) -> None:
+    path = tmp_path / "a.conll"
+    for separator in "\t ":
+        path.write_bytes(f"a{odd}b{separator}X{separator}O\n{odd}{separator}X{separator}O\n".encode())
+        (sentence,) = corpus.read(path, format="conll")
+        assert sentence.tokens == (f"a{odd}b", odd)
+        assert sentence.tags == ("O", "O")
+        assert sentence.lines == range(1, 3)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030", "gbk", "big5", "utf-16", "utf-16-le", "utf-32"])
+def test_other_encodings(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.seg"
+    path.write_bytes("我 好\n大\r\n".encode(encoding))
+    read = corpus.read(path, encoding=encoding, unit="words")
+    assert [sentence.tokens for sentence in read] == [("我", "好"), ("大",)]
+    corpus.write(path, read, encoding=encoding)
+    assert path.read_bytes().decode(encoding) == "我 好\n大\n"
+
+
+def test_standard_input_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(CONTENT.encode())))
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=output))
+    stream = corpus.iterate("-")
+    assert stream.format == "conll"
+    assert corpus.write("-", stream, format="jsonl") == 2
+    assert output.getvalue().decode().splitlines()[1] == '{"tokens": ["好"], "tags": ["O"]}'
+
+
+def test_errors_in_standard_input_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"a\tO\nb\n")))
+    with pytest.raises(DataError, match=r"^<stdin>:2: expected 2 columns"):
+        corpus.read("-", format="conll")
+
+
+def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.conll: No such file or directory$"):
+        corpus.read(tmp_path / "none.conll")
+    with pytest.raises(DataError, match=r"Is a directory$"):
+        corpus.read(tmp_path)
+    with pytest.raises(DataError, match=r"No such file or directory$"):
+        corpus.write(tmp_path / "none" / "a.conll", SENTENCES)
+
+
+def test_a_failed_write_leaves_the_file_as_it_was_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    corpus.write(path, SENTENCES)
+    with pytest.raises(DataError, match=r"^sentence '': a sentence without tokens cannot be written"):
+        corpus.write(path, [*SENTENCES, Sentence([], [])])
+    assert corpus.read(path).sentences == SENTENCES
+    assert [item.name for item in tmp_path.iterdir()] == ["a.conll"]
+
+
+def test_a_file_can_be_converted_into_itself(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    corpus.write(path, SENTENCES)
+    corpus.write(path, corpus.iterate(path))
+    assert corpus.read(path).sentences == SENTENCES
+
+
+@pytest.mark.parametrize("suffix", [".conll", ".conllu", ".jsonl", ".seg"])
+def test_streaming_takes_memory_that_does_not_grow_with_the_file(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_source, "_BLOCK", 1 << 14)
+    path = tmp_path / f"a{suffix}"
+    line = Sentence([f"token{i}" for i in range(40)], None if suffix == ".seg" else ["NN"] * 40)
+
+    def peak(count: int) -> int:
+        corpus.write(path, (line for _ in range(count)))
+        tracemalloc.start()
+        assert sum(len(sentence) > 0 for sentence in corpus.iterate(path)) == count
+        high = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return high
+
+    small = peak(150)
+    assert peak(600) < 1.2 * small

@@ -1,0 +1,87 @@
+"""Rows as Hugging Face datasets give them, without that library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trellis.corpus import from_rows, to_rows
+from trellis.errors import DataError
+from trellis.text import Sentence
+
+
+class Dataset:
+    """What `datasets.Dataset` shows: it iterates over dicts and knows its features."""
+
+    def __init__(self, rows: list[dict[str, Any]], **names: list[str]) -> None:
+        self._rows = rows
+        self.features = {
+            "id": SimpleNamespace(dtype="string"),
+            "tokens": SimpleNamespace(feature=SimpleNamespace(dtype="string")),
+            **{field: SimpleNamespace(feature=SimpleNamespace(names=known)) for field, known in names.items()},
+        }
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self._rows)
+
+
+ROWS = [{"id": "0", "tokens": ["Ada", "wrote"], "pos_tags": [1, 0], "ner_tags": [1, 0]}]
+NAMES = {"ner_tags": ["O", "B-PER"], "pos_tags": ["VBD", "NNP"]}
+
+
+def test_ids_are_spelled_by_the_features() -> None:
+    (sentence,) = from_rows(Dataset(ROWS, **NAMES))
+    assert sentence == Sentence(["Ada", "wrote"], ["B-PER", "O"], columns={"pos_tags": ["NNP", "VBD"]})
+
+
+def test_another_field_can_hold_the_tags() -> None:
+    (sentence,) = from_rows(Dataset(ROWS, **NAMES), tags="pos_tags")
+    assert sentence.tags == ("NNP", "VBD")
+
+
+def test_names_can_be_given_and_arrays_will_do() -> None:
+    rows = [{"words": np.array(["a", "b"]), "labels": np.array([1, 0])}]
+    (sentence,) = from_rows(rows, tokens="words", names=["O", "X"])
+    assert sentence == Sentence(["a", "b"], ["X", "O"])
+
+
+def test_rows_without_tags_are_sentences_without_tags() -> None:
+    (sentence,) = from_rows([{"tokens": ["a"]}])
+    assert sentence == Sentence(["a"])
+
+
+def test_written_rows_have_ids_if_names_are_given() -> None:
+    sentences = [Sentence(["a", "b"], ["X", "O"])]
+    assert list(to_rows(sentences)) == [{"tokens": ["a", "b"], "ner_tags": ["X", "O"]}]
+    assert list(to_rows(sentences, tags="pos", names=["O", "X"])) == [{"tokens": ["a", "b"], "pos": [1, 0]}]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"tokens": ["a"], "ner_tags": [7]}, "row 1: expected ids 0 to 1 in 'ner_tags', found 7"),
+        ({"tokens": ["a"], "ner_tags": [-100]}, "row 1: expected ids 0 to 1 in 'ner_tags', found -100"),
+        ({"tokens": ["a"], "ner_tags": [0.5]}, "row 1: expected strings in 'ner_tags', found 0.5"),
+        ({"tokens": ["a"], "ner_tags": [True]}, "row 1: expected strings in 'ner_tags', found True"),
+        ({"tokens": ["a"], "ner_tags": []}, "row 1: expected as many 'ner_tags' as 'tokens', found 0 and 1"),
+        ({"ner_tags": []}, "row 1: expected a field 'tokens', found 'ner_tags'"),
+        ({"tokens": ["a"], "pos": [3]}, None),
+    ],
+)
+def test_a_bad_row_is_named(row: dict[str, Any], message: str | None) -> None:
+    rows = Dataset([*ROWS, row], **NAMES)
+    if message is None:
+        assert len(list(from_rows(rows))) == 2
+        return
+    with pytest.raises(DataError) as caught:
+        list(from_rows(rows))
+    assert str(caught.value) == message
+
+
+def test_a_tag_without_a_name_cannot_be_written_as_id() -> None:
+    with pytest.raises(DataError, match=r"^sentence 'a': the tag 'Y' is not among the names O, X$"):
+        list(to_rows([Sentence(["a"], ["Y"])], names=["O", "X"]))

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.tags.strategies import relaxed
+from trellis.errors import ConfigError, DataError
+from trellis.metrics import segmentation_counts, segmentation_scores
+from trellis.metrics.alignment import common_words, same_offsets
+
+
+def cut(text, breaks):
+    places = [0, *sorted(b for b in breaks if 0 < b < len(text)), len(text)]
+    return [text[a:b] for a, b in pairwise(places) if a < b]
+
+
+texts = st.text("ab", min_size=1, max_size=12)
+pairs = texts.flatmap(
+    lambda text: st.tuples(*(st.sets(st.integers(1, 11)).map(lambda breaks: cut(text, breaks)) for _ in range(2)))
+)
+
+
+def longest(left, right):
+    """The usual table, as slow and plain as it gets."""
+    table = np.zeros((len(left) + 1, len(right) + 1), dtype=int)
+    for i, a in enumerate(left):
+        for j, b in enumerate(right):
+            table[i + 1, j + 1] = table[i, j] + 1 if a == b else max(table[i, j + 1], table[i + 1, j])
+    return table[-1, -1]
+
+
+def test_the_arithmetic_of_the_sighan_scorer_by_hand():
+    gold = [["扬帆", "远东", "做", "与", "中国", "合作", "的", "先行"], ["希腊", "的", "经济", "结构", "较", "特殊"]]
+    guess = [["扬帆", "远东", "做", "与中国", "合作", "的", "先", "行"], ["希腊", "的", "经济结构", "较", "特殊"]]
+    known = {"做", "与", "中国", "合作", "的", "经济", "结构", "较", "特殊"}
+    scores = segmentation_scores(gold, guess, vocabulary=known)
+    # 14 gold words, 13 predicted; wrong in gold: 与 中国 先行 经济 结构; unknown: 扬帆 远东 先行 希腊.
+    assert (scores.words.gold, scores.words.predicted, scores.words.correct) == (14, 13, 9)
+    assert scores.words.recall == 9 / 14
+    assert scores.words.precision == 9 / 13
+    assert scores.words.f1 == pytest.approx(2 * (9 / 13) * (9 / 14) / (9 / 13 + 9 / 14))
+    assert scores.oov_words == 4
+    assert scores.oov_rate == 4 / 14
+    assert scores.oov_recall == 3 / 4
+    assert scores.iv_recall == 6 / 10
+    np.testing.assert_array_equal(segmentation_counts(gold, guess), [[5, 8, 8], [4, 5, 6]])
+
+
+def test_a_repeated_word_counts_for_diff_but_not_at_its_offset():
+    gold, guess = [["看", "看看"]], [["看看", "看"]]
+    assert segmentation_scores(gold, guess).words.correct == 1
+    assert segmentation_scores(gold, guess, alignment="offsets").words.correct == 0
+
+
+@relaxed
+@given(pairs)
+def test_common_words_are_a_longest_common_subsequence(pair):
+    gold, guess = pair
+    places = common_words(gold, guess)
+    assert places == sorted(set(places))
+    assert len(places) == longest(gold, guess)
+    rest = iter(guess)
+    assert all(gold[place] in rest for place in places)
+
+
+@relaxed
+@given(pairs)
+def test_offsets_match_the_spans_of_both(pair):
+    def spans(words):
+        ends = np.cumsum([len(word) for word in words])
+        return {(end - len(word), end) for word, end in zip(words, ends, strict=True)}
+
+    gold, guess = pair
+    assert len(same_offsets(gold, guess)) == len(spans(gold) & spans(guess)) <= len(common_words(gold, guess))
+
+
+@pytest.mark.skipif(shutil.which("diff") is None, reason="no diff program here")
+@pytest.mark.parametrize("seed", range(20))
+def test_right_words_are_what_diff_leaves_unchanged(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    text = "".join(rng.choice(list("甲乙丙丁戊己庚辛"), 40))
+    gold, guess = (cut(text, set(np.flatnonzero(rng.random(40) < 0.6))) for _ in range(2))
+    for name, words in (("gold", gold), ("guess", guess)):
+        (tmp_path / name).write_text("".join(f"{word}\n" for word in words))
+    formats = ["--unchanged-line-format=%L", "--old-line-format=", "--new-line-format="]
+    command = ["diff", "--minimal", *formats, tmp_path / "gold", tmp_path / "guess"]
+    same = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert segmentation_scores([gold], [guess]).words.correct == len(same.stdout.splitlines())
+
+
+def test_perfect_and_empty():
+    assert segmentation_scores([["a", "b"]], [["a", "b"]]).words.f1 == 1.0
+    nothing = segmentation_scores([[]], [[]], vocabulary=set())
+    assert (nothing.words.f1, nothing.oov_rate, nothing.oov_recall, nothing.iv_recall) == (0.0, 0.0, None, None)
+    assert segmentation_counts([], []).shape == (0, 3)
+
+
+def test_tables_show_the_vocabulary_only_where_there_is_one():
+    gold = [["a", "b"]]
+    assert "vocabulary" not in segmentation_scores(gold, gold).to_markdown()
+    assert "out of vocabulary" in segmentation_scores(gold, gold, vocabulary={"a"}).to_markdown()
+
+
+def test_what_cannot_be_scored_is_named():
+    with pytest.raises(DataError, match=r"sentence 1: .* different texts from character 2: 'c' and 'd'"):
+        segmentation_scores([["a"], ["ab", "c"]], [["a"], ["a", "bd"]])
+    with pytest.raises(DataError, match=r"from character 1: 'b' and ''"):
+        segmentation_scores([["ab"]], [["a"]])
+    with pytest.raises(DataError, match="gold has 1 sentences, predicted has 0"):
+        segmentation_scores([["a"]], [])
+    with pytest.raises(ConfigError, match="unknown alignment 'words'"):
+        segmentation_scores([["a"]], [["a"]], alignment="words")

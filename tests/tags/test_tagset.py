@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from tests.tags.strategies import SPAN_SCHEMES, labels_of
+from trellis.errors import TagError
+from trellis.tags import Scheme, Span, Style, TagSet, spans_from_tags, validate_tags
+
+
+@pytest.mark.parametrize("scheme", SPAN_SCHEMES, ids=lambda scheme: scheme.value)
+def test_the_masks_allow_exactly_the_legal_sequences(scheme):
+    tagset = TagSet(tuple(labels_of(scheme, ("A", "B"))), scheme)
+    transitions, start, end = tagset.allowed_transitions()
+    for length in (1, 2, 3):
+        for path in product(range(len(tagset)), repeat=length):
+            allowed = start[path[0]] and end[path[-1]] and all(transitions[a, b] for a, b in pairwise(path))
+            assert allowed == (not validate_tags(tagset.decode(path), scheme)), tagset.decode(path)
+
+
+def test_plain_allows_everything():
+    masks = TagSet(("NN", "VB")).allowed_transitions()
+    assert all(mask.all() for mask in masks)
+
+
+@pytest.mark.parametrize("scheme", [*SPAN_SCHEMES, Scheme.PLAIN], ids=lambda scheme: scheme.value)
+def test_span_constraints_hold_exactly_where_the_span_is_read(scheme):
+    labels = ("A", "B") if scheme is Scheme.PLAIN else labels_of(scheme, ("A", "B"))
+    tagset = TagSet(tuple(labels), scheme)
+    length = 4 if len(tagset) <= 5 else 3
+    legal = [
+        tags
+        for path in product(range(len(tagset)), repeat=length)
+        if not validate_tags(tags := tagset.decode(path), scheme)
+    ]
+    for start, end in [(0, 1), (1, 2), (1, 3), (0, 2), (length - 1, length), (0, length)]:
+        if scheme is Scheme.PLAIN and end - start > 1:
+            continue
+        span = Span(start, end, "A")
+        ways = tagset.span_constraints(span, length)
+        for tags in legal:
+            held = [_holds(way, tagset.encode(tags), span) for way in ways]
+            assert sum(held) == (span in spans_from_tags(tags, scheme)), (tags, span)
+
+
+def _holds(way, ids, span):
+    inside = np.array_equal(ids[span.start : span.end], way.tags)
+    before = span.start == 0 or way.before[ids[span.start - 1]]
+    after = span.end == len(ids) or way.after[ids[span.end]]
+    return bool(inside and before and after)
+
+
+def test_labels_and_ids_go_both_ways():
+    tagset = TagSet(("O", "B-PER", "I-PER"), Scheme.IOB2)
+    ids = tagset.encode(["B-PER", "I-PER", "O"])
+    assert ids.dtype == np.int64
+    assert ids.tolist() == [1, 2, 0]
+    assert tagset.decode(ids) == ["B-PER", "I-PER", "O"]
+    assert tagset.id("O") == 0
+    assert "B-PER" in tagset
+    assert "B-LOC" not in tagset
+    assert tagset.encode([]).tolist() == []
+
+
+def test_unknown_labels_and_ids_are_named_with_the_nearest():
+    tagset = TagSet(("O", "B-PER", "I-PER"), Scheme.IOB2)
+    with pytest.raises(TagError, match=r"'B-PRE' at position 1 .* nearest of its 3 labels is 'B-PER'"):
+        tagset.encode(["O", "B-PRE"])
+    with pytest.raises(TagError, match=r"id 3 at position 1 .*expected 0\.\.2"):
+        tagset.decode([0, 3])
+    with pytest.raises(TagError, match="does not lie in a sequence of 2"):
+        tagset.span_constraints(Span(1, 3, "PER"), 2)
+    with pytest.raises(TagError, match="'O' occurs twice"):
+        TagSet(("O", "O"))
+    with pytest.raises(TagError, match="lacks the letter 'S'"):
+        TagSet(("O", "S-PER"), Scheme.IOB2)
+
+
+def test_from_sequences_orders_labels_and_detects_the_scheme():
+    tagset = TagSet.from_sequences([["I-PER", "O"], ["B-PER", "I-PER", "B-LOC"]], scheme=Scheme.IOB2)
+    assert tagset.labels == ("O", "B-LOC", "B-PER", "I-PER")
+    assert TagSet.from_sequences([["PER-B", "PER-I", "O"]]) == TagSet(
+        ("O", "PER-B", "PER-I"), Scheme.IOB2, Style.SUFFIX
+    )
+    assert TagSet.from_sequences([["VB", "NN"]]) == TagSet(("NN", "VB"), Scheme.PLAIN)
+
+
+def test_complete_adds_the_labels_a_type_lacks_but_no_o():
+    tagset = TagSet.from_sequences([["B", "E", "S"]], scheme=Scheme.BMES, complete=True)
+    assert tagset.labels == ("B", "M", "E", "S")
+    assert TagSet.from_sequences([["B-A"]], scheme=Scheme.IOB2, complete=True).labels == ("B-A", "I-A")

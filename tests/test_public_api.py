@@ -1,0 +1,89 @@
+"""The exported names, and what `import trellis` leaves alone. A change here is a change for users."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+CHAIN = ["ChainScores", "Decoded", "Marginals", "Paths", "entropy", "kbest", "log_partition", "marginals", "sample"]
+
+EXPORTS = {
+    "trellis": ["ChainScores", "__version__", "get_num_threads", "set_num_threads"],
+    "trellis.chain": [
+        *CHAIN,
+        "get_num_threads",
+        "score",
+        "set_num_threads",
+        "span_log_prob",
+        "viterbi",
+        "weighted_nll",
+    ],
+    "trellis.chain.torch": [*CHAIN, "nll", "score", "span_log_prob", "viterbi", "weighted_nll"],
+    "trellis.nn": ["CRF"],
+    "trellis.compat.torchcrf": ["CRF"],
+    "trellis.ragged": ["check_lengths", "offsets_of", "pad", "split", "unpad"],
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_exported_names(name: str) -> None:
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(EXPORTS[name])
+    for exported in module.__all__:
+        assert getattr(module, exported) is not None
+
+
+def test_exception_tree() -> None:
+    """Name and parents of every exception; catching TrellisError or ValueError catches what Trellis refuses."""
+    errors = importlib.import_module("trellis.errors")
+    found = {
+        name: [parent.__name__ for parent in value.__bases__]
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and value.__module__ == errors.__name__
+    }
+    assert found == {
+        "TrellisError": ["Exception"],
+        "ChainError": ["TrellisError", "ValueError"],
+        "ShapeError": ["ChainError"],
+        "NonFiniteError": ["ChainError"],
+        "TagRangeError": ["ChainError"],
+        "NoPathError": ["ChainError"],
+        "TagError": ["TrellisError", "ValueError"],
+        "DataError": ["TrellisError", "ValueError"],
+        "ConfigError": ["TrellisError", "ValueError"],
+        "ModelError": ["TrellisError", "ValueError"],
+        "StoreError": ["TrellisError", "ValueError"],
+        "TemplateError": ["TrellisError", "ValueError"],
+    }
+    assert all(name in (errors.__doc__ or "") for name in found), "the tree in the docstring leaves one out"
+
+
+def modules_after(code: str) -> set[str]:
+    report = f"{code}; import sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+def test_import_brings_in_no_heavy_library() -> None:
+    heavy = {"torch", "sklearn", "transformers", "tokenizers", "accelerate", "scipy", "typer", "rich", "pandas"}
+    assert not modules_after("import trellis") & heavy
+    assert not modules_after("import trellis; trellis.ChainScores; trellis.set_num_threads(1)") & heavy
+    assert not modules_after("import trellis.chain") & heavy
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    trellis = importlib.import_module("trellis")
+    with pytest.raises(AttributeError, match="module 'trellis' has no attribute 'nonsense'"):
+        trellis.nonsense  # noqa: B018
+    assert set(trellis.__all__) <= set(dir(trellis))
+
+
+def test_a_live_graph_at_exit_is_not_reported_as_a_leak() -> None:
+    """The native side hangs on the graph of a loss; a program that ends with one alive ends in silence."""
+    code = (
+        "import torch, trellis.nn; crf = trellis.nn.CRF(2);"
+        "loss = crf.nll(torch.zeros(3, 1, 2, requires_grad=True), torch.zeros(3, 1, dtype=torch.int64))"
+    )
+    assert "torch" in modules_after(code)

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trellis.errors import DataError
+from trellis.text import TOKENIZERS, Sentence, characters, get_tokenizer, graphemes, tokenize, whitespace, words
+
+# Every code point, lone surrogates too, with the troublesome ones often.
+TEXTS = st.text(
+    st.one_of(
+        st.characters(),
+        st.sampled_from(" \t\n\u00a0\u0085\u2028\u3000\u200b\u200c\u200d\ufe0f\u0301\u20e3a1中の'’.,_-"),
+        st.sampled_from("\ud83d\ude00\U0001f1e8\U0001f1f3\U0001f44d\U0001f3fd\U000e0100\ud800\udfff"),
+    ),
+    max_size=40,
+)
+
+UNHURRIED = settings(deadline=None)  # the first call makes the patterns
+
+
+def pieces(text: str, tokenizer: str) -> list[str]:
+    return list(tokenize(text, tokenizer).tokens)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@UNHURRIED
+@given(text=TEXTS)
+def test_offsets_give_the_tokens_in_order_and_leave_out_only_white_space(name: str, text: str) -> None:
+    sentence = tokenize(text, name)
+    assert sentence.offsets is not None
+    assert [text[start:end] for start, end in sentence.offsets] == list(sentence.tokens)
+    end = 0
+    for start, stop in sentence.offsets:
+        assert end <= start < stop
+        assert not text[end:start].strip()
+        end = stop
+    assert not text[end:].strip()
+
+
+@UNHURRIED
+@given(text=TEXTS)
+def test_graphemes_join_to_the_text(text: str) -> None:
+    assert "".join(text[start:end] for start, end in graphemes(text)) == text
+
+
+@UNHURRIED
+@given(text=TEXTS)
+def test_characters_are_the_graphemes_without_white_space(text: str) -> None:
+    visible = "".join(text[start:end] for start, end in characters(text))
+    assert visible == "".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "e\u0301",  # combining acute
+        "\u0928\u094d",  # Devanagari consonant and virama
+        "\u845b\U000e0100",  # ideograph with a variation selector
+        "\u2764\ufe0f",  # heart with an emoji selector
+        "1\ufe0f\u20e3",  # keycap
+        "\U0001f44d\U0001f3fd",  # thumb with a skin tone
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",  # family joined by ZWJ
+        "\U0001f1e8\U0001f1f3",  # flag of two regional indicators
+        "\ud83d\ude00",  # both halves of a surrogate pair
+        "\ud800",  # a lone surrogate
+    ],
+)
+def test_characters_keeps_whole_what_reads_as_one_character(whole: str) -> None:
+    assert pieces(f"中{whole}文", "characters") == ["中", whole, "文"]
+
+
+def test_two_flags_in_a_row_are_two_characters() -> None:
+    assert len(characters("\U0001f1e8\U0001f1f3\U0001f1ef\U0001f1f5")) == 2
+
+
+def test_words_splits_punctuation_and_keeps_numbers_and_apostrophes() -> None:
+    assert pieces("It's 3.5 km, isn’t it? (1,000.5) 'so'...", "words") == [
+        *("It's", "3.5", "km", ",", "isn’t", "it", "?", "(", "1,000.5", ")", "'", "so", "'", ".", ".", ".")
+    ]  # fmt: skip
+
+
+def test_words_splits_hyphens_and_hashes_and_keeps_underscores() -> None:
+    assert pieces("a-b #tag @user_name", "words") == ["a", "-", "b", "#", "tag", "@", "user_name"]
+
+
+def test_words_takes_ideographs_and_hiragana_one_by_one_and_katakana_as_runs() -> None:
+    assert pieces("我爱NLP。です、カタカナ", "words") == [*("我", "爱", "NLP", "。", "で", "す", "、", "カタカナ")]
+
+
+def test_words_keeps_marks_inside_a_word() -> None:
+    assert pieces("हिन्दी cafe\u0301s", "words") == ["हिन्दी", "cafe\u0301s"]
+
+
+def test_whitespace_splits_at_every_unicode_space() -> None:
+    assert pieces(" a\u00a0b\u3000c\u2028d\u0085e ", "whitespace") == ["a", "b", "c", "d", "e"]
+
+
+def test_tokenizers_of_an_empty_text_give_nothing() -> None:
+    assert whitespace("") == characters("") == words("") == graphemes("") == []
+
+
+def test_a_function_is_a_tokenizer() -> None:
+    assert get_tokenizer(words) is words
+    assert tokenize("abc", lambda text: [(0, len(text))]).tokens == ("abc",)
+
+
+def test_an_unknown_tokenizer_is_an_error_that_lists_those_there_are() -> None:
+    with pytest.raises(DataError, match=r"^unknown tokenizer 'bpe'; there are words, characters, whitespace$"):
+        tokenize("a", "bpe")
+
+
+def test_a_sentence_keeps_sequences_as_tuples_and_compares_without_its_origin() -> None:
+    sentence = Sentence(["a", "b"], ["X", "Y"], columns={"pos": ["N", "V"]}, path="f", lines=[3, 4])
+    assert sentence == Sentence(("a", "b"), ("X", "Y"), columns={"pos": ("N", "V")})
+    assert hash(sentence) == hash(Sentence(("a", "b"), ("X", "Y")))
+    assert len(sentence) == 2
+    assert pickle.loads(pickle.dumps(sentence)) == sentence
+
+
+def test_a_sentence_cannot_be_changed_but_be_given_other_tags() -> None:
+    sentence = Sentence(["a"], ["X"])
+    with pytest.raises(AttributeError):
+        sentence.tags = ("Y",)  # type: ignore[misc]
+    assert sentence.with_tags(["Y"]).tags == ("Y",)
+    assert sentence.with_tags(None).tags is None
+
+
+def test_lines_are_one_a_token_or_one_for_all() -> None:
+    assert Sentence(["a", "b"], lines=[3, 5], path="f").line_of(1) == 5
+    assert Sentence(["a", "b"], lines=[3], path="f").line_of(1) == 3
+    assert Sentence(["a", "b"]).line_of(1) is None
+    assert Sentence(["a", "b"], lines=[3, 5], path="f").where == "f:3"
+    assert Sentence([]).where == ""
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Sentence(["a", "b"], ["X"], path="f", lines=[7, 8]), "f:7: 1 tags for 2 tokens: 'a b'"),
+        (lambda: Sentence(["a"], columns={"pos": []}), "0 values in column 'pos' for 1 tokens: 'a'"),
+        (lambda: Sentence("abc"), "tokens must be a sequence of strings, got the string 'abc'"),
+        (lambda: Sentence(["a"], "X"), "tags must be a sequence of strings, got the string 'X'"),
+        (lambda: Sentence(["a"], offsets=[(0, 1)]), "offsets without the text they point into"),
+        (lambda: Sentence(["a"], text="a", offsets=[]), "0 offsets for 1 tokens: 'a'"),
+        (lambda: Sentence(["b"], text="ab", offsets=[(0, 1)]), "offsets (0, 1) give 'a', not the token 'b'"),
+        (lambda: Sentence(["b"], text="ab", offsets=[(-1, 2)]), "offsets (-1, 2) give 'ab', not the token 'b'"),
+    ],
+)
+def test_a_sentence_that_does_not_fit_together_is_an_error(make: object, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        make()  # type: ignore[operator]
+    assert str(caught.value) == message
