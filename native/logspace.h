@@ -11,11 +11,12 @@ namespace TRELLIS_ISA {
 
 using trellis::Span;
 
-// The rows of one sequence: row(t)[j] + shift[t] is the log of the forward (or backward) sum.
+// The rows of one sequence: row(t)[j] + shift[t] is the log of the forward (or backward) sum, and step[t] is what was
+// taken off at t alone.
 struct LogRows {
   int64_t T, P;
-  Block<double> values, shift;
-  LogRows(int64_t T, int64_t P) : T(T), P(P), values(T * P), shift(T) {}
+  Block<double> values, shift, step;
+  LogRows(int64_t T, int64_t P) : T(T), P(P), values(T * P), shift(T), step(T) {}
   double* row(int64_t t) const { return values + t * P; }
 };
 
@@ -41,7 +42,8 @@ inline void log_multiply(const double* x, const double* A, int64_t L, int64_t P,
     for (int64_t i = 0; i < L; ++i) top = max<double>(top, x[i] + load(A + i * P + j));
     const Vec<double> base = top == -infinity<double> ? Vec<double>{} : top;
     for (int64_t i = 0; i < L; ++i) sum += exp<double>(x[i] + load(A + i * P + j) - base);
-    for (int lane = 0; lane < width<double>; ++lane) out[j + lane] = base[lane] + std::log(sum[lane]);
+    for (int lane = 0; lane < width<double>; ++lane)
+      out[j + lane] = sum[lane] > 0.0 ? base[lane] + std::log(sum[lane]) : -infinity<double>;
   }
 }
 
@@ -68,7 +70,8 @@ void log_forward(const Batch<R>& batch, const LogPrepared<double>& prepared, int
       log_multiply(a.row(t - 1), prepared.forward, prepared.L, P, row);
     }
     for (int64_t j = 0; j < P; ++j) row[j] += e[j];
-    a.shift[t] = shift_row(row, P) + (t ? a.shift[t - 1] : 0.0);
+    a.step[t] = shift_row(row, P);
+    a.shift[t] = a.step[t] + (t ? a.shift[t - 1] : 0.0);
   }
 }
 
@@ -86,15 +89,21 @@ void log_backward(const Batch<R>& batch, const LogPrepared<double>& prepared, in
       for (int64_t j = 0; j < P; ++j) e[j] += beta.row(t + 1)[j];
       log_multiply(e, prepared.backward, prepared.L, P, row);
     }
-    beta.shift[t] = shift_row(row, P) + (last ? 0.0 : beta.shift[t + 1]);
+    beta.step[t] = shift_row(row, P);
+    beta.shift[t] = beta.step[t] + (last ? 0.0 : beta.shift[t + 1]);
   }
 }
 
-// log Z from the last forward row.
+// last[j] = a[T-1, j] + end[j]; returns the log of the sum of their exponentials.
+inline double log_last(const LogPrepared<double>& prepared, const LogRows& a, double* last) {
+  for (int64_t j = 0; j < prepared.L; ++j) last[j] = a.row(a.T - 1)[j] + prepared.end[j];
+  return log_sum_exp(last, prepared.L);
+}
+
+// log Z
 inline double log_total(const LogPrepared<double>& prepared, const LogRows& a) {
-  Block<double> last(prepared.P);
-  for (int64_t j = 0; j < prepared.P; ++j) last[j] = a.row(a.T - 1)[j] + prepared.end[j];
-  return log_sum_exp(last, prepared.L) + a.shift[a.T - 1];
+  Block<double> last(prepared.L);
+  return log_last(prepared, a, last) + a.shift[a.T - 1];
 }
 
 template <typename R>
@@ -163,37 +172,44 @@ double log_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared,
   return total;
 }
 
-// H(y[0..t] | y[t] = j) = sum_i p(i | j) (H(y[0..t-1] | y[t-1] = i) - log p(i | j)),
-// p(i | j) = exp(a[t-1, i] + A[i, j] - lse_i(...)): a sum of positive terms, with no cancellation.
+// out[j] = sum_i p(i | j) (h[i] - log p(i | j)) with p(i | j) = exp(x[i] + A[i, j] - norm[j]), norm = lse_i(x + A)
+inline void mix_entropies(const double* x, const double* A, const double* norm, const double* h, int64_t L, int64_t P,
+                          double* out) {
+  for (int64_t j = 0; j < P; j += width<double>) {
+    const Vec<double> whole = load(norm + j), base = whole == -infinity<double> ? Vec<double>{} : whole;
+    Vec<double> sum{};
+    for (int64_t i = 0; i < L; ++i) {
+      const Vec<double> log_p = x[i] + load(A + i * P + j) - base, p = exp<double>(log_p);
+      sum += p > 0.0 ? p * (h[i] - log_p) : Vec<double>{};
+    }
+    store(out + j, sum);
+  }
+}
+
+// H(y[0..t] | y[t] = j) = sum_i p(i | j) (H(y[0..t-1] | y[t-1] = i) - log p(i | j)), a sum of positive terms with no
+// cancellation, where p(i | j) is the probability of y[t-1] = i given y[t] = j.
 template <typename R>
 double entropy(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b) {
   const int64_t T = batch.length(b), L = prepared.L, P = prepared.P;
   LogRows a(T, P);
   log_forward(batch, prepared, b, a);
-  if (log_total(prepared, a) == -infinity<double>) return -infinity<double>;
-  Block<double> current(P, 0.0), next(P, 0.0), weights(L);
+  Block<double> current(P, 0.0), next(P, 0.0), norm(P), last(L);
+  const double total = log_last(prepared, a, last);
+  if (total == -infinity<double>) return total;
   double *h = current, *g = next;
-  auto mix = [&](const double* log_weights, const double* inner) {
-    const double norm = log_sum_exp(log_weights, L);
-    if (norm == -infinity<double>) return 0.0;
-    double sum = 0.0;
-    for (int64_t i = 0; i < L; ++i) {
-      const double log_p = log_weights[i] - norm;
-      if (log_p != -infinity<double>) sum += std::exp(log_p) * (inner[i] - log_p);
-    }
-    return sum;
-  };
   for (int64_t t = 1; t < T; ++t) {
-    for (int64_t j = 0; j < L; ++j) {
-      for (int64_t i = 0; i < L; ++i) weights[i] = a.row(t - 1)[i] + prepared.backward[j * P + i];
-      g[j] = mix(weights, h);
-    }
+    log_multiply(a.row(t - 1), prepared.forward, L, P, norm);
+    mix_entropies(a.row(t - 1), prepared.forward, norm, h, L, P, g);
     double* swap = h;
     h = g;
     g = swap;
   }
-  for (int64_t j = 0; j < L; ++j) weights[j] = a.row(T - 1)[j] + prepared.end[j];
-  return mix(weights, h);
+  double sum = 0.0;
+  for (int64_t j = 0; j < L; ++j) {
+    const double log_p = last[j] - total;
+    if (log_p != -infinity<double>) sum += std::exp(log_p) * (h[j] - log_p);
+  }
+  return sum;
 }
 
 // A small generator whose stream depends only on (seed, sequence, sample): splitmix64.
@@ -310,8 +326,18 @@ double spans(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t
   return total;
 }
 
+// counts[j] and onward[j] += flow * exp(from[j] + open[j] - norm)
+inline void move_flow(double flow, const double* from, const double* open, double norm, int64_t P, double* onward,
+                      double* counts) {
+  for (int64_t j = 0; j < P; j += width<double>) {
+    const Vec<double> moved = flow * exp<double>(load(from + j) + load(open + j) - norm);
+    store(onward + j, load(onward + j) + moved);
+    store(counts + j, load(counts + j) + moved);
+  }
+}
+
 // sum_t w[t] * -log P(y[t] | y[0..t-1]), the negative log-likelihood with a weight for each token, from
-//   log P(y[0..t]) = score of the prefix + b[t, y[t]] - log Z.
+//   log P(y[t] = j | y[t-1] = i) = A[i, j] + e[t, j] + b[t, j] - b[t-1, i].
 // With counts, its gradient times `outer` as well: the derivative `adjoint` of the backward sums flows from the first
 // token to the last, since b[t-1] is made from b[t]: flow(i, j) = adjoint[t-1, i] P(y[t] = j | y[t-1] = i).
 template <typename R>
@@ -320,34 +346,27 @@ double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, 
   const int64_t T = batch.length(b), L = prepared.L, P = prepared.P, first = batch.offsets[b];
   LogRows beta(T, P);
   log_backward(batch, prepared, b, beta);
-  Block<double> e(P), open(P), current(P, 0.0), next(P, 0.0);
+  Block<double> open(P), work(P), current(P, 0.0), next(P, 0.0);
   double *adjoint = current, *onward = next, loss = 0.0;
   for (int64_t t = 0; t < T; ++t) {
     const int64_t row = batch.row(first + t);
-    const int64_t y = tags[row], from = t ? tags[batch.row(first + t - 1)] : 0;
+    const int64_t y = tags[row], before = t ? tags[batch.row(first + t - 1)] : 0;
     const double w = weights[row], w_next = t + 1 < T ? weights[batch.row(first + t + 1)] : 0.0;
-    emission_row(batch, first + t, P, e);
-    for (int64_t j = 0; j < P; ++j) onward[j] = 0.0;
-    for (int64_t i = 0; i < (t ? L : 1); ++i) {  // i: the label before (one virtual label before the first token)
-      const double flow = t ? adjoint[i] : outer * w;
-      if (flow == 0.0 && !(t == 0 || i == from)) continue;
-      const double* step = t ? prepared.forward + i * P : (const double*)prepared.start;
-      for (int64_t j = 0; j < L; ++j) open[j] = step[j] + e[j] + beta.row(t)[j];
-      const double norm = log_sum_exp(open, L);
-      if (norm == -infinity<double>) {
-        if (t == 0) return -infinity<double>;
-        continue;
-      }
-      if (i == from && w != 0.0) loss -= w * (open[y] - norm);
-      if (!counts) continue;
-      for (int64_t j = 0; j < L; ++j) {
-        const double moved = flow * std::exp(open[j] - norm);
-        onward[j] += moved;
-        (t ? counts->transitions + i * P : counts->start)[j] += moved;
-      }
-    }
+    emission_row(batch, first + t, P, open);
+    for (int64_t j = 0; j < P; ++j) open[j] += beta.row(t)[j];
+    const double* steps = t ? prepared.forward : prepared.start;  // [L, P], or the one row before the first token
+    for (int64_t j = 0; j < L; ++j) work[j] = steps[before * P + j] + open[j];
+    const double norm = log_sum_exp(work, L);
+    if (norm == -infinity<double>) return norm;
+    if (w != 0.0) loss -= w * (work[y] - norm);
     if (!counts) continue;
-    (t ? counts->transitions + from * P : counts->start)[y] -= outer * w;
+    double* moves = t ? counts->transitions : counts->start;
+    for (int64_t j = 0; j < P; ++j) onward[j] = 0.0;
+    if (t == 0) move_flow(outer * w, steps, open, norm, P, onward, moves);
+    for (int64_t i = 0; t > 0 && i < L; ++i)
+      if (adjoint[i] != 0.0)
+        move_flow(adjoint[i], steps + i * P, open, beta.row(t - 1)[i] + beta.step[t - 1], P, onward, moves + i * P);
+    moves[before * P + y] -= outer * w;
     R* out = gradient + row * L;
     for (int64_t j = 0; j < L; ++j) out[j] = R(onward[j] - (j == y ? outer * w : 0.0));
     onward[y] += outer * (w_next - w);
