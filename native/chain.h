@@ -51,7 +51,8 @@ struct LogPrepared {
 template <typename R>
 struct Tape {
   R* alpha;   // [N, P] forward probabilities, each row summing to one
-  R* scale;   // [N] what the row was divided by
+  R* factor;  // [N, P] exp(emission - peak)
+  R* scale;   // [N] what the row of alpha was divided by
 };
 
 enum Status : uint8_t {

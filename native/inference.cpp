@@ -257,9 +257,9 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
   prepared_ = {L, P_, memory, memory + L * P_, memory + 2 * L * P_, memory + (2 * L + 1) * P_, 0, 0, 0, 0, false};
   kernels_.prepare(batch_, prepared_);
   if (keep) {
-    tape_memory_ = std::make_unique<Block<R>>(N * (P_ + 1));
+    tape_memory_ = std::make_unique<Block<R>>(N * (2 * P_ + 1));
     R* tape = *tape_memory_;
-    tape_ = {tape, tape + N * P_};
+    tape_ = {tape, tape + N * P_, tape + 2 * N * P_};
   }
   for (int64_t b = 0; b < batch_.B; ++b)
     if (batch_.length(b) == 0) out[b] = 0.0;

@@ -303,7 +303,7 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
   Runner<R> runners[group_size];
   start_runners(batch, sequences, count, runners);
   Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), factors(group_size * P);
-  R *x = current, *y = next;
+  R *x = current, *y = next, *E[group_size];
   for (int64_t t = 0, active = count;; ++t) {
     for (; active && runners[active - 1].length == t; --active) {
       Runner<R>& runner = runners[active - 1];
@@ -312,8 +312,9 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
     if (!active) return;
     // The emissions first: they do not wait for the step before, so the processor overlaps the two.
     for (int g = 0; g < active; ++g) {
-      const R* emission = batch.emission(runners[g].first + t);
-      runners[g].peaks += exp_emissions(emission, L, P, factors + g * P, runners[g]);
+      const int64_t token = runners[g].first + t;
+      E[g] = tape ? tape->factor + token * P : factors + g * P;
+      runners[g].peaks += exp_emissions(batch.emission(token), L, P, E[g], runners[g]);
     }
     if (t == 0) {
       for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
@@ -322,7 +323,7 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
     }
     for (int g = 0; g < active; ++g) {
       const int64_t token = runners[g].first + t;
-      const R scale = rescale(factors + g * P, P, y + g * P, prepared.mixing, runners[g]);
+      const R scale = rescale(E[g], P, y + g * P, prepared.mixing, runners[g]);
       if (!tape) continue;
       __builtin_memcpy(tape->alpha + token * P, y + g * P, P * sizeof(R));
       tape->scale[token] = scale;
@@ -387,14 +388,11 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
   Runner<R> runners[group_size];
   start_runners(batch, sequences, count, runners);
   Block<R> betas(group_size * P, R(0)), ws(group_size * P, R(0)), us(group_size * P, R(0)), sums(L * P, R(0));
-  Block<R> factors(group_size * P);
   const R* previous[group_size];
   for (int g = 0; g < group_size; ++g) previous[g] = prepared.end;  // not running yet: us is zero there
   for (int64_t t = runners[0].length - 1, active = 0; t >= 0; --t) {
     const int64_t running = active;
     while (active < count && runners[active].length == t + 1) ++active;
-    for (int g = 0; g < active; ++g)
-      exp_emissions(batch.emission(runners[g].first + t), L, P, factors + g * P, runners[g]);
     if (running) multiply<R>(int(running), ws, prepared.backward, L, P, betas);
     for (int64_t g = running; g < active; ++g) __builtin_memcpy(betas + g * P, prepared.end, P * sizeof(R));
     for (int g = 0; g < active; ++g) {
@@ -402,7 +400,7 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
       const int64_t token = runner.first + t;
       const R weight = weights ? R(weights[runner.b]) : R(1);
       R* out = gradient + batch.row(token) * L;
-      absorb_backward((const R*)factors + g * P, L, P, prepared.mixing, tape.alpha + token * P, tape.scale[token],
+      absorb_backward(tape.factor + token * P, L, P, prepared.mixing, tape.alpha + token * P, tape.scale[token],
                       weight, (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
       if (t == 0)
         for (int64_t j = 0; j < L; ++j) counts.start[j] += double(out[j]);

@@ -1,9 +1,7 @@
-"""Spans to tags, tags to spans, and from any scheme to any other.
+"""Spans to tags and tags to spans.
 
     >>> spans_from_tags(["B-PER", "I-PER", "O", "B-LOC"], Scheme.IOB2)
     [Span(start=0, end=2, label='PER'), Span(start=3, end=4, label='LOC')]
-    >>> convert_tags(["B-PER", "I-PER", "O", "B-LOC"], Scheme.IOB2, Scheme.BIOES)
-    ['B-PER', 'E-PER', 'O', 'S-LOC']
 
 Every scheme but two holds every list of spans that do not overlap. IO cannot keep adjoining spans of one
 type apart (they read back as one span), and PLAIN, where each token is a span of its own, holds only
