@@ -114,3 +114,9 @@ def test_suffix_style_is_detected_and_prefix_wins_where_both_could_be():
     assert detect_style(["B-PER", "O"]) is Style.PREFIX
     assert detect_style(["B-I", "O"]) is Style.PREFIX
     assert detect_schemes([["PER-B", "PER-I", "O"]])[0] is Scheme.IOB2
+
+
+def test_of_schemes_that_fit_equally_badly_iob2_comes_first() -> None:
+    iob2, iob1, *_ = fit_schemes([["I-PER", "O"], ["B-PER", "O"]])
+    assert (iob2.scheme, iob1.scheme) == (Scheme.IOB2, Scheme.IOB1)
+    assert iob2.violations == iob1.violations == 1

@@ -116,7 +116,7 @@ def _readable(labels: Iterable[str], style: Style) -> bool:
 
 
 def fit_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = None) -> list[SchemeFit]:
-    """Each scheme that can read all labels, with its illegal steps: fewest first, then fewest unused roles.
+    """Each scheme that can read all labels, with its illegal steps: fewest first, then fewest unused roles, then IOB2.
 
     PLAIN reads anything, so it comes last and never fails.
     """
@@ -128,7 +128,9 @@ def fit_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = Non
     labels = {label for pair in pairs for label in pair if label}
     style = style or detect_style(labels)
     fits = [_fit(pairs, labels, scheme, style) for scheme in Scheme if scheme is not Scheme.PLAIN]
-    ranked = sorted((fit for fit in fits if fit), key=lambda fit: (fit.violations, fit.unused))
+    ranked = sorted(
+        (fit for fit in fits if fit), key=lambda fit: (fit.violations, fit.unused, fit.scheme is not Scheme.IOB2)
+    )
     return [*ranked, SchemeFit(Scheme.PLAIN, style, 0, 0)]
 
 

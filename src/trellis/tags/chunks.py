@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,9 @@ from trellis.tags.labels import Role
 from trellis.tags.schemes import BoolArray, Scheme, steps
 
 IntArray = NDArray[np.int64]
-Codes = NDArray[np.uint32]
+Codes = NDArray[np.uint8] | NDArray[np.uint32]
 Kinds = NDArray[np.int32]
+Small = TypeVar("Small", np.uint8, np.bool_)
 Tags = Sequence[Sequence[str]]
 
 _BREAK = object()  # the key, never a label, that stands for the edge between two sequences
@@ -85,16 +86,30 @@ class Alphabet(dict[object, str]):
             flat.extend(sequence)
             flat.append(_BREAK)
         text = "".join(map(self.__getitem__, flat))
+        if len(self) <= 256:
+            return np.frombuffer(text.encode("latin-1"), dtype=np.uint8)
         return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
-    def steps(self, codes: Codes) -> tuple[Kinds, NDArray[np.uint8]]:
-        """Type of each token, and the index of its step from the token before into a flattened table."""
-        roles = np.take(np.array(self._roles, dtype=np.uint8), codes)
-        kinds = np.take(np.array(self._kinds, dtype=np.int32), codes)
+    def kinds_of(self, codes: Codes) -> Kinds:
+        """Type of each of these tokens."""
+        return np.take(np.array(self._kinds, dtype=np.int32), codes)
+
+    def steps(self, codes: Codes) -> NDArray[np.uint8]:
+        """For each token the index of its step from the token before into a flattened table."""
+        roles = _lookup(np.array(self._roles, dtype=np.uint8), codes)
+        few = len(self._kind_ids) <= 256
+        kinds = _lookup(np.array(self._kinds, dtype=np.uint8), codes) if few else self.kinds_of(codes)
         step = np.uint8(2) * roles  # all there is to the first token: a break, role 0, comes before it
         step[1:] += np.uint8(2 * len(Role)) * roles[:-1]
         step[1:] += kinds[1:] == kinds[:-1]
-        return kinds, step
+        return step
+
+
+def _lookup(table: NDArray[Small], index: Codes) -> NDArray[Small]:
+    """``table[index]``; for indices of one byte by the fastest way there is, the translation of bytes."""
+    if index.dtype != np.uint8:
+        return np.take(table, index)
+    return np.frombuffer(index.tobytes().translate(table.tobytes().ljust(256, b"\0")), dtype=table.dtype)
 
 
 @cache
@@ -113,12 +128,12 @@ def conlleval_tables() -> tuple[BoolArray, BoolArray]:
 def lenient_chunks(alphabet: Alphabet, codes: Codes) -> Chunks:
     """Spans by the rules of conlleval, whatever the tags."""
     start_table, end_table = conlleval_tables()
-    kinds, step = alphabet.steps(codes)
-    starts, ends = np.flatnonzero(np.take(start_table, step)), np.flatnonzero(np.take(end_table, step))
+    step = alphabet.steps(codes)
+    starts, ends = np.flatnonzero(_lookup(start_table, step)), np.flatnonzero(_lookup(end_table, step))
     if not _alternate(starts, ends):
         # Only letters that no scheme has bring this about. A span that never started begins at 0.
         starts = np.concatenate([[0], starts])[np.searchsorted(starts, ends)]
-    return Chunks(starts, ends, kinds[ends - 1])
+    return Chunks(starts, ends, alphabet.kinds_of(codes[ends - 1]))
 
 
 def _alternate(starts: IntArray, ends: IntArray) -> bool:
@@ -173,15 +188,15 @@ def strict_chunks(alphabet: Alphabet, codes: Codes, tables: ChunkTables) -> Chun
     A run is a token and the inside steps that follow it. Its span begins at the first start in the run and ends with
     the run, and counts if the step out of the run is a proper end.
     """
-    kinds, step = alphabet.steps(codes)
-    is_start, is_inside = np.take(tables.start, step), np.take(tables.inside, step)
+    step = alphabet.steps(codes)
+    is_start, is_inside = _lookup(tables.start, step), _lookup(tables.inside, step)
     # The step out of a run that may hold a span; each sequence closes with a break, so every start meets one.
     leaves = np.flatnonzero((is_start | is_inside)[:-1] & ~is_inside[1:]) + 1
     starts = np.flatnonzero(is_start)
     ends = leaves[np.searchsorted(leaves, starts, side="right")]
     keep = np.take(tables.end, step[ends])
     keep[1:] &= ends[1:] != ends[:-1]  # only the first start of a run
-    return Chunks(starts[keep], ends[keep], kinds[starts[keep]])
+    return Chunks(starts[keep], ends[keep], alphabet.kinds_of(codes[starts[keep]]))
 
 
 def find_chunks(alphabet: Alphabet, codes: Codes, strict: ChunkTables | None = None) -> Chunks:
