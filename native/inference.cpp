@@ -13,6 +13,7 @@ namespace trellis {
 namespace {
 
 constexpr double forbidden = -std::numeric_limits<double>::infinity();
+constexpr double score_cost = 3.0;  // nanoseconds a token
 
 bool has_avx512() {
 #if defined(TRELLIS_X86)
@@ -242,9 +243,9 @@ bool Inference<R>::sequence_is_finite(int64_t b) const {
 }
 
 template <typename R>
-Outcome Inference<R>::first_problem() const {
-  for (int64_t b = 0; b < batch_.B; ++b)
-    if (status_[size_t(b)] > underflow) return {status_[size_t(b)], b};
+Outcome Inference<R>::first_problem(const std::vector<uint8_t>& status) {
+  for (size_t b = 0; b < status.size(); ++b)
+    if (status[b] > underflow) return {status[b], int64_t(b)};
   return {};
 }
 
@@ -272,49 +273,52 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
       if (out[b] == forbidden) status_[size_t(b)] = no_path;
     }
   });
-  return first_problem();
+  return first_problem(status_);
 }
 
-// start + sum of emissions and transitions + end, in double
+// start + sum of emissions and transitions + end of one sequence, in double
 template <typename R>
-Outcome Inference<R>::path_score(const int64_t* tags, double* out) const {
-  const int64_t L = batch_.L;
-  for (int64_t b = 0; b < batch_.B; ++b) {
-    double sum = 0.0;
-    int64_t previous = 0;
-    for (int64_t n = batch_.offsets[b]; n < batch_.offsets[b + 1]; ++n) {
-      const int64_t tag = tags[batch_.row(n)];
-      if (tag < 0 || tag >= L) return {tag_out_of_range, b};
-      sum += double(batch_.emission(n)[tag]) +
-             double(n == batch_.offsets[b] ? batch_.start[tag] : batch_.transitions[previous * L + tag]);
-      previous = tag;
-    }
-    if (batch_.length(b)) sum += double(batch_.end[previous]);
-    out[b] = sum;
+uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out) const {
+  const int64_t L = batch_.L, first = batch_.offsets[b];
+  double sum = 0.0;
+  int64_t previous = 0;
+  for (int64_t n = first; n < batch_.offsets[b + 1]; ++n) {
+    const int64_t tag = tags[batch_.row(n)];
+    if (tag < 0 || tag >= L) return tag_out_of_range;
+    sum += double(batch_.emission(n)[tag]) +
+           double(n == first ? batch_.start[tag] : batch_.transitions[previous * L + tag]);
+    previous = tag;
   }
-  return {};
+  out = batch_.length(b) ? sum + double(batch_.end[previous]) : 0.0;
+  return exact;
 }
 
 template <typename R>
 Outcome Inference<R>::score(const int64_t* tags, double* out) const {
   if (!chain_is_finite()) return {bad_chain_score, 0};
-  for (int64_t b = 0; b < batch_.B; ++b)
+  for (int64_t b = 0; b < batch_.B; ++b) {
     if (!sequence_is_finite(b)) return {not_finite, b};
-  return path_score(tags, out);
+    const uint8_t status = path_score(b, tags, out[b]);
+    if (status != exact) return {status, b};
+  }
+  return {};
 }
 
 template <typename R>
 Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
   const Outcome outcome = log_partition(out, keep);
   if (outcome.status != exact) return outcome;
-  std::vector<double> scores(size_t(batch_.B));
-  const Outcome scored = path_score(tags, scores.data());
-  if (scored.status != exact) return scored;
-  for (int64_t b = 0; b < batch_.B; ++b) {
-    if (scores[size_t(b)] == forbidden) return {forbidden_path, b};
-    out[b] = std::max(out[b] - scores[size_t(b)], 0.0);
-  }
-  return {};
+  std::vector<uint8_t> status(size_t(batch_.B), exact);
+  for_groups(threads_for(score_cost), [&](int64_t, const int64_t* sequences, int count) {
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      double gold;
+      status[size_t(b)] = path_score(b, tags, gold);
+      if (status[size_t(b)] == exact && gold == forbidden) status[size_t(b)] = forbidden_path;
+      out[b] = std::max(out[b] - gold, 0.0);
+    }
+  });
+  return first_problem(status);
 }
 
 // The kernels' backward pass for a group. Should a sequence underflow, the group's counts are spoilt: it is run again
@@ -393,7 +397,7 @@ Outcome Inference<R>::for_sequences(F f) {
       }
     }
   });
-  return first_problem();
+  return first_problem(status_);
 }
 
 template <typename R>
@@ -418,15 +422,15 @@ template <typename R>
 Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) const {
   if (!chain_is_finite()) return {bad_chain_score, 0};
   if (rows != layout_->tokens()) std::fill_n(tags, rows, int64_t(-1));
+  std::fill_n(scores, batch_.B, 0.0);
   Block<R> memory((2 * batch_.L + 2) * P_);
   const LogPrepared<R> prepared = pad_scores(batch_, P_, static_cast<R*>(memory));
   std::vector<uint8_t> status(size_t(batch_.B), exact);
   for_groups(threads_for(10 + 0.03 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
     kernels_.viterbi(batch_, prepared, sequences, count, tags, status.data());
+    for (int g = 0; g < count; ++g) path_score(sequences[g], tags, scores[sequences[g]]);
   });
-  for (int64_t b = 0; b < batch_.B; ++b)
-    if (status[size_t(b)] != exact) return {status[size_t(b)], b};
-  return path_score(tags, scores);
+  return first_problem(status);
 }
 
 template <typename R>

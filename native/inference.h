@@ -83,18 +83,18 @@ class Inference {
   struct Sums;      // expected counts
   struct TaskSums;  // those of every task
   const LogPrepared<double>& log_prepared();
-  Outcome path_score(const int64_t* tags, double* out) const;  // `score` of scores known to be finite
+  uint8_t path_score(int64_t b, const int64_t* tags, double& out) const;
   bool chain_is_finite() const;
   bool sequence_is_finite(int64_t b) const;
   void plan();
   int threads_for(double cost_per_token) const;
   template <typename F>
   void for_groups(int threads, F f) const;
+  static Outcome first_problem(const std::vector<uint8_t>& status);
   template <typename F>
   Outcome for_sequences(F f);
   void backward_group(const int64_t* sequences, int count, const double* weights, R* gradient, Sums& sums);
   void subtract_tags(int64_t b, double weight, const int64_t* tags, R* gradient, Sums& sums) const;
-  Outcome first_problem() const;
 
   std::shared_ptr<const Layout> layout_;
   Batch<R> batch_;

@@ -47,15 +47,17 @@ class Pool {
     next_.store(0, std::memory_order_relaxed);
     error_ = nullptr;
     const int helpers = int(workers_.size()) < threads - 1 ? int(workers_.size()) : threads - 1;
-    seats_.store(helpers, std::memory_order_relaxed);
-    busy_.store(int(workers_.size()), std::memory_order_relaxed);
+    seats_.store(helpers);
     {
       std::lock_guard<std::mutex> lock(wake_mutex_);
       generation_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
     work();
-    while (busy_.load(std::memory_order_acquire)) std::this_thread::yield();
+    // No one may join any more; wait for those who did, not for those who are still waking up. A helper counts itself
+    // in before it looks for a seat, so that it is either seen here or sees no seat.
+    seats_.store(0);
+    while (active_.load()) std::this_thread::yield();
     if (error_) std::rethrow_exception(error_);
   }
 
@@ -82,8 +84,12 @@ class Pool {
         wake_.wait(lock, [&] { return generation_.load(std::memory_order_acquire) != seen; });
       }
       seen = generation_.load(std::memory_order_acquire);
-      if (seats_.fetch_sub(1, std::memory_order_acq_rel) > 0) work();
-      busy_.fetch_sub(1, std::memory_order_release);
+      active_.fetch_add(1);
+      int seats = seats_.load();
+      while (seats > 0 && !seats_.compare_exchange_weak(seats, seats - 1)) {
+      }
+      if (seats > 0) work();
+      active_.fetch_sub(1);
     }
   }
 
@@ -103,7 +109,7 @@ class Pool {
   std::vector<std::thread> workers_;
   std::atomic<uint64_t> generation_{0};
   std::atomic<int64_t> next_{0};
-  std::atomic<int> seats_{0}, busy_{0};
+  std::atomic<int> seats_{0}, active_{0};
   const std::function<void(int64_t)>* task_ = nullptr;
   int64_t count_ = 0;
   std::exception_ptr error_;

@@ -113,6 +113,10 @@ def adversarial() -> dict[str, Scores]:
             np.linspace(0, 1, 40)[:, None] * np.array([0, 70, 140.0]),
             np.where(np.triu(np.ones((3, 3))) > 0, 0.0, NEG_INF),
         ),
+        "small but not lost, then lost on the way": zeros_around(
+            [[0.0, -70.0], [0.0, 0.0], [0.0, 200.0]], [[0.0, NEG_INF], [NEG_INF, -40.0]]
+        ),
+        "the same backward": zeros_around([[0.0, 200.0], [0.0, 0.0], [0.0, -70.0]], [[0.0, NEG_INF], [NEG_INF, -40.0]]),
         "one label": zeros_around(rng.normal(scale=1e4, size=(20, 1)), [[-1e4]]),
         "one token": random_case(rng, 1, 7, 1e3),
     }
