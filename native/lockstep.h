@@ -14,7 +14,9 @@
 // and a step later every label has got at least exp(mixing_log) of what was kept, so that the lost share is negligible
 // for each label; and a positive linear map keeps such a bound for ever. Scores flushed to zero because they lie
 // further than that below the largest (magic -10000, say) are covered by `gap`: all paths through them together are
-// below exp(-gap) L^T times the product of the maxima, which is compared with the result.
+// below exp(-gap) L^T times the product of the maxima, which is compared with the result. The backward pass needs one
+// check only: what beta loses is below exp_lowest of its row, so where alpha . beta is above 1 / huge, the paths lost
+// are a negligible part of all.
 #pragma once
 
 #include "chain.h"
@@ -36,7 +38,7 @@ template <typename R>
 struct Range;
 template <>
 struct Range<float> {
-  static constexpr float tiny = 1e-19f, huge = 1e30f, lowest = -3.4e38f;
+  static constexpr float tiny = 1e-19f, huge = 1e28f, lowest = -3.4e38f;
   static constexpr double least_log = -41.0;   // exp(least_log) * tiny is a normal number
   static constexpr double mixing_log = -29.9;  // three times that is still above exp_lowest, hence above what is lost
   static constexpr float mixing_scale = 9.3e-14f;  // just below exp(mixing_log)
@@ -346,8 +348,8 @@ void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* 
 // times weight go to `out`, the emissions times beta to `w` for the next step, and to `u` what the expected
 // transitions into this token need: alpha[t-1, i] A[i, j] u[j] = weight * P(y[t-1] = i, y[t] = j).
 template <typename R>
-inline void absorb_backward(const R* E, int64_t L, int64_t P, bool mixing, const R* alpha, R scale, R weight,
-                            const R* beta, R* w, R* u, R* out, Runner<R>& runner) {
+inline void absorb_backward(const R* E, int64_t L, int64_t P, const R* alpha, R scale, R weight, const R* beta, R* w,
+                            R* u, R* out, Runner<R>& runner) {
   Vec<R> total{}, overlap{};
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> b = load(beta + j);
@@ -359,11 +361,7 @@ inline void absorb_backward(const R* E, int64_t L, int64_t P, bool mixing, const
   const R posterior = R(1) / (horizontal_sum<R>(overlap) * inverse);  // 1 / (alpha . beta)
   const R pair = posterior / scale;
   for (int64_t j = 0; j < P; j += width<R>) {
-    const Vec<R> factor = load(E + j), before = load(beta + j);
-    const Vec<R> b = before * inverse, next = b * factor;
-    if (!mixing)
-      runner.lost_lanes |=
-          ((b < Range<R>::tiny) | ((next < Range<R>::tiny) & ((IntVec<R>)factor != 0))) & (before > R(0));
+    const Vec<R> b = load(beta + j) * inverse, next = b * load(E + j);
     store_first(out + j, load(alpha + j) * b * (posterior * weight), lanes_left<R>(L, j));
     store(w + j, next);
     store(u + j, next * (pair * weight));
@@ -400,8 +398,8 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
       const int64_t token = runner.first + t;
       const R weight = weights ? R(weights[runner.b]) : R(1);
       R* out = gradient + batch.row(token) * L;
-      absorb_backward(tape.factor + token * P, L, P, prepared.mixing, tape.alpha + token * P, tape.scale[token],
-                      weight, (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
+      absorb_backward(tape.factor + token * P, L, P, tape.alpha + token * P, tape.scale[token], weight,
+                      (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
       if (t == 0)
         for (int64_t j = 0; j < L; ++j) counts.start[j] += double(out[j]);
       if (t == runner.length - 1)
@@ -412,7 +410,7 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
     if (t % fold_every == 0) fold_transitions(prepared, (R*)sums, counts.transitions);
   }
   for (int g = 0; g < count; ++g)
-    if (runners[g].lost || any<R>(runners[g].lost_lanes)) status[runners[g].b] = trellis::underflow;
+    if (runners[g].lost) status[runners[g].b] = trellis::underflow;
 }
 
 template <typename R>
