@@ -20,6 +20,10 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace trellis {
+
+void bind_features(nb::module_& m);  // feature_module.cpp
+void bind_hmm(nb::module_& m);       // hmm.cpp
+
 namespace {
 
 template <typename T>
@@ -197,6 +201,8 @@ NB_MODULE(_native, m) {
         });
   bind<float>(m, "InferenceFloat32");
   bind<double>(m, "InferenceFloat64");
+  bind_features(m);
+  bind_hmm(m);
   m.def("num_threads", &num_threads);
   m.def("set_num_threads", &set_num_threads);
   m.def("instruction_set", &instruction_set);

@@ -9,7 +9,28 @@ import pytest
 CHAIN = ["ChainScores", "Decoded", "Marginals", "Paths", "entropy", "kbest", "log_partition", "marginals", "sample"]
 
 EXPORTS = {
-    "trellis": ["ChainScores", "__version__", "get_num_threads", "set_num_threads"],
+    "trellis": [
+        "CRF",
+        "HMM",
+        "ChainScores",
+        "MarkovChain",
+        "Sentence",
+        "__version__",
+        "get_num_threads",
+        "load",
+        "set_num_threads",
+    ],
+    "trellis.models": [
+        "CRF",
+        "CRFConfig",
+        "HMM",
+        "HMMConfig",
+        "Labelling",
+        "MarkovChain",
+        "ScoredSpan",
+        "Tagger",
+        "load",
+    ],
     "trellis.chain": [
         *CHAIN,
         "get_num_threads",
@@ -87,3 +108,8 @@ def test_a_live_graph_at_exit_is_not_reported_as_a_leak() -> None:
         "loss = crf.nll(torch.zeros(3, 1, 2, requires_grad=True), torch.zeros(3, 1, dtype=torch.int64))"
     )
     assert "torch" in modules_after(code)
+
+
+def test_parts_load_when_they_are_named() -> None:
+    program = "import trellis; trellis.corpus.read; trellis.metrics.entity_scores; trellis.chain.viterbi"
+    assert "torch" not in modules_after(program)

@@ -11,20 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trellis.chain import ChainScores, get_num_threads, set_num_threads
+    from trellis.models import CRF, HMM, MarkovChain, load
+    from trellis.text import Sentence
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CRF": "trellis.models",
+    "HMM": "trellis.models",
     "ChainScores": "trellis.chain",
+    "MarkovChain": "trellis.models",
+    "Sentence": "trellis.text",
     "get_num_threads": "trellis.chain",
+    "load": "trellis.models",
     "set_num_threads": "trellis.chain",
 }
 
-__all__ = ["ChainScores", "__version__", "get_num_threads", "set_num_threads"]
+_PARTS = ("chain", "compat", "corpus", "errors", "features", "metrics", "models", "nn", "ragged", "tags", "text")
+
+__all__ = [
+    "CRF",
+    "HMM",
+    "ChainScores",
+    "MarkovChain",
+    "Sentence",
+    "__version__",
+    "get_num_threads",
+    "load",
+    "set_num_threads",
+]
 
 
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
+    if name in _PARTS:
+        return importlib.import_module(f"trellis.{name}")
     if home is None:
         raise AttributeError(f"module 'trellis' has no attribute {name!r}")
     return getattr(importlib.import_module(home), name)

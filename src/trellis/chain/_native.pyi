@@ -89,14 +89,16 @@ class TemplateSet:
 class Attributes:
     def __init__(self) -> None: ...
     @staticmethod
-    def fixed(names: Array, ends: Array, table: Array, /) -> Attributes: ...
+    def fixed(names: Array, ends: Array, marks: Array, table: Array, /) -> Attributes: ...
     def __len__(self) -> int: ...
     def find(self, name: bytes, /) -> int: ...
     def add(self, name: bytes, /) -> int: ...
     def name(self, number: int, /) -> bytes: ...
     def select(self, numbers: npt.NDArray[np.int64], /) -> Attributes: ...
     def growing(self) -> Attributes: ...
-    def arrays(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...
+    def arrays(
+        self,
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64], npt.NDArray[np.uint8], npt.NDArray[np.uint32]]: ...
 
 class Dataset:
     @property
@@ -110,6 +112,22 @@ class Dataset:
     @property
     def offsets(self) -> npt.NDArray[np.int64]: ...
     def token_attributes(self, token: int, /) -> list[tuple[int, float]]: ...
+
+class Weights:
+    def __init__(
+        self,
+        ends: npt.NDArray[np.int64],
+        labels: npt.NDArray[np.uint16],
+        weights: npt.NDArray[np.float64],
+        L: int,
+        /,
+    ) -> None: ...
+
+class TokenScorer:
+    def __init__(self, templates: TemplateSet, attributes: Attributes, weights: Weights, /) -> None: ...
+    def score(
+        self, columns: list[list[Any]], names: list[str], /
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
 
 class Objective:
     def __init__(
@@ -160,16 +178,34 @@ def compile_tokens(
 ) -> Dataset: ...
 def compile_features(sentences: Any, attributes: Attributes, grow: bool, /) -> Dataset: ...
 def feature_strings(templates: TemplateSet, columns: list[list[Any]], names: list[str], /) -> list[list[bytes]]: ...
-def score_dataset(
-    data: Dataset,
-    ends: npt.NDArray[np.int64],
-    labels: npt.NDArray[np.uint16],
-    weights: npt.NDArray[np.float64],
-    L: int,
-    out: npt.NDArray[np.float64],
-    /,
-) -> None: ...
+def score_dataset(data: Dataset, weights: Weights, out: npt.NDArray[np.float64], /) -> None: ...
 def dot_products(
     left: list[npt.NDArray[np.float64]], right: list[npt.NDArray[np.float64]], /
 ) -> npt.NDArray[np.float64]: ...
 def combine(vectors: list[npt.NDArray[np.float64]], factors: list[float], out: npt.NDArray[np.float64], /) -> None: ...
+
+class Expectation:
+    def __init__(
+        self,
+        symbols: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        allowed: npt.NDArray[np.uint8] | None,
+        weights: npt.NDArray[np.float64],
+        order: npt.NDArray[np.int64],
+        tasks: npt.NDArray[np.int64],
+        L: int,
+        V: int,
+        /,
+    ) -> None: ...
+    def run(
+        self,
+        start: npt.NDArray[np.float64],
+        transitions: npt.NDArray[np.float64],
+        end: npt.NDArray[np.float64],
+        emissions: npt.NDArray[np.float64],
+        start_counts: npt.NDArray[np.float64],
+        transition_counts: npt.NDArray[np.float64],
+        emission_counts: npt.NDArray[np.float64],
+        log_likelihood: npt.NDArray[np.float64],
+        /,
+    ) -> Report: ...

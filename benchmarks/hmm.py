@@ -1,0 +1,306 @@
+"""Hidden Markov models beside hmmlearn: EM, Viterbi, agreement of parameters; and how well they tag and segment."""
+
+import argparse
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import numpy.typing as npt
+from _harness import Bar, Row, Section, best_of_each, machine, make_console, write_json
+from hmmlearn.hmm import CategoricalHMM as Theirs
+
+from trellis import chain, corpus
+from trellis.compat.hmmlearn.hmm import CategoricalHMM as Ours
+from trellis.metrics import segmentation_scores
+from trellis.models.hmm import HMM
+from trellis.models.probability import logs, witten_bell
+from trellis.ragged import split
+from trellis.text import Sentence
+
+# States, symbols, tokens: the shapes of the bars. Each comes as sentences, which is what taggers see, and as the long
+# sequences that suit hmmlearn best, since its Python work is by sequence.
+SHAPES = [(3, 2, 100_000), (12, 5_000, 200_000), (45, 20_000, 200_000)]
+LENGTHS = {"sentences": 25, "long": 1000}
+PACKAGES = ["trellis", "numpy", "hmmlearn"]
+ITERATIONS = 10
+EPILOG = """examples:
+  python benchmarks/hmm.py                          all sections that need no data
+  python benchmarks/hmm.py --data ../shared/data    and the accuracy on UD English-EWT and UD Chinese-GSD
+  python benchmarks/hmm.py --quick --only em        shorter timings, one section
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    quick: bool
+    data: Path | None
+
+    def time(self, *functions: Callable[[], object]) -> list[float]:
+        return best_of_each(*functions, seconds=0.2 if self.quick else 1.0, at_least=3 if self.quick else 7)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A corpus of symbols as frequent as words are, and a start for EM."""
+
+    X: npt.NDArray[np.int64]  # [N, 1]
+    lengths: npt.NDArray[np.int64]  # [B]
+    start: tuple[npt.NDArray[np.float64], ...]
+
+    @staticmethod
+    def make(L: int, V: int, N: int, mean: int) -> "Problem":
+        random = np.random.default_rng(L * V)
+        sizes = random.integers(mean // 2, mean * 3 // 2 + 1, 2 * N // mean)
+        sizes = sizes[: np.searchsorted(np.cumsum(sizes), N)]
+        lengths = np.append(sizes, N - sizes.sum())
+        shares = 1.0 / (np.arange(V) + 2.7)  # Zipf's law
+        X = random.choice(V, size=(N, 1), p=shares / shares.sum())
+        parts = (random.dirichlet(np.ones(L)), random.dirichlet(np.ones(L), L), random.dirichlet(np.ones(V), L))
+        return Problem(X, lengths, parts)
+
+    def model(self, kind: type, **options: object) -> Ours | Theirs:
+        L, V = self.start[2].shape
+        model = kind(L, n_features=V, init_params="", tol=-np.inf, **options)
+        model.startprob_, model.transmat_, model.emissionprob_ = (part.copy() for part in self.start)
+        return model
+
+    def iteration(self, kind: type, **options: object) -> Callable[[], object]:
+        """One iteration of EM, always from the same start."""
+        return lambda: self.model(kind, n_iter=1, **options).fit(self.X, self.lengths)
+
+
+def once(function: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def em(options: Options) -> Section:
+    """One iteration of EM on one thread."""
+    chain.set_num_threads(1)
+    rows: list[Row] = []
+    for shape in SHAPES:
+        for name, mean in LENGTHS.items():
+            problem = Problem.make(*shape, mean)
+            ours, scaling = options.time(problem.iteration(Ours), problem.iteration(Theirs, implementation="scaling"))
+            default = once(problem.iteration(Theirs))
+            rows.append(
+                {
+                    "states": shape[0],
+                    "symbols": shape[1],
+                    "tokens": shape[2],
+                    "sequences": name,
+                    "trellis ms": 1e3 * ours,
+                    "scaling ms": 1e3 * scaling,
+                    "default ms": 1e3 * default,
+                    "x scaling": scaling / ours,
+                    "x default": default / ours,
+                }
+            )
+    bars = [bar for row in rows if row["sequences"] == "sentences" for bar in _em_bars(row)]
+    note = "hmmlearn's default implementation was timed once, the others at their best of several turns"
+    return Section("EM iteration, one thread", rows, bars, note)
+
+
+def _em_bars(row: Row) -> list[Bar]:
+    name = f"{row['states']} states"
+    return [Bar(f"{name}, times scaling", row["x scaling"], 5), Bar(f"{name}, times default", row["x default"], 30)]
+
+
+def threads(options: Options) -> Section:
+    """Two threads beside one: by the clock, and by the processor time of the thread that calls.
+
+    The clock shows only what neighbours leave of the second core; the caller's processor time, its own share of the
+    work and all that is not shared, shows what two free cores would give.
+    """
+    rows: list[Row] = []
+    for shape in SHAPES:
+        run = Problem.make(*shape, LENGTHS["sentences"]).iteration(Ours)
+        calls = [lambda n=n, run=run: with_threads(n, run) for n in (1, 2)]
+        one, two = options.time(*calls)
+        own_one, own_two = (min(own_time(call) for _ in range(15)) for call in calls)
+        times = {"one ms": 1e3 * one, "two ms": 1e3 * two, "by clock": one / two, "by caller": own_one / own_two}
+        rows.append({"states": shape[0], **times})
+    bars = [Bar(f"{row['states']} states, two threads, by clock", row["by clock"], 1.7) for row in rows]
+    note = f"two threads that only sort numbers did {free_cores():.2f} times the work of one at the end of this section"
+    return Section("EM iteration, two threads", rows, bars, note)
+
+
+def own_time(function: Callable[[], object]) -> float:
+    """Processor time of the calling thread."""
+    begin = time.thread_time()
+    function()
+    return time.thread_time() - begin
+
+
+def with_threads(count: int, run: Callable[[], object]) -> None:
+    chain.set_num_threads(count)
+    run()
+
+
+def free_cores() -> float:
+    """Work done by two threads in the time one takes for its own; NumPy sorts without the interpreter's lock."""
+    numbers = np.random.default_rng(0).random(3_000_000)
+
+    def both() -> None:
+        workers = [Thread(target=np.sort, args=(numbers,)) for _ in range(2)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    alone, together = best_of_each(lambda: np.sort(numbers), both, seconds=1.0, at_least=3)
+    return 2 * alone / together
+
+
+def viterbi(options: Options) -> Section:
+    """Decoding on one thread."""
+    chain.set_num_threads(1)
+    rows: list[Row] = []
+    for shape in SHAPES:
+        for name, mean in LENGTHS.items():
+            problem = Problem.make(*shape, mean)
+            ours, theirs = (problem.model(kind) for kind in (Ours, Theirs))
+            fast, slow = options.time(
+                lambda: ours.predict(problem.X, problem.lengths),  # noqa: B023
+                lambda: theirs.predict(problem.X, problem.lengths),  # noqa: B023
+            )
+            times = {"trellis ms": 1e3 * fast, "hmmlearn ms": 1e3 * slow, "times": slow / fast}
+            rows.append({"states": shape[0], "symbols": shape[1], "tokens": shape[2], "sequences": name, **times})
+    bars = [Bar(f"{row['states']} states, Viterbi", row["times"], 5) for row in rows if row["sequences"] == "sentences"]
+    return Section("Viterbi, one thread", rows, bars)
+
+
+def agreement(options: Options) -> Section:
+    """The greatest difference between the parameters of both after each of ten iterations."""
+    rows: list[Row] = []
+    for shape in SHAPES[: 2 if options.quick else 3]:
+        problem = Problem.make(*shape, LENGTHS["sentences"])
+        models = [problem.model(Ours, n_iter=1), problem.model(Theirs, n_iter=1, implementation="scaling")]
+        worst = 0.0
+        for _ in range(ITERATIONS):
+            for model in models:
+                model.fit(problem.X, problem.lengths)
+            worst = max(worst, *(_difference(models, part) for part in ("startprob_", "transmat_", "emissionprob_")))
+        rows.append({"states": shape[0], "symbols": shape[1], "iterations": ITERATIONS, "greatest difference": worst})
+    bars = [
+        Bar(f"{row['states']} states, 1e8 times the difference", 1e8 * row["greatest difference"], 1, False)
+        for row in rows
+    ]
+    return Section("Parameters after each iteration", rows, bars)
+
+
+def _difference(models: list[Ours | Theirs], part: str) -> float:
+    return float(np.abs(getattr(models[0], part) - getattr(models[1], part)).max())
+
+
+def accuracy(options: Options) -> Section:
+    """Tagging and segmenting real text, with words that depend on one tag before (order 1) or on two (order 2)."""
+    assert options.data is not None
+    english = [read(options.data / "ud_english_ewt" / f"en_ewt-ud-{part}.conllu") for part in ("train", "dev", "test")]
+    chinese = [
+        read(options.data / "ud_chinese_gsd" / f"udc-simplified-v1.4-{part}.conll", format="conllu", tags="form")
+        for part in ("train", "dev", "test")
+    ]
+    rows = [*_scores("EWT UPOS accuracy", english, tag_accuracy), *_scores("GSD segmentation F1", chinese, word_f1)]
+    bars = [Bar("EWT UPOS dev accuracy", rows[0]["order 1"], 92.0)]
+    note = "order 2: trigrams of tags with pairs as states, measured here only; trellis.HMM is of order 1"
+    return Section("Supervised", rows, bars, note)
+
+
+def read(path: Path, **options: str) -> list[Sentence]:
+    return list(corpus.read(path, **options))
+
+
+def _scores(
+    name: str, parts: list[list[Sentence]], score: Callable[[list[Sentence], list[Sentence]], float]
+) -> list[Row]:
+    train, *held_out = parts
+    begin = time.perf_counter()
+    model = HMM().fit(train)
+    seconds = time.perf_counter() - begin
+    return [
+        {
+            "task": name,
+            "part": part,
+            "order 1": 100 * score(sentences, model.tag(sentences)),
+            "order 2": 100 * score(sentences, tag_with_pairs(model, train, sentences)),
+            "training s": seconds,
+        }
+        for part, sentences in zip(("dev", "test"), held_out, strict=True)
+    ]
+
+
+def tag_accuracy(gold: list[Sentence], found: list[Sentence]) -> float:
+    pairs = [a == b for x, y in zip(gold, found, strict=True) for a, b in zip(x.tags or (), y.tags or (), strict=True)]
+    return sum(pairs) / len(pairs)
+
+
+def word_f1(gold: list[Sentence], found: list[Sentence]) -> float:
+    words = [[corpus.words_from_sentence(sentence) for sentence in part] for part in (gold, found)]
+    return segmentation_scores(*words).words.f1
+
+
+def tag_with_pairs(model: HMM, train: list[Sentence], sentences: list[Sentence]) -> list[Sentence]:
+    """Tags by the best path over pairs of tags: P(c | a, b), Witten-Bell smoothed with P(c | b).
+
+    State a * L + b is tag b after tag a; a = L is the beginning of the sentence.
+    """
+    tags = model.tagset_
+    assert tags is not None
+    L = len(tags)
+    counts = np.zeros((L + 1, L, L))
+    for sentence in train:
+        ids = np.concatenate([[L], tags.encode(sentence.tags or ())])
+        np.add.at(counts, (ids[:-2], ids[1:-1], ids[2:]), 1.0)
+    triples = witten_bell(counts, model.transitions_[None])
+    steps = np.zeros((L + 1, L, L + 1, L))
+    steps[:, np.arange(L), np.arange(L), :] = triples
+    size = (L + 1) * L
+    plain = model.chain_scores(sentences)
+    start = np.concatenate([np.zeros(L * L), model.start_])
+    scores = chain.ChainScores(
+        np.tile(plain.emissions, (1, L + 1)),
+        plain.lengths,
+        logs(steps.reshape(size, size)),
+        logs(start),
+        np.tile(plain.end, L + 1),
+    )
+    paths = split(chain.viterbi(scores).tags % L, plain.lengths)
+    return [sentence.with_tags(tags.decode(path)) for sentence, path in zip(sentences, paths, strict=True)]
+
+
+SECTIONS = {"em": em, "threads": threads, "viterbi": viterbi, "agreement": agreement, "accuracy": accuracy}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="shorter timings")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument("--data", type=Path, help="folder with ud_english_ewt and ud_chinese_gsd")
+    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "hmm.json")
+    arguments = parser.parse_args()
+    logging.getLogger("hmmlearn").setLevel(logging.ERROR)
+    options = Options(arguments.quick, arguments.data)
+    console = make_console()
+    sections = []
+    for name in arguments.only:
+        if name == "accuracy" and options.data is None:
+            console.print("accuracy: left out, since --data was not given")
+            continue
+        sections.append(SECTIONS[name](options))
+        sections[-1].show(console)
+    report = {"benchmark": "hmm", "machine": machine(PACKAGES), "settings": {"quick": options.quick}}
+    write_json(arguments.json, report | {"sections": [section.to_json() for section in sections]})
+    missed = [bar for section in sections for bar in section.bars if not bar.met]
+    console.print(f"{len(missed)} bars missed; figures in {arguments.json}")
+
+
+if __name__ == "__main__":
+    main()

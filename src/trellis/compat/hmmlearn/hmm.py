@@ -1,0 +1,263 @@
+"""``hmmlearn.hmm.CategoricalHMM`` on the kernels of Trellis."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis import chain
+from trellis.compat.hmmlearn.base import ConvergenceMonitor
+from trellis.errors import ModelError, NoPathError
+from trellis.models.hmm_expectation import HMMObjective
+from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
+from trellis.models.probability import FloatArray
+from trellis.ragged import check_lengths
+
+__all__ = ["CategoricalHMM"]
+
+RandomState = np.random.RandomState | int | None
+IntArray = npt.NDArray[np.int64]
+_CODES = {"s": "start", "t": "transitions", "e": "emissions"}
+
+
+class CategoricalHMM:
+    """Hidden Markov model with categorical emissions; parameters and attributes are hmmlearn's.
+
+    Learned are ``startprob_`` (n_components,), ``transmat_`` (n_components, n_components) and ``emissionprob_``
+    (n_components, n_features); ``monitor_`` has the history. ``implementation`` is taken for compatibility only.
+    """
+
+    startprob_: FloatArray
+    transmat_: FloatArray
+    emissionprob_: FloatArray
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        startprob_prior: npt.ArrayLike = 1.0,
+        transmat_prior: npt.ArrayLike = 1.0,
+        *,
+        emissionprob_prior: npt.ArrayLike = 1.0,
+        n_features: int | None = None,
+        algorithm: str = "viterbi",
+        random_state: RandomState = None,
+        n_iter: int = 10,
+        tol: float = 1e-2,
+        verbose: bool = False,
+        params: str = "ste",
+        init_params: str = "ste",
+        implementation: str = "log",
+    ) -> None:
+        self.n_components = n_components
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.emissionprob_prior = emissionprob_prior
+        self.n_features = n_features
+        self.algorithm = algorithm
+        self.random_state = random_state
+        self.n_iter = n_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.params = params
+        self.init_params = init_params
+        self.implementation = implementation
+        self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
+
+    def fit(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> Self:
+        """Estimate the parameters by EM, from those set or, for those in ``init_params``, from random ones."""
+        symbols, sizes = self._input(X, lengths)
+        self._initialise(symbols)
+        weights = self._checked().flat()
+        objective = HMMObjective(
+            symbols, sizes, self.n_components, self._features(), pseudo=self._pseudo(), fixed=self._fixed()
+        )
+        self.monitor_._reset()
+        for _ in range(self.n_iter):
+            log_prob, counts = objective.expected_counts(Parameters.from_flat(weights, self.n_components))
+            weights = objective.maximise(weights, counts)
+            self._take(Parameters.from_flat(weights, self.n_components))
+            self.monitor_.report(log_prob)
+            if self.monitor_.converged:
+                break
+        return self
+
+    def score(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
+        """Log-likelihood of all sequences together; minus infinity where one is impossible."""
+        try:
+            return float(chain.log_partition(self._scores(X, lengths)).sum())
+        except NoPathError:
+            return -np.inf
+
+    def score_samples(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> tuple[float, FloatArray]:
+        """Log-likelihood and the posterior probability (n_samples, n_components) of each state."""
+        found = chain.marginals(self._scores(X, lengths))
+        return float(found.log_partition.sum()), found.tokens
+
+    def predict_proba(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> FloatArray:
+        """Posterior probability of each state."""
+        return self.score_samples(X, lengths)[1]
+
+    def decode(
+        self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None, algorithm: str | None = None
+    ) -> tuple[float, IntArray]:
+        """The best states, of the whole ("viterbi") or each by itself ("map"), and their log probability.
+
+        For "map" the first is the sum of the posteriors, as it is in hmmlearn.
+        """
+        chosen = algorithm or self.algorithm
+        if chosen == "viterbi":
+            best = chain.viterbi(self._scores(X, lengths))
+            return float(best.scores.sum()), best.tags
+        if chosen == "map":
+            posteriors = self.predict_proba(X, lengths)
+            return float(posteriors.max(axis=1).sum()), posteriors.argmax(axis=1)
+        raise ModelError(f"Unknown decoder {chosen!r}")
+
+    def predict(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> IntArray:
+        """The best states."""
+        return self.decode(X, lengths)[1]
+
+    def sample(
+        self, n_samples: int = 1, random_state: RandomState = None, currstate: int | None = None
+    ) -> tuple[IntArray, IntArray]:
+        """Observations (n_samples, 1) and the states that emitted them; the same draws as hmmlearn's."""
+        p = self._checked()
+        random = _random(self.random_state if random_state is None else random_state)
+        steps, emissions = p.transitions.cumsum(axis=1), p.emissions.T.cumsum(axis=1)
+        state = _pick(p.start.cumsum(), random) if currstate is None else currstate
+        states, observed = [state], [_pick(emissions[state], random)]
+        for _ in range(n_samples - 1):
+            states.append(_pick(steps[states[-1]], random))
+            observed.append(_pick(emissions[states[-1]], random))
+        return np.array(observed, dtype=np.int64)[:, None], np.array(states, dtype=np.int64)
+
+    def get_stationary_distribution(self) -> FloatArray:
+        """The distribution of states that a step leaves as it is."""
+        from trellis.models.markov import MarkovChain
+
+        p = self._checked()
+        return MarkovChain(p.start, p.transitions).stationary()
+
+    def aic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
+        """Akaike's information criterion; lower is better."""
+        return -2 * self.score(X, lengths) + 2 * self._free()
+
+    def bic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
+        """The Bayesian information criterion; lower is better."""
+        return -2 * self.score(X, lengths) + self._free() * float(np.log(len(np.asarray(X))))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters of the constructor by name."""
+        return {name: getattr(self, name) for name in _parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters of the constructor by name."""
+        for name, value in params.items():
+            if name not in _parameter_names():
+                raise ModelError(f"Invalid parameter {name!r}; valid are {', '.join(_parameter_names())}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        """The parameters that are not the defaults."""
+        defaults = inspect.signature(type(self)).parameters
+        changed = {name: value for name, value in self.get_params().items() if value is not defaults[name].default}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def _scores(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> chain.ChainScores:
+        p = self._checked()
+        symbols, sizes = self._input(X, lengths)
+        self._check_symbols(symbols)
+        return chain_scores(p, log_emissions(p, symbols), sizes)
+
+    def _input(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> tuple[IntArray, IntArray]:
+        array = np.asarray(X)
+        if array.ndim != 2 or array.dtype.kind not in "iu":
+            raise ModelError(f"Symbols should be integers (n_samples, 1), got {array.dtype} of shape {array.shape}")
+        symbols = np.ascontiguousarray(array.ravel(), dtype=np.int64)
+        return symbols, check_lengths([len(symbols)] if lengths is None else lengths, len(symbols))
+
+    def _check_symbols(self, symbols: IntArray) -> None:
+        if symbols.size and symbols.min() < 0:
+            raise ModelError("Symbols should be nonnegative")
+        if symbols.size and symbols.max() >= self._features():
+            raise ModelError(
+                f"Largest symbol is {symbols.max()} but the model only emits symbols up to {self._features() - 1}"
+            )
+
+    def _initialise(self, symbols: IntArray) -> None:
+        """Random distributions where ``init_params`` asks for them or nothing is set, drawn as hmmlearn draws."""
+        if self.n_features is None:
+            self.n_features = int(symbols.max(initial=0)) + 1
+        self._check_symbols(symbols)
+        n, share = self.n_components, 1.0 / self.n_components
+        random = _random(self.random_state)
+        if self._needs("s", "startprob_"):
+            self.startprob_ = random.dirichlet(np.full(n, share))
+        if self._needs("t", "transmat_"):
+            self.transmat_ = random.dirichlet(np.full(n, share), size=n)
+        self.random_state = _random(self.random_state)
+        if self._needs("e", "emissionprob_"):
+            drawn = self.random_state.rand(n, self.n_features)
+            self.emissionprob_ = drawn / drawn.sum(axis=1, keepdims=True)
+
+    def _needs(self, code: str, name: str) -> bool:
+        return code in self.init_params or not hasattr(self, name)
+
+    def _checked(self) -> Parameters:
+        if not hasattr(self, "startprob_"):
+            raise ModelError("This CategoricalHMM is not fitted: call fit, or set startprob_ and the others")
+        checked = Parameters.checked(self.startprob_, self.transmat_, np.atleast_2d(self.emissionprob_), names=_NAMES)
+        if checked.num_states != self.n_components:
+            raise ModelError(f"startprob_ must have length n_components = {self.n_components}")
+        if self.n_features is None:
+            self.n_features = checked.num_symbols
+        if checked.num_symbols != self.n_features:
+            raise ModelError(f"emissionprob_ must have shape ({self.n_components}, {self.n_features})")
+        return checked
+
+    def _features(self) -> int:
+        assert self.n_features is not None
+        return self.n_features
+
+    def _pseudo(self) -> Parameters:
+        """The priors as pseudo-counts: Dirichlet parameters less one."""
+        n, V = self.n_components, self._features()
+        return Parameters(
+            np.broadcast_to(np.asarray(self.startprob_prior, dtype=np.float64) - 1, (n,)),
+            np.broadcast_to(np.asarray(self.transmat_prior, dtype=np.float64) - 1, (n, n)),
+            np.broadcast_to(np.asarray(self.emissionprob_prior, dtype=np.float64) - 1, (n, V)).T,
+        )
+
+    def _fixed(self) -> frozenset[str]:
+        return frozenset(part for code, part in _CODES.items() if code not in self.params)
+
+    def _take(self, p: Parameters) -> None:
+        self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
+
+    def _free(self) -> int:
+        """How many numbers can be chosen freely."""
+        n = self.n_components
+        return n - 1 + n * (n - 1) + n * (self._features() - 1)
+
+
+_NAMES = ("startprob_", "transmat_", "emissionprob_")
+
+
+def _parameter_names() -> list[str]:
+    return [name for name in inspect.signature(CategoricalHMM.__init__).parameters if name != "self"]
+
+
+def _random(state: RandomState) -> np.random.RandomState:
+    """What scikit-learn's ``check_random_state`` makes of it."""
+    if isinstance(state, np.random.RandomState):
+        return state
+    default: np.random.RandomState = np.random.mtrand._rand
+    return default if state is None else np.random.RandomState(state)
+
+
+def _pick(cumulative: FloatArray, random: np.random.RandomState) -> int:
+    return int((cumulative > random.rand()).argmax())

@@ -1,0 +1,223 @@
+"""``sklearn_crfsuite.estimator``: the CRF estimator over `trellis.models.CRF`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis import models
+from trellis.compat.sklearn_crfsuite.parameters import Parameters
+from trellis.compat.sklearn_crfsuite.tagger import Tagger
+from trellis.errors import ModelError
+from trellis.models.data import Labelled
+from trellis.training import Step
+
+_ALGORITHMS = {None: "lbfgs", "lbfgs": "lbfgs", "l2sgd": "sgd", "ap": "ap"}
+_LIMITS = {"sgd": 1000, "ap": 100}
+_SHARED = ("c1", "c2", "epsilon", "delta", "period", "max_linesearch", "min_freq")
+_FLAGS = ("all_possible_states", "all_possible_transitions")
+
+
+class TrainingLog:
+    """What the original's log parser gives: a dict an iteration."""
+
+    def __init__(self) -> None:
+        self.iterations: list[dict[str, Any]] = []
+
+    def __call__(self, step: Step) -> None:
+        """Take the next iteration."""
+        begin = self.iterations[-1]["seconds"] if self.iterations else 0.0
+        row = {"num": step.iteration, "loss": step.loss, "error_norm": step.gradient_norm}
+        self.iterations.append({**row, "time": step.seconds - begin, "seconds": step.seconds, "scores": {}})
+
+    @property
+    def last_iteration(self) -> dict[str, Any] | None:
+        """The last of them."""
+        return self.iterations[-1] if self.iterations else None
+
+
+class CRF(Parameters):
+    """``sklearn_crfsuite.CRF``; see the original for its parameters.
+
+    ``linesearch``, the ``calibration_*`` of l2sgd, ``keep_tempfiles`` and ``trainer_cls`` are accepted and change
+    nothing: there is one line search, one calibration, no temporary file and no other trainer. The parameters of
+    ``pa`` and ``arow`` wait for these algorithms. ``model_filename`` names a file saved by Trellis.
+    """
+
+    def __init__(
+        self,
+        algorithm: str | None = None,
+        min_freq: float | None = None,
+        all_possible_states: bool | None = None,
+        all_possible_transitions: bool | None = None,
+        c1: float | None = None,
+        c2: float | None = None,
+        max_iterations: int | None = None,
+        num_memories: int | None = None,
+        epsilon: float | None = None,
+        period: int | None = None,
+        delta: float | None = None,
+        linesearch: str | None = None,
+        max_linesearch: int | None = None,
+        calibration_eta: float | None = None,
+        calibration_rate: float | None = None,
+        calibration_samples: int | None = None,
+        calibration_candidates: int | None = None,
+        calibration_max_trials: int | None = None,
+        pa_type: int | None = None,
+        c: float | None = None,
+        error_sensitive: bool | None = None,
+        averaging: bool | None = None,
+        variance: float | None = None,
+        gamma: float | None = None,
+        verbose: bool = False,
+        model_filename: str | None = None,
+        keep_tempfiles: bool = False,
+        trainer_cls: Any = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.min_freq = min_freq
+        self.all_possible_states = all_possible_states
+        self.all_possible_transitions = all_possible_transitions
+        self.c1 = c1
+        self.c2 = c2
+        self.max_iterations = max_iterations
+        self.num_memories = num_memories
+        self.epsilon = epsilon
+        self.period = period
+        self.delta = delta
+        self.linesearch = linesearch
+        self.max_linesearch = max_linesearch
+        self.calibration_eta = calibration_eta
+        self.calibration_rate = calibration_rate
+        self.calibration_samples = calibration_samples
+        self.calibration_candidates = calibration_candidates
+        self.calibration_max_trials = calibration_max_trials
+        self.pa_type = pa_type
+        self.c = c
+        self.error_sensitive = error_sensitive
+        self.averaging = averaging
+        self.variance = variance
+        self.gamma = gamma
+        self.verbose = verbose
+        self.model_filename = model_filename
+        self.keep_tempfiles = keep_tempfiles
+        self.trainer_cls = trainer_cls
+        self.training_log_: TrainingLog | None = None
+        self._tagger: Tagger | None = None
+
+    def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> CRF:
+        """Train a model; the held-out data, if given, is scored at the end and steers nothing, as in CRFsuite."""
+        if (X_dev is None) != (y_dev is None):
+            raise ValueError("Pass both X_dev and y_dev to use the holdout data")
+        log = TrainingLog()
+        data = Labelled.of(X, y)
+        seen = list(dict.fromkeys(label for own in data.strings() for label in own))
+        model = models.CRF(**self._settings()).fit(data.inputs, data.labels, progress=self._progress(log))
+        self._tagger = Tagger(model, seen)
+        self.training_log_ = log
+        if X_dev is not None and log.last_iteration is not None:
+            log.last_iteration["scores"] = {"item_accuracy": self.score(X_dev, y_dev)}
+        if self.model_filename is not None:
+            model.save(self.model_filename)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[np.object_]:
+        """The best labels of each sequence, as an array of lists."""
+        return np.array(self._require().model.predict(X), dtype=object)
+
+    def predict_single(self, xseq: Any) -> list[str]:
+        """The best labels of one sequence."""
+        return self._require().tag(xseq)
+
+    def predict_marginals(self, X: Any) -> npt.NDArray[np.object_]:
+        """For each sequence a list of dicts: the probability of each label at each item."""
+        return np.array(self._require().marginals(X), dtype=object)
+
+    def predict_marginals_single(self, xseq: Any) -> list[dict[str, float]]:
+        """The same for one sequence."""
+        return self._require().marginals([xseq])[0]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of items with the right label."""
+        from trellis.compat.sklearn_crfsuite.metrics import flat_accuracy_score
+
+        return float(flat_accuracy_score(y, self.predict(X)))
+
+    @property
+    def tagger_(self) -> Tagger | None:
+        """What tags single sequences; None before fit."""
+        if self._tagger is None and self.model_filename is not None and os.path.exists(self.model_filename):
+            model = models.CRF.load(self.model_filename)
+            self._tagger = Tagger(model, list(model.labels_))
+        return self._tagger
+
+    @property
+    def classes_(self) -> list[str] | None:
+        """The labels, in the order in which they first came."""
+        return None if self.tagger_ is None else self.tagger_.labels()
+
+    @property
+    def size_(self) -> int | None:
+        """Bytes of the model's arrays."""
+        return None if self.tagger_ is None else self.tagger_.info().size
+
+    @property
+    def num_attributes_(self) -> int | None:
+        """Attributes with a weight that is not zero."""
+        return None if self.tagger_ is None else len(self.tagger_.info().attributes)
+
+    @property
+    def attributes_(self) -> list[str] | None:
+        """The names of those attributes."""
+        return None if self.tagger_ is None else list(self.tagger_.info().attributes)
+
+    @property
+    def state_features_(self) -> dict[tuple[str, str], float] | None:
+        """Weights by (attribute, label)."""
+        return None if self.tagger_ is None else self.tagger_.info().state_features
+
+    @property
+    def transition_features_(self) -> dict[tuple[str, str], float] | None:
+        """Weights by (label before, label after)."""
+        return None if self.tagger_ is None else self.tagger_.info().transitions
+
+    def _require(self) -> Tagger:
+        if self.tagger_ is None:
+            raise ModelError("this CRF is not fitted: call fit first")
+        return self.tagger_
+
+    def _settings(self) -> dict[str, Any]:
+        """The same settings by the names of Trellis; what is None keeps its default."""
+        if self.algorithm not in _ALGORITHMS:
+            known = ", ".join(str(name) for name in _ALGORITHMS if name)
+            raise ModelError(f"algorithm {self.algorithm!r} is not available here: choose one of {known}")
+        algorithm = _ALGORITHMS[self.algorithm]
+        given = {name: getattr(self, name) for name in (*_SHARED, *_FLAGS)}
+        limit = _LIMITS.get(algorithm) if self.max_iterations is None else int(self.max_iterations)
+        given |= {"memory": self.num_memories, "max_iterations": limit}
+        settings = {name: _plain(name, value) for name, value in given.items() if value is not None}
+        return settings | {"features": "ready", "algorithm": algorithm, "constraints": False, "scheme": "plain"}
+
+    def _progress(self, log: TrainingLog) -> Any:
+        if not self.verbose:
+            return log
+        from trellis.training.progress import LiveLine
+
+        line = LiveLine()
+
+        def both(step: Step) -> None:
+            log(step)
+            line(step)
+
+        return both
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Numbers of any type (searches draw NumPy's) as Python's own."""
+    if name in _FLAGS:
+        return bool(value)
+    return int(value) if name in ("period", "max_linesearch", "memory", "max_iterations") else float(value)

@@ -1,0 +1,185 @@
+"""Configurations: any frozen dataclass <-> commented TOML.
+
+A model's settings are one frozen dataclass that stands beside the model; this module writes it as TOML, each key
+with its default explained in a comment, and reads it back. An unknown key is an error that suggests the nearest.
+
+    >>> @dataclass(frozen=True)
+    ... class Config:
+    ...     c2: float = setting(1.0, "coefficient of L2 regularisation")
+    ...     features: str | None = setting(None, "name of a template set")
+    >>> print(to_toml(Config()))
+    # coefficient of L2 regularisation
+    c2 = 1.0
+    <BLANKLINE>
+    # name of a template set
+    # features is not set
+    <BLANKLINE>
+    >>> from_toml(Config, "c2 = 0.5")
+    Config(c2=0.5, features=None)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union
+
+from trellis.errors import ConfigError
+
+__all__ = ["dataclass", "from_dict", "from_toml", "load", "save", "setting", "to_dict", "to_toml"]
+
+T = TypeVar("T")
+
+
+def setting(default: T, explanation: str) -> T:
+    """A field of a configuration: its default and the comment it is written with."""
+    made: T = field(default=default, metadata={"explanation": explanation})
+    return made
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Plain values by name, nested configurations as nested dicts; what `from_dict` takes."""
+    return {item.name: _plain(getattr(config, item.name)) for item in dataclasses.fields(config)}
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
+    """The configuration with these values, each checked against its type; what is left out takes its default."""
+    hints = typing.get_type_hints(cls)
+    names = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in names:
+            raise ConfigError(_unknown(f"{where}{key}", key, names, cls.__name__))
+    checked = {key: _check(f"{where}{key}", value, hints[key]) for key, value in values.items()}
+    try:
+        return cls(**checked)
+    except TypeError as error:
+        raise ConfigError(f"{where or cls.__name__}: {error}") from None
+
+
+def to_toml(config: Any) -> str:
+    """TOML with each field's explanation above it; a field that is None is only mentioned."""
+    return "\n".join(_toml_lines(config, ""))
+
+
+def from_toml(cls: type[T], text: str, *, name: str = "configuration") -> T:
+    """Read what `to_toml` wrote, or a person."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not TOML: {error}") from None
+    try:
+        return from_dict(cls, values)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def save(config: Any, path: str | Path) -> None:
+    """Write the configuration as a TOML file."""
+    Path(path).write_text(to_toml(config), encoding="utf-8")
+
+
+def load(cls: type[T], path: str | Path) -> T:
+    """Read a configuration from a TOML file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration {path} cannot be read: {error}") from None
+    return from_toml(cls, text, name=str(path))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_dict(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _unknown(path: str, key: str, names: list[str], owner: str) -> str:
+    near = get_close_matches(key, names, n=1, cutoff=0.0)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{owner} has no setting {path!r}{hint}"
+
+
+def _check(path: str, value: Any, kind: Any) -> Any:
+    """The value as the type wants it: lists become tuples, integers floats, dicts nested configurations."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _check_union(path, value, arguments)
+    if origin is Literal:
+        return value if value in arguments else _refuse(path, value, " or ".join(map(repr, arguments)))
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
+        return from_dict(kind, value, where=f"{path}.")
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_check(f"{path}[{i}]", item, arguments[0]) for i, item in enumerate(value))
+    if origin in (dict, Mapping) and isinstance(value, Mapping):
+        return {key: _check(f"{path}.{key}", item, arguments[1]) for key, item in value.items()}
+    return _check_plain(path, value, origin or kind)
+
+
+def _check_union(path: str, value: Any, kinds: tuple[Any, ...]) -> Any:
+    for kind in kinds:
+        try:
+            return _check(path, value, kind)
+        except ConfigError:
+            continue
+    return _refuse(path, value, " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds))
+
+
+def _check_plain(path: str, value: Any, kind: Any) -> Any:
+    if kind is Any:
+        return value
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind in (int, float)):
+        return _refuse(path, value, kind.__name__)
+    return value
+
+
+def _refuse(path: str, value: Any, expected: str) -> Any:
+    raise ConfigError(f"setting {path!r} must be {expected}, got {value!r}")
+
+
+def _toml_lines(config: Any, section: str) -> list[str]:
+    plain, nested = [], []
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        comment = [f"# {line}" for line in item.metadata.get("explanation", "").splitlines()]
+        if dataclasses.is_dataclass(value):
+            name = f"{section}{item.name}"
+            nested += [*comment, f"[{name}]", *_toml_lines(value, f"{name}.")]
+        elif value is None and item.default is not None:
+            raise ConfigError(f"setting {section}{item.name!r} is None, which TOML cannot say and is not its default")
+        elif value is None:
+            plain += [*comment, f"# {item.name} is not set", ""]
+        else:
+            plain += [*comment, f"{item.name} = {_toml_value(value)}", ""]
+    return plain + nested
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return str(value) if math.isfinite(value) else {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_toml_string(str(key))} = {_toml_value(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    return str(value) if isinstance(value, int) else _toml_string(str(value))
+
+
+def _toml_string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,92 @@
+"""From sentences to compiled features, in one native pass: no Python string is made for a feature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.chain import _native
+from trellis.errors import DataError
+from trellis.features.attributes import AttributeIndex
+from trellis.features.templates import Templates
+from trellis.text import Sentence
+
+Tokens = Sequence[str]
+Compiled = _native.Dataset
+
+
+class Extractor(Protocol):
+    """Turns the sentences it is given into numbered features."""
+
+    def compile(self, sentences: Sequence[Any], index: AttributeIndex, *, grow: bool) -> Compiled:
+        """Features of all sentences; `grow` numbers new ones, otherwise they are left out."""
+
+    def strings(self, sentence: Any) -> list[list[str]] | None:
+        """The names of the features of each token, where they come from templates."""
+
+
+class TemplateExtractor:
+    """Templates evaluated on tokens and further columns; takes token lists or `Sentence` objects."""
+
+    def __init__(self, templates: Templates) -> None:
+        self.templates = templates
+
+    def compile(self, sentences: Sequence[Tokens | Sentence], index: AttributeIndex, *, grow: bool) -> Compiled:
+        """Features of all sentences."""
+        columns, names = self._columns(sentences)
+        try:
+            return _native.compile_tokens(self.templates.native, columns, names, index.native, grow)
+        except ValueError as error:
+            raise DataError(str(error)) from None
+
+    def score(
+        self, sentences: Sequence[Tokens | Sentence], scorer: _native.TokenScorer
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+        """Emissions of all tokens and the offsets of the sentences, without anything compiled in between."""
+        columns, names = self._columns(sentences)
+        try:
+            return scorer.score(columns, names)
+        except ValueError as error:
+            raise DataError(str(error)) from None
+
+    def strings(self, sentence: Tokens | Sentence) -> list[list[str]]:
+        """The feature names of each token, line by line of the template."""
+        columns, names = self._columns([sentence])
+        found = _native.feature_strings(self.templates.native, columns, names)
+        return [[name.decode("utf-8", "surrogatepass") for name in token] for token in found]
+
+    def _columns(self, sentences: Sequence[Tokens | Sentence]) -> tuple[list[list[Tokens]], list[str]]:
+        """The cells that the templates look at, column by column, and the columns' names."""
+        tokens = [item.tokens if isinstance(item, Sentence) else item for item in sentences]
+        names = ["token"]
+        first = next((item for item in sentences if isinstance(item, Sentence)), None)
+        if first is not None:
+            names += list(first.columns)
+        self.templates.check_columns(names)
+        names = names[: self.templates.num_columns]
+        return [tokens, *([_column(item, name) for item in sentences] for name in names[1:])], names
+
+
+def _column(sentence: Tokens | Sentence, name: str) -> Tokens:
+    if isinstance(sentence, Sentence) and name in sentence.columns:
+        return sentence.columns[name]
+    where = f"{sentence.where}: " if isinstance(sentence, Sentence) and sentence.where else ""
+    text = " ".join((sentence.tokens if isinstance(sentence, Sentence) else sentence)[:8])
+    raise DataError(f"{where}the sentence {text!r} has no column {name!r}, which others have and the templates need")
+
+
+class ReadyExtractor:
+    """Features that were made elsewhere: for each token a list of strings, or a dict as sklearn-crfsuite takes it."""
+
+    def compile(self, sentences: Sequence[Sequence[Any]], index: AttributeIndex, *, grow: bool) -> Compiled:
+        """Features of all sentences."""
+        try:
+            return _native.compile_features(sentences, index.native, grow)
+        except ValueError as error:
+            raise DataError(str(error)) from None
+
+    def strings(self, sentence: Sequence[Any]) -> None:
+        """Ready features have no template lines."""

@@ -1,0 +1,160 @@
+"""Feature templates in CRF++'s syntax, and a few functions more.
+
+    # the word, the word before, and both; # starts a comment
+    U00:%x[0,0]
+    U01:%x[-1,0]
+    U02:%x[-1,0]/%x[0,0]
+    # the last three characters, and the shape of the next word
+    U03:%suffix3[0,0]
+    U04:%shape[1,0]
+    # a weight for each pair of neighbouring labels
+    B
+
+``%x[row,column]`` is the cell ``row`` tokens away (0 is the token itself) in the given column: 0 is the token,
+1 the first further column of the sentence, and so on. Beyond the sentence's edges a cell reads ``_B-1``, ``_B-2``
+before the first token and ``_B+1``, ``_B+2`` after the last. At each token each U line becomes one feature, whose
+name is the line with its cells filled in. Besides ``x`` there are, for the same cells::
+
+    lower        each character in lower case                     McDonald's -> mcdonald's
+    shape        X upper case, x letter, d digit, others as is    McDonald's -> XxXxxxxx'x
+    short        the shape with runs as one                       McDonald's -> XxXx'x
+    prefix<n>    the first n characters, or all if fewer          %prefix2: McDonald's -> Mc
+    suffix<n>    the last n characters, or all if fewer           %suffix2: McDonald's -> 's
+    type         d digit, n Chinese numeral, l alphabetic letter, h other letter (ideographs), p the rest, m mixed
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+
+from trellis.chain import _native
+from trellis.errors import TemplateError
+
+_FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
+_MACRO = re.compile(r"%(?P<function>[A-Za-z]+)(?P<argument>\d*)\[(?P<row>[+-]?\d+),(?P<column>\d+)\]")
+_FARTHEST = 100
+
+Piece = tuple[str, int, int, int, int]
+"""Fixed text, then a function with its argument of the cell (row, column); column -1: text only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One U line: where it stands and what it is made of."""
+
+    line: int
+    text: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def columns(self) -> set[int]:
+        """The columns it looks at."""
+        return {column for *_, column in self.pieces if column >= 0}
+
+
+@dataclass(frozen=True)
+class Templates:
+    """A template file: what it says at each token, and whether pairs of labels have weights (a line B)."""
+
+    name: str
+    text: str
+    lines: tuple[Template, ...]
+    transitions: bool
+
+    @classmethod
+    def parse(cls, text: str, *, name: str = "template") -> Templates:
+        """Read the text of a template file; `name` is for messages."""
+        lines: list[Template] = []
+        transitions = False
+        for number, raw in enumerate(text.splitlines(), start=1):
+            line = raw.strip()
+            if not line or line.startswith("#"):
+                continue
+            if line.startswith("B"):
+                _check_bigram(line, f"{name}, line {number}")
+                transitions = True
+            else:
+                lines.append(_parse_unigram(line, number, f"{name}, line {number}"))
+        if not lines:
+            raise TemplateError(f"{name} has no U line, so tokens would have no features: expected e.g. U00:%x[0,0]")
+        return cls(name, text, tuple(lines), transitions)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Templates:
+        """Read a template file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise TemplateError(f"template file {path} cannot be read: {error}") from None
+        return cls.parse(text, name=str(path))
+
+    @cached_property
+    def num_columns(self) -> int:
+        """How many columns a sentence needs, the tokens included."""
+        return 1 + max((column for template in self.lines for column in template.columns), default=0)
+
+    @cached_property
+    def native(self) -> _native.TemplateSet:
+        """The form that is evaluated."""
+        return _native.TemplateSet([list(template.pieces) for template in self.lines])
+
+    def check_columns(self, names: Sequence[str]) -> None:
+        """The columns that the sentences have (the tokens first) must be enough."""
+        for template in self.lines:
+            missing = [column for column in template.columns if column >= len(names)]
+            if missing:
+                have = ", ".join(f"{i} ({name})" for i, name in enumerate(names))
+                raise TemplateError(
+                    f"{self.name}, line {template.line}: {template.text!r} looks at column {missing[0]}, "
+                    f"but the sentences have only {have}"
+                )
+
+
+def _check_bigram(line: str, where: str) -> None:
+    if "%" in line:
+        raise TemplateError(
+            f"{where}: {line!r} looks at observations; a B line may only stand alone (weights for pairs of labels): "
+            "use a U line for what is observed"
+        )
+
+
+def _parse_unigram(line: str, number: int, where: str) -> Template:
+    if not line.startswith("U"):
+        raise TemplateError(f"{where}: expected a line that starts with U, B or #, got {line!r}")
+    pieces: list[Piece] = []
+    end = 0
+    for match in _MACRO.finditer(line):
+        text = line[end : match.start()]
+        _refuse_stray(text, line, where)
+        pieces.append((text, *_parse_macro(match, where)))
+        end = match.end()
+    _refuse_stray(line[end:], line, where)
+    if line[end:] or not pieces:
+        pieces.append((line[end:], 0, 0, 0, -1))
+    return Template(number, line, tuple(pieces))
+
+
+def _refuse_stray(text: str, line: str, where: str) -> None:
+    if "%" in text:
+        broken = text[text.index("%") :]
+        raise TemplateError(f"{where}: cannot read {broken!r} in {line!r}: expected e.g. %x[-1,0] (row, column)")
+
+
+def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
+    function, argument, row = match["function"], match["argument"], int(match["row"])
+    if function not in _FUNCTIONS:
+        near = get_close_matches(function, _FUNCTIONS, n=1)
+        hint = f"; did you mean %{near[0]}?" if near else ""
+        raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(_FUNCTIONS)}{hint}")
+    counts = function in ("prefix", "suffix")
+    if counts != bool(argument) or (counts and not int(argument)):
+        form = f"%{function}3[0,0]" if counts else f"%{function}[0,0]"
+        raise TemplateError(f"{where}: got {match[0]!r}, expected the form {form}")
+    if abs(row) > _FARTHEST:
+        raise TemplateError(f"{where}: {match[0]!r} looks {row} tokens away, at most {_FARTHEST} are possible")
+    return _FUNCTIONS[function], int(argument or 0), row, int(match["column"])

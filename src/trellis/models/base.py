@@ -1,0 +1,319 @@
+"""The Tagger contract: what every family of models promises, and one test suite checks.
+
+    fit(sentences) or fit(X, y)      learn; `dev` stops early
+    tag(sentences)                   the sentences with tags; predict(X) gives bare label lists
+    marginals, kbest, span_probabilities, sequence_probabilities
+                                     exact probabilities from forward-backward
+    evaluate(sentences)              the scores that fit the scheme: spans, or accuracy for plain tags
+    save(path), load(path)           one file, no pickle, same answers
+    get_params, set_params           scikit-learn's conventions, where X is a list of token lists
+
+A family says where the scores come from (`chain_scores`), how it learns (`_learn`), and what it stores (`_state`,
+`_restore`); nothing here is overridden by it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis import chain, config, store
+from trellis.errors import ConfigError, ModelError
+from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
+from trellis.models.data import Label, Labelled, Supervised, listed
+from trellis.ragged import split
+from trellis.tags import Scheme, Span, Style, TagSet, spans_from_sequences
+from trellis.text import Sentence
+from trellis.training import History, Progress
+
+C = TypeVar("C")
+_BLOCK = 16384  # sentences that are answered at a time
+FloatArray = npt.NDArray[np.float64]
+Scores = EntityScores | TaggingScores
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Labelling:
+    """One way to label a sentence, with its exact probability."""
+
+    tags: list[str]
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ScoredSpan:
+    """A span with the exact probability that it begins and ends there and has that label."""
+
+    span: Span
+    probability: float
+
+
+class Tagger(ABC, Generic[C]):
+    """Base of all taggers; `config` holds the settings, names that end in ``_`` what was learnt."""
+
+    kind: ClassVar[str]
+    config_class: ClassVar[type[Any]]
+
+    def __init__(self, settings: C | None = None, /, **options: Any) -> None:
+        """Take a configuration, single settings by name, or both: names win."""
+        base = self.config_class() if settings is None else settings
+        self.config: C = _replaced(base, options)
+        self.tagset_: TagSet | None = None
+        self.history_: History | None = None
+
+    @abstractmethod
+    def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        """Learn from checked data; sets `tagset_`, `history_` and whatever `chain_scores` needs."""
+
+    @abstractmethod
+    def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
+        """Scores of the inputs, by a fitted model."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        """Manifest entries and arrays that `_restore` takes."""
+
+    @abstractmethod
+    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        """The inverse of `_state`."""
+
+    def fit(
+        self,
+        X: Iterable[Any],
+        y: Iterable[Sequence[Label]] | None = None,
+        *,
+        dev: Supervised | None = None,
+        sentence_weights: Sequence[float] | None = None,
+        warm_start: bool = False,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn from sentences with tags, or from inputs and their labels.
+
+        Args:
+            X: sentences with tags, or inputs of any kind the model takes.
+            y: the labels of each input; a label known in part is a set of labels, an unknown one None.
+            dev: held-out data as `X`, or as a pair ``(X, y)``: its score is watched, and the best model kept.
+            sentence_weights: how much each sentence counts; 1 unless given.
+            warm_start: start from what this model learnt before; labels and features may be new.
+            progress: called after each iteration.
+
+        """
+        data = Labelled.of(X, y)
+        if not data.inputs:
+            raise ModelError("there is nothing to learn from: the corpus has no sentence")
+        held_out = None if dev is None else _labelled(dev)
+        weights = _check_weights(sentence_weights, len(data.inputs))
+        self._learn(data, held_out, FitOptions(weights, warm_start, progress))
+        return self
+
+    def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:
+        """The scores behind every answer."""
+        self._require_fitted()
+        return self._scores(listed(X))
+
+    def predict(self, X: Iterable[Any]) -> list[list[str]]:
+        """The best labels of each input."""
+        labels = np.array(self.labels_, dtype=object)
+        return [
+            own.tolist() for block in self._blocks(X) for own in split(labels[chain.viterbi(block).tags], block.lengths)
+        ]
+
+    def tag(self, sentences: Iterable[Sentence | Sequence[str]]) -> list[Sentence]:
+        """The sentences with the best tags; token lists become sentences."""
+        items = [item if isinstance(item, Sentence) else Sentence(item) for item in listed(sentences)]
+        return [item.with_tags(tags) for item, tags in zip(items, self.predict(items), strict=True)]
+
+    def marginals(self, X: Iterable[Any]) -> list[FloatArray]:
+        """For each input ``(T, L)``: the exact probability of each label (in the order of `labels_`) at each token."""
+        return [own for block in self._blocks(X) for own in split(chain.marginals(block).tokens, block.lengths)]
+
+    def kbest(self, X: Iterable[Any], k: int) -> list[list[Labelling]]:
+        """The k most probable labellings of each input, best first; fewer where fewer exist."""
+        tags = self._fitted_tags()
+        found = []
+        for block in self._blocks(X):
+            paths, log_z = chain.kbest(block, k), chain.log_partition(block)
+            for ids, scores, z in zip(paths.tags, paths.scores, log_z, strict=True):
+                pairs = zip(ids, np.exp(scores - z), strict=True)
+                found.append([Labelling(tags.decode(path), float(p)) for path, p in pairs])
+        return found
+
+    def sequence_probabilities(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> FloatArray:
+        """The probability of the given labels of each input, taken as a whole."""
+        data = Labelled.of(X, y)
+        scores = self.chain_scores(data.inputs)
+        given: FloatArray = chain.score(scores, data.encode(self._fitted_tags()))
+        return np.exp(given - chain.log_partition(scores))
+
+    def span_probabilities(
+        self, X: Iterable[Any], spans: Sequence[Sequence[Span]] | None = None
+    ) -> list[list[ScoredSpan]]:
+        """Exact probabilities of spans: of those given for each input, or of those that are predicted."""
+        inputs = listed(X)
+        tags = self._fitted_tags()
+        if spans is None:
+            spans = spans_from_sequences(self.predict(inputs), tags.scheme, style=tags.style)
+        scores = self.chain_scores(inputs)
+        rows, owners = _span_rows(tags, spans, scores.lengths)
+        result: list[list[ScoredSpan]] = [[ScoredSpan(span, 0.0) for span in own] for own in spans]
+        if rows:
+            places, paths, before, after = (list(column) for column in zip(*rows, strict=True))
+            logs = chain.span_log_prob(scores, places, paths, before=np.array(before), after=np.array(after))
+            for (b, i), p in zip(owners, np.exp(logs), strict=True):
+                known = result[b][i]
+                result[b][i] = ScoredSpan(known.span, known.probability + float(p))
+        return result
+
+    def evaluate(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> Scores:
+        """Scores of the predicted labels against the true ones."""
+        data = Labelled.of(X, y)
+        return compare(data.strings(), self.predict(data.inputs), self._fitted_tags())
+
+    def score(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> float:
+        """One number for model selection: F1 of spans, or accuracy for plain tags."""
+        return headline(self.evaluate(X, y))
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        tags = self._fitted_tags()
+        manifest, arrays = self._state()
+        manifest |= {"config": config.to_dict(self.config), "labels": list(tags.labels)}
+        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
+        store.save(path, self.kind, manifest, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
+        """Open a saved model; `verify` reads it all and compares checksums."""
+        return cls.from_stored(store.load(path, cls.kind, verify=verify))
+
+    @classmethod
+    def from_stored(cls, stored: store.Stored) -> Self:
+        """The model that a file holds."""
+        manifest = dict(stored.manifest)
+        model = cls(config.from_dict(cls.config_class, manifest["config"]))
+        model.tagset_ = TagSet(tuple(manifest["labels"]), Scheme(manifest["scheme"]), Style(manifest["style"]))
+        model._restore(manifest, stored.arrays)
+        return model
+
+    @property
+    def labels_(self) -> tuple[str, ...]:
+        """The labels, in the order of their ids."""
+        return self._fitted_tags().labels
+
+    @property
+    def classes_(self) -> list[str]:
+        """The labels, as scikit-learn calls them."""
+        return list(self.labels_)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name."""
+        return {item.name: getattr(self.config, item.name) for item in dataclasses.fields(self.config)}  # type: ignore[arg-type]
+
+    def set_params(self, **options: Any) -> Self:
+        """Change settings by name."""
+        self.config = _replaced(self.config, options)
+        return self
+
+    def __repr__(self) -> str:
+        """The settings that are not the defaults."""
+        changed = {
+            name: value for name, value in self.get_params().items() if value != getattr(self.config_class(), name)
+        }
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain values and arrays, for copies between processes; files are written by `save`."""
+        state: dict[str, Any] = {"config": self.config, "tagset": self.tagset_, "history": self.history_}
+        return state if self.tagset_ is None else state | {"learnt": self._state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The inverse of `__getstate__`."""
+        self.config, self.tagset_, self.history_ = state["config"], state["tagset"], state["history"]
+        if "learnt" in state:
+            manifest, arrays = state["learnt"]
+            self._restore(manifest | {"labels": list(self.labels_)}, arrays)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is anything to predict with."""
+        return self.tagset_ is not None
+
+    def _blocks(self, X: Iterable[Any]) -> Iterable[chain.ChainScores]:
+        inputs = listed(X)
+        self._require_fitted()
+        for i in range(0, len(inputs), _BLOCK):
+            yield self._scores(inputs[i : i + _BLOCK])
+
+    def _require_fitted(self) -> None:
+        self._fitted_tags()
+
+    def _fitted_tags(self) -> TagSet:
+        if self.tagset_ is None:
+            raise ModelError(f"this {type(self).__name__} is not fitted: call fit or load first")
+        return self.tagset_
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FitOptions:
+    """What `fit` was asked for besides its data."""
+
+    sentence_weights: FloatArray | None = None
+    warm_start: bool = False
+    progress: Progress | None = None
+
+
+def compare(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], tags: TagSet) -> Scores:
+    """Scores of spans where the labels have a scheme, of single tags where they have none."""
+    if tags.scheme is Scheme.PLAIN:
+        return tagging_scores(gold, predicted)
+    return entity_scores(gold, predicted, scheme=tags.scheme, style=tags.style)
+
+
+def headline(scores: Scores) -> float:
+    """The one number that people look at."""
+    return scores.accuracy if isinstance(scores, TaggingScores) else scores.micro.f1
+
+
+def _labelled(dev: Supervised) -> Labelled:
+    pair = isinstance(dev, tuple) and len(dev) == 2 and not isinstance(dev[0], Sentence)
+    return Labelled.of(dev[0], dev[1]) if pair else Labelled.of(dev)  # type: ignore[arg-type]
+
+
+def _check_weights(weights: Sequence[float] | None, count: int) -> FloatArray | None:
+    if weights is None:
+        return None
+    array = np.ascontiguousarray(weights, dtype=np.float64)
+    if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
+        raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one a sentence, got {array.shape}")
+    return array
+
+
+def _replaced(settings: Any, options: dict[str, Any]) -> Any:
+    """The settings with some changed; values given are kept as they are, as scikit-learn's clone expects."""
+    if not options:
+        return settings
+    config.from_dict(type(settings), options)
+    try:
+        return dataclasses.replace(settings, **options)
+    except TypeError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _span_rows(
+    tags: TagSet, spans: Sequence[Sequence[Span]], lengths: npt.NDArray[np.int64]
+) -> tuple[list[tuple[tuple[int, int, int], Any, Any, Any]], list[tuple[int, int]]]:
+    """Every way of writing every span, and which span each belongs to."""
+    if len(spans) != len(lengths):
+        raise ModelError(f"spans are given for {len(spans)} sentences, but there are {len(lengths)}")
+    rows, owners = [], []
+    for b, own in enumerate(spans):
+        for i, span in enumerate(own):
+            for way in tags.span_constraints(Span(*span), int(lengths[b])):
+                rows.append(((b, span[0], span[1]), way.tags.tolist(), way.before, way.after))
+                owners.append((b, i))
+    return rows, owners

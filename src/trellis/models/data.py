@@ -1,0 +1,160 @@
+"""What a tagger is given: sentences or bare inputs, with labels or without, checked once at the door.
+
+A label may be known only in part: ``None`` says nothing about a token, a set or list of labels says that it is one
+of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.errors import DataError, TagError
+from trellis.tags import Scheme, TagSet, fit_schemes
+from trellis.text import Sentence
+
+Label = str | None | Iterable[str]
+Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]]
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Inputs (a `Sentence`, a list of tokens, or a list of features each) with their labels."""
+
+    inputs: Sequence[Any]
+    labels: Sequence[Sequence[Label]]
+    partial: bool
+
+    @classmethod
+    def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None) -> Labelled:
+        """Check that each input has its labels, one a token."""
+        items = listed(inputs)
+        if labels is None:
+            tags: list[Sequence[Label]] = [_own_tags(i, item) for i, item in enumerate(items)]
+        else:
+            tags = [_checked(i, own) for i, own in enumerate(labels)]
+            if len(tags) != len(items):
+                raise DataError(f"{len(tags)} sequences of labels for {len(items)} sentences: expected as many")
+        for i, (item, own) in enumerate(zip(items, tags, strict=True)):
+            if len(own) != len(item):
+                raise DataError(f"{name_of(i, item)} has {len(item)} tokens and {len(own)} labels: expected as many")
+        partial = any(type(label) is not str and not isinstance(label, str) for own in tags for label in own)
+        return cls(items, tags, partial)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each sentence."""
+        return np.fromiter(map(len, self.labels), dtype=np.int64, count=len(self.labels))
+
+    def strings(self) -> list[list[str]]:
+        """The labels, where all are fully known."""
+        if self.partial:
+            raise DataError("a label is known only in part: expected one label a token")
+        return [[str(label) for label in own] for own in self.labels]
+
+    def fragments(self) -> Iterator[Sequence[str]]:
+        """The longest stretches of fully known labels."""
+        for own in self.labels:
+            if not self.partial:
+                yield own  # type: ignore[misc]
+                continue
+            run: list[str] = []
+            for label in own:
+                if isinstance(label, str):
+                    run.append(label)
+                elif run:
+                    yield run
+                    run = []
+            yield run
+
+    def choices(self) -> set[str]:
+        """The labels that occur only among several possible ones, too."""
+        sets = (label for own in self.labels for label in own if label is not None and not isinstance(label, str))
+        return set(chain.from_iterable(sets)) if self.partial else set()
+
+    def tag_set(self, scheme: str | None) -> TagSet:
+        """The labels with the scheme given, or with the one that fits best."""
+        fragments, others = list(self.fragments()), sorted(self.choices())
+        fit = fit_schemes(fragments)[0]
+        wanted = fit.scheme if scheme is None else Scheme.parse(scheme)
+        style = fit.style if wanted is fit.scheme else None
+        return TagSet.from_sequences([*fragments, *([label] for label in others)], scheme=wanted, style=style)
+
+    def encode(self, tags: TagSet) -> npt.NDArray[np.int64]:
+        """Ids of all labels, flat; an unknown one is an error that names the sentence. Not for partial labels."""
+        ids = {label: i for i, label in enumerate(tags.labels)}
+        flat: Iterator[Any] = chain.from_iterable(self.labels)
+        try:
+            return np.fromiter(map(ids.__getitem__, flat), dtype=np.int64, count=int(self.lengths.sum()))
+        except KeyError:
+            self._raise_unknown(tags)
+
+    def allowed(self, tags: TagSet) -> npt.NDArray[np.bool_]:
+        """``(N, L)``: the labels each token may have."""
+        mask = np.zeros((int(self.lengths.sum()), len(tags)), dtype=np.bool_)
+        row = 0
+        for i, own in enumerate(self.labels):
+            for position, label in enumerate(own):
+                mask[row] = _choices(tags, label, partial(self._place, i, position))
+                row += 1
+        return mask
+
+    def _place(self, sentence: int, position: int) -> str:
+        return f"{name_of(sentence, self.inputs[sentence])}, position {position}"
+
+    def _raise_unknown(self, tags: TagSet) -> NoReturn:
+        for i, own in enumerate(self.labels):
+            try:
+                tags.encode(own)  # type: ignore[arg-type]
+            except TagError as error:
+                raise TagError(f"{name_of(i, self.inputs[i])}: {error}") from None
+        raise AssertionError("all labels are known")
+
+
+def _choices(tags: TagSet, label: Label, where: Callable[[], str]) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(len(tags), dtype=np.bool_)
+    if label is None:
+        return ~mask
+    options = [label] if isinstance(label, str) else list(label)
+    if not options:
+        raise DataError(f"{where()}: no label is possible; None says that all are")
+    try:
+        mask[tags.encode(options)] = True
+    except TagError as error:
+        raise TagError(f"{where()}: {error}") from None
+    return mask
+
+
+def listed(inputs: Iterable[Any]) -> Sequence[Any]:
+    """The inputs as a sequence; a single string or sentence in their place is a mistake."""
+    if isinstance(inputs, str | Sentence):
+        raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
+    return inputs if isinstance(inputs, list | tuple) else list(inputs)
+
+
+def name_of(number: int, item: Any) -> str:
+    """How messages call a sentence: its number, and its file and line where they are known."""
+    where = item.where if isinstance(item, Sentence) else ""
+    return f"sentence {number} ({where})" if where else f"sentence {number}"
+
+
+def _own_tags(number: int, item: Any) -> Sequence[str]:
+    if not isinstance(item, Sentence):
+        raise DataError(
+            f"sentence {number} is a {type(item).__name__} without labels: give labels, or Sentence objects"
+        )
+    if item.tags is None:
+        raise DataError(f"{name_of(number, item)} has no tags")
+    return item.tags
+
+
+def _checked(number: int, labels: Any) -> Sequence[Label]:
+    if isinstance(labels, str) or not hasattr(labels, "__len__"):
+        raise DataError(f"the labels of sentence {number} must be a list with one label a token, got {labels!r:.40}")
+    return labels if isinstance(labels, list | tuple) else list(labels)

@@ -1,0 +1,290 @@
+"""Hidden Markov models over words, characters or integers: the three problems, and a tagger.
+
+    boxes = HMM.from_probabilities(
+        start=[0.2, 0.4, 0.4],
+        transitions=[[0.5, 0.2, 0.3], [0.3, 0.5, 0.2], [0.2, 0.3, 0.5]],
+        emissions=[[0.5, 0.5], [0.4, 0.6], [0.7, 0.3]],
+        symbols=["red", "white"],
+    )
+    boxes.log_likelihood([["red", "white", "red"]])      problem 1: how probable is what was seen
+    HMM(states=3).fit_unlabelled(sequences)              problem 2: which model; with tags, HMM().fit(sentences)
+    boxes.predict([["red", "white", "red"]])             problem 3: which states
+
+Tags may be given for all tokens, for some (None: unknown; a set: one of these), or for none: `fit` counts what is
+known and leaves the rest to Baum-Welch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast, final
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis import chain
+from trellis.config import setting
+from trellis.errors import ConfigError, DataError, ModelError, NoPathError
+from trellis.models import hmm_lattice
+from trellis.models.base import FitOptions, Tagger, compare, headline
+from trellis.models.crf import _tag_set
+from trellis.models.data import Labelled, listed, name_of
+from trellis.models.hmm_data import Symbol, encode, tokens_of
+from trellis.models.hmm_estimation import unknown_log_emissions
+from trellis.models.hmm_expectation import Part
+from trellis.models.hmm_lattice import Lattice
+from trellis.models.hmm_learning import Learnt, learn
+from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
+from trellis.models.hmm_storage import from_stored, to_stored
+from trellis.models.markov import draw, sample_paths
+from trellis.models.probability import FloatArray, logs
+from trellis.ragged import split
+from trellis.tags import AllowedTransitions, Scheme, TagSet
+
+
+@dataclass(frozen=True)
+class HMMConfig:
+    """Settings of a hidden Markov model."""
+
+    smoothing: Literal["witten_bell", "additive", "none"] | None = setting(
+        None, "witten_bell, additive or none; unset: witten_bell where there are labels, none where there are not"
+    )
+    alpha: float = setting(0.1, "what additive smoothing adds to every count")
+    start_prior: float | None = setting(None, "pseudo-counts of first states; unset: alpha if additive, else 0")
+    transition_prior: float | None = setting(None, "the same for transitions")
+    emission_prior: float | None = setting(None, "the same for emissions")
+    unknown: bool | None = setting(
+        None, "model unknown words by shape and suffix; unset: where there are labels and the observations are strings"
+    )
+    states: int | None = setting(None, "number of states where no labels name them")
+    fixed: tuple[Part, ...] = setting(
+        (), "what training on (warm_start) leaves as it is: start, transitions, emissions"
+    )
+    max_iterations: int = setting(100, "Baum-Welch: at most so many")
+    tolerance: float = setting(1e-5, "Baum-Welch: stop when the loss falls by less than this share of itself")
+    restarts: int = setting(1, "Baum-Welch without labels: random starts, of which the best is kept")
+    patience: int | None = setting(None, "stop after so many iterations without a better score on the held-out data")
+    scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
+    constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
+    seed: int = setting(0, "of the random starts")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        for name in ("alpha", "start_prior", "transition_prior", "emission_prior", "tolerance"):
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and value >= 0):
+                raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
+        for name, least in (("states", 1), ("max_iterations", 0), ("restarts", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} must be at least {least}, got {value!r}")
+
+
+class Posteriors(NamedTuple):
+    """``gamma[t, i]``: probability of state i at t; ``xi[t, i, j]``: of states i, j at t and t + 1."""
+
+    gamma: FloatArray
+    xi: FloatArray
+
+
+class Sample(NamedTuple):
+    """Observations and the states that emitted them."""
+
+    observations: list[Any]
+    states: list[str]
+
+
+@final
+class HMM(Tagger[HMMConfig]):
+    """Categorical hidden Markov model; see the module for how to use it."""
+
+    kind: ClassVar[str] = "hmm"
+    config_class: ClassVar[type[Any]] = HMMConfig
+    model_: Learnt | None = None
+
+    @classmethod
+    def from_probabilities(
+        cls,
+        start: npt.ArrayLike,
+        transitions: npt.ArrayLike,
+        emissions: npt.ArrayLike,
+        *,
+        states: Sequence[str] | None = None,
+        symbols: Sequence[Symbol] | None = None,
+        **options: Any,
+    ) -> Self:
+        """A model with given probabilities.
+
+        Args:
+            start: ``(L,)``.
+            transitions: ``(L, L)``, from row to column.
+            emissions: ``(L, V)``, by state.
+            states: names of the states; "0", "1", ... where left out.
+            symbols: the observations; 0, 1, ... where left out.
+            options: settings, as of the constructor.
+
+        """
+        parameters = Parameters.checked(start, transitions, emissions)
+        L, V = parameters.num_states, parameters.num_symbols
+        names = tuple(map(str, range(L))) if states is None else tuple(states)
+        index = {symbol: i for i, symbol in enumerate(range(V) if symbols is None else symbols)}
+        if len(names) != L or len(index) != V:
+            raise ModelError(f"expected {L} states and {V} distinct symbols, got {len(names)} and {len(index)}")
+        model = cls(**options)
+        model.tagset_ = TagSet(names)
+        model.model_ = Learnt(index, parameters)
+        return model
+
+    @property
+    def start_(self) -> FloatArray:
+        """``(L,)`` probability of each state to come first."""
+        return self._fitted().parameters.start
+
+    @property
+    def transitions_(self) -> FloatArray:
+        """``(L, L)`` probability of the column's state to follow the row's."""
+        return self._fitted().parameters.transitions
+
+    @property
+    def emissions_(self) -> FloatArray:
+        """``(L, V)`` probability of each symbol in each state; with unknown words, their column comes last."""
+        return self._fitted().parameters.emissions.T
+
+    @property
+    def symbols_(self) -> tuple[Any, ...]:
+        """The observations, in the order of the emissions' columns."""
+        return tuple(self._fitted().symbols)
+
+    def fit_unlabelled(self, X: Iterable[Any], **options: Any) -> Self:
+        """Learn from observations alone (Baum-Welch); options as of `fit`."""
+        inputs = listed(X)
+        return self.fit(inputs, [[None] * len(item) for item in inputs], **options)
+
+    def log_likelihood(self, X: Iterable[Any]) -> FloatArray:
+        """Log probability of each sequence of observations; minus infinity where the model cannot emit it."""
+        scores = self.chain_scores(X)
+        try:
+            return chain.log_partition(scores)
+        except NoPathError:
+            parts = split(scores.emissions, scores.lengths)
+            return np.array([_log_likelihood(_of_sequence(scores, own)) for own in parts])
+
+    def forward(self, observations: Any) -> Lattice:
+        """Alpha of one sequence: probability of the observations so far and each state at t."""
+        return hmm_lattice.forward(self.chain_scores([observations]))
+
+    def backward(self, observations: Any) -> Lattice:
+        """Beta of one sequence: probability of the observations after t, given each state at t."""
+        return hmm_lattice.backward(self.chain_scores([observations]))
+
+    def posteriors(self, observations: Any) -> Posteriors:
+        """Gamma and xi of one sequence."""
+        found = chain.marginals(self.chain_scores([observations]), pairwise=True)
+        assert found.pairwise is not None
+        return Posteriors(found.tokens, found.pairwise)
+
+    def predict_posterior(self, X: Iterable[Any]) -> list[list[str]]:
+        """The most probable state of each token by itself; `predict` gives the most probable whole sequence.
+
+        Each token is right most often this way, but the states need not fit together.
+        """
+        labels = np.array(self.labels_, dtype=object)
+        return [labels[own.argmax(axis=1)].tolist() for own in self.marginals(X)]
+
+    def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[Sample]:
+        """`n` sequences of states and their observations, drawn from the model."""
+        p, random = self._fitted().parameters, np.random.default_rng(seed)
+        if length < 0 or n < 0:
+            raise ModelError(f"length and n must be >= 0, got {length} and {n}")
+        symbols = [*self.symbols_, None]  # None stands for an unknown word
+        paths = sample_paths(p.start, p.transitions, length, n, random)
+        drawn = draw(p.emissions.T[paths.ravel()], random).reshape(n, length)
+        decode = self._fitted_tags().decode
+        return [Sample([symbols[i] for i in own], decode(path)) for own, path in zip(drawn, paths, strict=True)]
+
+    def sample_states(self, X: Iterable[Any], n: int = 1, *, seed: int = 0) -> list[list[list[str]]]:
+        """For each input `n` state sequences, drawn from their distribution given the observations."""
+        scores = self.chain_scores(X)
+        drawn = [split(own, scores.lengths) for own in chain.sample(scores, n, seed=seed)]
+        return [[self._fitted_tags().decode(path) for path in paths] for paths in zip(*drawn, strict=True)]
+
+    def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
+        tags = self._tag_set(data, tags_before)
+        self.model_, history = learn(data, tags, before, self.config, self._legal(tags), dev, options)
+        self.tagset_ = tags
+        if dev is not None and history.steps[-1].dev is None:  # counting has no iterations to watch
+            score = headline(compare(dev.strings(), self.predict(dev.inputs), tags))
+            history = replace(history, steps=(replace(history.steps[-1], dev=score),))
+            if options.progress is not None:
+                options.progress(history.steps[-1])
+        self.history_ = history
+
+    def _tag_set(self, data: Labelled, before: TagSet | None) -> TagSet:
+        """The labels that occur; without any, those of the model before or as many as there are states."""
+        if any(map(len, data.fragments())):
+            return _tag_set(data, cast(Any, self.config), before)
+        if before is not None:
+            return before
+        if data.choices():  # every label is one of several: they say nothing about their order
+            scheme = None if self.config.scheme is None else Scheme.parse(self.config.scheme)
+            return TagSet.from_sequences([[label] for label in sorted(data.choices())], scheme=scheme)
+        if self.config.states is None:
+            raise ModelError("no token has a label: set `states` to how many states there shall be")
+        return TagSet(tuple(map(str, range(self.config.states))), Scheme.PLAIN)
+
+    def _legal(self, tags: TagSet) -> AllowedTransitions:
+        if self.config.constraints:
+            return tags.allowed_transitions()
+        L = len(tags)
+        return AllowedTransitions(np.ones((L, L), np.bool_), np.ones(L, np.bool_), np.ones(L, np.bool_))
+
+    def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
+        model = self._fitted()
+        for number, item in enumerate(inputs):
+            if isinstance(item, str):
+                raise DataError(f"{name_of(number, item)} is a string: expected a list of tokens")
+        symbols, lengths = encode(inputs, model.symbols)
+        emissions = log_emissions(model.parameters, symbols)
+        unknown = np.flatnonzero(symbols < 0)
+        if len(unknown):
+            emissions[unknown] = self._unknown(inputs, unknown)
+        legal = self._legal(self._fitted_tags())
+        p = model.parameters
+        masked = Parameters(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
+        return chain_scores(masked, emissions, lengths, logs(legal.end.astype(np.float64)))
+
+    def _unknown(self, inputs: Sequence[Any], places: npt.NDArray[np.int64]) -> FloatArray:
+        """Log emissions of the unknown observations; without a model of them, minus infinity."""
+        model = self._fitted()
+        if model.forms is None:
+            return np.full((len(places), model.parameters.num_states), -np.inf)
+        flat = [token for item in inputs for token in tokens_of(item)]
+        words = [str(flat[place]) for place in places]
+        kinds = {word: i for i, word in enumerate(dict.fromkeys(words))}
+        rows = unknown_log_emissions(model.forms, list(kinds), model.parameters.emissions[-1])
+        result: FloatArray = rows[[kinds[word] for word in words]]
+        return result
+
+    def _fitted(self) -> Learnt:
+        self._require_fitted()
+        assert self.model_ is not None
+        return self.model_
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        return to_stored(self._fitted())
+
+    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        self.model_ = from_stored(manifest, arrays)
+
+
+def _log_likelihood(scores: chain.ChainScores) -> float:
+    try:
+        return float(chain.log_partition(scores)[0])
+    except NoPathError:
+        return -np.inf
+
+
+def _of_sequence(scores: chain.ChainScores, emissions: FloatArray) -> chain.ChainScores:
+    return chain.ChainScores(emissions, [len(emissions)], scores.transitions, scores.start, scores.end)

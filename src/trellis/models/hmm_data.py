@@ -1,0 +1,79 @@
+"""Sentences as numbers: each observation becomes the id of its symbol, each tag the id of its state."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import chain as concatenated
+from typing import Any
+
+import numpy as np
+
+from trellis.models.data import Labelled
+from trellis.models.hmm_parameters import IntArray
+from trellis.models.probability import BoolArray, FloatArray
+from trellis.ragged import check_lengths
+from trellis.tags import TagSet
+from trellis.text import Sentence
+
+Symbol = Hashable
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Sentences as numbers: symbols (N,), tags known (N,), -1 where not, and the tags allowed where some are not."""
+
+    symbols: IntArray
+    lengths: IntArray
+    states: IntArray
+    allowed: BoolArray | None
+    weights: FloatArray | None
+    numbers: IntArray
+
+    def select(self, sentences: BoolArray) -> Corpus:
+        """Some of the sentences."""
+        tokens = np.repeat(sentences, self.lengths)
+        allowed = None if self.allowed is None else self.allowed[tokens]
+        weights = None if self.weights is None else self.weights[sentences]
+        return Corpus(
+            self.symbols[tokens],
+            self.lengths[sentences],
+            self.states[tokens],
+            allowed,
+            weights,
+            self.numbers[sentences],
+        )
+
+
+def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None) -> dict[Symbol, int]:
+    """Ids of all symbols that occur, in the order of their first occurrence, after those known before."""
+    index = {} if before is None else dict(before)
+    for symbol in dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs))):
+        index.setdefault(symbol, len(index))
+    return index
+
+
+def tokens_of(item: Any) -> Sequence[Symbol]:
+    """The observations of a sentence or of a plain sequence."""
+    if isinstance(item, Sentence):
+        return item.tokens
+    observations: Sequence[Symbol] = item.tolist() if isinstance(item, np.ndarray) else item
+    return observations
+
+
+def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:
+    """Symbols (N,), -1 where unknown, and lengths."""
+    lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
+    flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
+    return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths
+
+
+def number(data: Labelled, tags: TagSet, index: dict[Symbol, int], weights: FloatArray | None) -> Corpus:
+    """All sentences of the data; a token with one possible tag has that tag."""
+    symbols, lengths = encode(data.inputs, index)
+    if not data.partial:
+        return Corpus(symbols, lengths, data.encode(tags), None, weights, np.arange(len(lengths)))
+    allowed = data.allowed(tags)
+    states = np.where(allowed.sum(axis=1) == 1, allowed.argmax(axis=1), -1)
+    mask = None if allowed.all() else allowed
+    return Corpus(symbols, lengths, states, mask, weights, np.arange(len(lengths)))

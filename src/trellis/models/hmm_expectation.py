@@ -1,0 +1,155 @@
+"""Baum-Welch as an objective: expected counts from a native E-step, the best parameters from the counts.
+
+    gamma[t, i] = P(s[t] = i | o)                  xi[t, i, j] = P(s[t] = i, s[t+1] = j | o)
+    start'[i]          ~  sum over sequences of gamma[0, i]
+    transitions'[i, j] ~  sum over t of xi[t, i, j]
+    emissions'[v, i]   ~  sum over t with o[t] = v of gamma[t, i]
+
+and each row over its sum. Labelled sequences add their counts as they are, pseudo-counts those of a Dirichlet prior;
+a token known in part (``allowed``) has no gamma elsewhere. Probabilities of zero in start and transitions stay zero.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import xlogy
+
+from trellis.chain import _native
+from trellis.errors import ModelError, NoPathError
+from trellis.models.hmm_parameters import IntArray, Parameters
+from trellis.models.probability import BoolArray, FloatArray, normalised
+from trellis.ragged import check_lengths, offsets_of
+
+Part = Literal["start", "transitions", "emissions"]
+PARTS: tuple[Part, ...] = ("start", "transitions", "emissions")
+_LEAST_TOKENS, _MOST_TASKS, _GROUP = 256, 64, 8
+
+
+class HMMObjective:
+    """Negative log-likelihood (and log prior) of symbols as a function of an HMM's flat parameters.
+
+    Args:
+        symbols: ``(N,)`` observations 0..V-1, the sequences one after another.
+        lengths: ``(B,)``.
+        num_states: L.
+        num_symbols: V.
+        allowed: ``(N, L)`` the states each token may have; all where left out.
+        weights: ``(B,)`` how much each sequence counts.
+        known: counts of labelled sequences that are not among `symbols`.
+        pseudo: pseudo-counts, the parameters of the Dirichlet priors less one.
+        fixed: what is left as it is.
+        end: ``(L,)`` 1 where a sequence may end, 0 where not.
+        numbers: ``(B,)`` what messages call the sequences; 0, 1, ... where left out.
+
+    """
+
+    def __init__(
+        self,
+        symbols: npt.ArrayLike,
+        lengths: npt.ArrayLike,
+        num_states: int,
+        num_symbols: int,
+        *,
+        allowed: BoolArray | None = None,
+        weights: FloatArray | None = None,
+        known: Parameters | None = None,
+        pseudo: Parameters | None = None,
+        fixed: frozenset[str] = frozenset(),
+        end: FloatArray | None = None,
+        numbers: IntArray | None = None,
+    ) -> None:
+        L, V = num_states, num_symbols
+        flat = check_symbols(symbols, V)
+        self._lengths = check_lengths(lengths, len(flat))
+        self.L, self.V = L, V
+        self.known = known
+        self._pseudo, self._fixed = pseudo, fixed
+        self._numbers = np.arange(len(self._lengths)) if numbers is None else numbers
+        self._end = np.ones(L) if end is None else end
+        self._weights = np.ones(len(self._lengths)) if weights is None else np.ascontiguousarray(weights)
+        mask = None if allowed is None else np.ascontiguousarray(allowed).view(np.uint8)
+        offsets = offsets_of(self._lengths)
+        self._native = _native.Expectation(flat, offsets, mask, self._weights, *_plan(self._lengths), L, V)
+
+    def expect(self, weights: FloatArray) -> tuple[float, Parameters]:
+        """The loss, and the counts of labelled and expected counts of other sequences together."""
+        parameters = Parameters.from_flat(weights, self.L)
+        log_likelihood, counts = self.expected_counts(parameters)
+        if self.known is not None:
+            log_likelihood += _joint(self.known, parameters)
+            counts = counts.plus(self.known)
+        if self._pseudo is not None:
+            log_likelihood += _joint(self._pseudo, parameters, structural_zeros=True)
+        return -log_likelihood, counts
+
+    def expected_counts(self, parameters: Parameters) -> tuple[float, Parameters]:
+        """The log-likelihood of the sequences that are not labelled, and their expected counts: the E-step."""
+        p = parameters
+        if p.transitions.shape != (self.L, self.L) or p.emissions.shape != (self.V, self.L):
+            raise ModelError(
+                f"transitions and emissions must be {(self.L, self.L)} and {(self.V, self.L)}, "
+                f"got {p.transitions.shape} and {p.emissions.shape}"
+            )
+        counts = Parameters(np.empty(self.L), np.empty((self.L, self.L)), np.empty((self.V, self.L)))
+        logs = np.empty(len(self._lengths))
+        arrays = (p.start, p.transitions, self._end, p.emissions)
+        status, sequence = self._native.run(*arrays, counts.start, counts.transitions, counts.emissions, logs)
+        if status:
+            raise NoPathError(
+                f"sequence {self._numbers[sequence]} of length {self._lengths[sequence]} has probability zero under "
+                "the model, so there is nothing to learn from it: start from parameters that allow it, or add a prior"
+            )
+        return float(self._weights @ logs), counts
+
+    def maximise(self, weights: FloatArray, statistics: Parameters) -> FloatArray:
+        """The parameters of greatest expected log-likelihood; a state never visited keeps its distributions."""
+        old = Parameters.from_flat(weights, self.L)
+        new = [getattr(old, part) if part in self._fixed else self._best(part, old, statistics) for part in PARTS]
+        return Parameters(*new).flat()
+
+    def _best(self, part: Part, old: Parameters, statistics: Parameters) -> FloatArray:
+        before: FloatArray = getattr(old, part)
+        counts: FloatArray = getattr(statistics, part)
+        if self._pseudo is not None:
+            counts = np.maximum(counts + getattr(self._pseudo, part), 0.0)
+        if part == "emissions":
+            sums = counts.sum(axis=0)
+            return counts / sums if (sums > 0).all() else normalised(counts.T, before.T).T
+        return normalised(np.where(before > 0, counts, 0.0), before)
+
+
+def check_symbols(symbols: npt.ArrayLike, V: int) -> IntArray:
+    """Symbols as int64[N], each in 0..V-1."""
+    array = np.asarray(symbols)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ModelError(f"symbols must be integers (N,), got {array.dtype} of shape {array.shape}")
+    array = np.ascontiguousarray(array, dtype=np.int64)
+    outside = np.flatnonzero((array < 0) | (array >= V))
+    if len(outside):
+        raise ModelError(f"symbol {array[outside[0]]} at token {outside[0]} is not in 0..{V - 1}")
+    return array
+
+
+def _plan(lengths: IntArray) -> tuple[IntArray, IntArray]:
+    """Sequences that are not empty, longest first, and where tasks begin among them: whole groups, equal shares."""
+    order = np.argsort(-lengths, kind="stable")[: int((lengths > 0).sum())]
+    done = np.cumsum(lengths[order])
+    tokens = int(done[-1]) if len(done) else 0
+    share = max(_LEAST_TOKENS, tokens / _MOST_TASKS)
+    wanted = np.searchsorted(done, np.arange(1, int(tokens / share) + 1) * share)
+    bounds = np.minimum(-(-wanted // _GROUP) * _GROUP, len(order))
+    return order, np.unique(np.concatenate([[0], bounds, [len(order)]])).astype(np.int64)
+
+
+def _joint(counts: Parameters, p: Parameters, *, structural_zeros: bool = False) -> float:
+    """``sum of counts * log p``: the log-likelihood of labelled data, or a log prior up to a constant."""
+    total = float(xlogy(counts.emissions, p.emissions).sum())
+    for part in ("start", "transitions"):
+        own, probability = getattr(counts, part), getattr(p, part)
+        if structural_zeros:
+            own = np.where(probability > 0, own, 0.0)
+        total += float(xlogy(own, probability).sum())
+    return total

@@ -1,0 +1,245 @@
+"""Problem 2, from sentences to a model: counting where tags are known, Baum-Welch where they are not, both together.
+
+Sentences whose tags are all known are counted. If there are others, with some tags known or none, EM goes on from the
+counts: its M-step adds the known counts to the expected ones. Smoothing comes last, on the counts of the final model,
+so that EM itself only ever raises the likelihood (with pseudo-counts, the posterior).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trellis import chain
+from trellis.errors import ModelError
+from trellis.models.base import FitOptions, compare, headline
+from trellis.models.data import Labelled
+from trellis.models.hmm_data import Corpus, Symbol, encode, index_symbols, number
+from trellis.models.hmm_estimation import Estimation, count_labelled
+from trellis.models.hmm_expectation import PARTS, HMMObjective, Part
+from trellis.models.hmm_forms import Forms
+from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
+from trellis.models.probability import FloatArray, logs
+from trellis.ragged import split
+from trellis.tags import AllowedTransitions, TagSet
+from trellis.training import History, Step
+from trellis.training.em import best_of_restarts
+
+if TYPE_CHECKING:
+    from trellis.models.hmm import HMMConfig
+
+_TINY = 1e-100
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """A model: the symbols by id, the probabilities, and the counts behind them where there are some."""
+
+    symbols: dict[Symbol, int]
+    parameters: Parameters
+    labelled: Parameters | None = None
+    """Counts of labelled sentences: what training goes on from."""
+    forms: Forms | None = None
+    """Tells unknown words apart; with it, the last row of the emissions is that of all unknown words."""
+
+
+def learn(
+    data: Labelled,
+    tags: TagSet,
+    before: Learnt | None,
+    settings: HMMConfig,
+    legal: AllowedTransitions,
+    dev: Labelled | None,
+    options: FitOptions,
+) -> tuple[Learnt, History]:
+    """The model of the data, going on from the one `before`, whose states and symbols come first."""
+    if settings.fixed and before is None:
+        raise ModelError(f"fixed = {settings.fixed} needs a model to take them from: use warm_start=True")
+    if dev is not None:
+        dev.encode(tags)
+    index = index_symbols(data.inputs, None if before is None else before.symbols)
+    corpus = number(data, tags, index, options.sentence_weights)
+    known = np.array([bool((own >= 0).all()) for own in split(corpus.states, corpus.lengths)])
+    labelled = _labelled_counts(corpus.select(known), before, len(tags), len(index))
+    has_labels = bool(labelled.emissions.any())
+    task = _Task(index, labelled, has_labels, before, settings, estimation_of(settings, legal, has_labels=has_labels))
+    if known.all():
+        return _count(task)
+    validate = None if dev is None else _validation(dev, tags, index, legal)
+    return _run_em(task, corpus.select(~known), validate, options)
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What counting and EM both need to know."""
+
+    index: dict[Symbol, int]
+    labelled: Parameters
+    has_labels: bool
+    before: Learnt | None
+    settings: HMMConfig
+    estimation: Estimation
+
+
+def _labelled_counts(corpus: Corpus, before: Learnt | None, L: int, V: int) -> Parameters:
+    counts = count_labelled(corpus.symbols, corpus.states, corpus.lengths, corpus.weights, L, V)
+    if before is None or before.labelled is None:
+        return counts
+    return counts.plus(widened(before.labelled, L, V))
+
+
+def _count(task: _Task) -> tuple[Learnt, History]:
+    """Relative frequencies, smoothed; the history is one step."""
+    begin = time.perf_counter()
+    learnt = _finished(task, task.estimation.parameters(task.labelled), task.labelled)
+    loss = _loss_of_counts(task.labelled, learnt.parameters)
+    return learnt, History((Step(1, loss, None, None, time.perf_counter() - begin, 0.0),), "converged", 0)
+
+
+def _run_em(
+    task: _Task, corpus: Corpus, validate: Callable[[FloatArray], float] | None, options: FitOptions
+) -> tuple[Learnt, History]:
+    """Baum-Welch on the sentences that are not fully labelled, with the counts of those that are."""
+    L, V = task.labelled.num_states, len(task.index)
+    objective = HMMObjective(
+        corpus.symbols,
+        corpus.lengths,
+        L,
+        V,
+        allowed=corpus.allowed,
+        weights=corpus.weights,
+        known=task.labelled,
+        pseudo=task.estimation.pseudo(V),
+        fixed=frozenset(task.settings.fixed),
+        end=task.estimation.legal.end.astype(np.float64),
+        numbers=corpus.numbers,
+    )
+    trained = best_of_restarts(
+        objective,
+        _starts(task),
+        tolerance=task.settings.tolerance,
+        max_iterations=task.settings.max_iterations,
+        validate=validate,
+        patience=task.settings.patience,
+        progress=options.progress,
+    )
+    if not task.estimation.witten_bell and not models_unknown(task.settings, task.index, task.has_labels):
+        return Learnt(task.index, Parameters.from_flat(trained.weights, L), task.labelled), trained.history
+    _, counts = objective.expect(trained.weights)
+    return _finished(task, task.estimation.parameters(counts), counts), trained.history
+
+
+def estimation_of(settings: HMMConfig, legal: AllowedTransitions, *, has_labels: bool) -> Estimation:
+    """How this model smooths: as set, else Witten-Bell where there are labels."""
+    smoothing = settings.smoothing or ("witten_bell" if has_labels else "none")
+    otherwise = settings.alpha if smoothing == "additive" else 0.0
+    priors = (settings.start_prior, settings.transition_prior, settings.emission_prior)
+    values = [otherwise if prior is None else prior for prior in priors]
+    return Estimation(smoothing == "witten_bell", values[0], values[1], values[2], legal)
+
+
+def widened(counts: Parameters, L: int, V: int, fill: float = 0.0) -> Parameters:
+    """The same numbers with room for more states and symbols, which get `fill`."""
+    states, symbols = counts.num_states, counts.num_symbols
+    wide = Parameters(np.full(L, fill), np.full((L, L), fill), np.full((V, L), fill))
+    wide.start[:states] = counts.start
+    wide.transitions[:states, :states] = counts.transitions
+    wide.emissions[:symbols, :states] = counts.emissions
+    return wide
+
+
+def _starts(task: _Task) -> Iterator[FloatArray]:
+    """Where EM begins: the model before, what the labels say, or random numbers, as often as there are restarts."""
+    L, V, legal = task.labelled.num_states, len(task.index), task.estimation.legal
+    if task.before is not None:
+        parameters = _known_symbols(task.before)
+        grown = (parameters.num_states, parameters.num_symbols) != (L, V)
+        yield (_renormalised(widened(parameters, L, V, 0.5 / V), legal) if grown else parameters).flat()
+        return
+    if task.has_labels:
+        yield Estimation(False, 0.5, 0.5, 0.5, legal).parameters(task.labelled).flat()
+        return
+    for restart in range(task.settings.restarts):
+        random = np.random.default_rng([task.settings.seed, restart])
+        yield Parameters.random(L, V, random, legal).flat()
+
+
+def _known_symbols(model: Learnt) -> Parameters:
+    """Emissions without the row of unknown words, normalised again."""
+    p = model.parameters
+    if model.forms is None:
+        return p
+    known = p.emissions[:-1]
+    return Parameters(p.start, p.transitions, known / known.sum(axis=0))
+
+
+def _renormalised(p: Parameters, legal: AllowedTransitions) -> Parameters:
+    return Estimation(False, 0.0, 0.0, 0.0, legal).parameters(
+        Parameters(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
+    )
+
+
+def _finished(task: _Task, parameters: Parameters, counts: Parameters) -> Learnt:
+    """The model of the counts with its unknown words, and with what is held fixed put back."""
+    forms = None
+    if models_unknown(task.settings, task.index, task.has_labels):
+        parameters, forms = task.estimation.with_unknown(counts, list(task.index))  # type: ignore[arg-type]
+    if task.before is not None:
+        for part in task.settings.fixed:
+            parameters = replace(parameters, **{part: _held(task.before.parameters, parameters, part)})
+        forms = task.before.forms if "emissions" in task.settings.fixed else forms
+    return Learnt(task.index, parameters, task.labelled, forms)
+
+
+def _held(before: Parameters, after: Parameters, part: Part) -> FloatArray:
+    values: FloatArray = getattr(before, part)
+    if values.shape != getattr(after, part).shape:
+        raise ModelError(f"{part} cannot be held fixed: the data has states or symbols that the model lacks")
+    return values
+
+
+def models_unknown(settings: HMMConfig, symbols: dict[Symbol, int], has_labels: bool) -> bool:
+    """Whether unknown words get a model: as set, else where there are labels and all symbols are strings."""
+    strings = all(isinstance(symbol, str) for symbol in symbols)
+    if settings.unknown and not strings:
+        raise ModelError("unknown = true needs observations that are strings: what a number looks like says nothing")
+    return strings and (has_labels if settings.unknown is None else settings.unknown)
+
+
+def _loss_of_counts(counts: Parameters, p: Parameters) -> float:
+    """The negative log-likelihood of the labelled sentences under the model."""
+    total = 0.0
+    for part in PARTS:
+        own: FloatArray = getattr(counts, part)
+        seen = own > 0
+        total -= float(own[seen] @ logs(getattr(p, part)[: len(own)][seen]))
+    return total
+
+
+def _validation(
+    dev: Labelled, tags: TagSet, index: dict[Symbol, int], legal: AllowedTransitions
+) -> Callable[[FloatArray], float]:
+    """A function from parameters to the score on held-out sentences, where unknown words say nothing.
+
+    What EM gave probability zero gets a little, so that every sentence can be tagged.
+    """
+    gold = dev.strings()
+    symbols, lengths = encode(dev.inputs, index)
+    labels = np.array(tags.labels, dtype=object)
+    end = logs(legal.end.astype(np.float64))
+    floor = Parameters(np.where(legal.start, _TINY, 0.0), np.where(legal.transitions, _TINY, 0.0), np.empty((0, 1)))
+
+    def validate(weights: FloatArray) -> float:
+        p = Parameters.from_flat(weights, len(tags))
+        p = Parameters(np.maximum(p.start, floor.start), np.maximum(p.transitions, floor.transitions), p.emissions)
+        emissions = np.where(symbols[:, None] >= 0, np.maximum(log_emissions(p, symbols), math.log(_TINY)), 0.0)
+        best = chain.viterbi(chain_scores(p, emissions, lengths, end)).tags
+        predicted = [own.tolist() for own in split(labels[best], lengths)]
+        return headline(compare(gold, predicted, tags))
+
+    return validate

@@ -1,0 +1,152 @@
+"""Markov chains: the probability of a state depends on the state before it, and on nothing else.
+
+P(s[0], ..., s[T-1]) = start[s[0]] * transitions[s[0], s[1]] * ... * transitions[s[T-2], s[T-1]]
+
+>>> weather = MarkovChain([0.2, 0.8], [[0.3, 0.7], [0.6, 0.4]], states=("rain", "sun"))
+>>> round(weather.probability(["sun", "rain", "sun", "sun"]), 6)
+0.1344
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Self, final
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.errors import ModelError, TagError
+from trellis.models.probability import FloatArray, Smoothing, check_distribution, logs, smoothed
+from trellis.tags import TagSet
+
+_SMOOTHINGS = ("witten_bell", "additive", "none")
+
+
+@final
+class MarkovChain:
+    """Start and transition probabilities of named states.
+
+    Args:
+        start: ``(L,)`` probability of each state to come first.
+        transitions: ``(L, L)`` probability of the state in a column to follow that in a row.
+        states: names, distinct; "0", "1", ... where left out.
+
+    """
+
+    def __init__(
+        self, start: npt.ArrayLike, transitions: npt.ArrayLike, *, states: Sequence[str] | None = None
+    ) -> None:
+        self.start = check_distribution("start", start, (None,))
+        L = len(self.start)
+        self.transitions = check_distribution("transitions", transitions, (L, L))
+        self._tags = TagSet(tuple(map(str, range(L))) if states is None else tuple(states))
+        if len(self._tags) != L:
+            raise ModelError(f"states must be {L} names to match start, got {len(self._tags)}")
+
+    @classmethod
+    def fit(
+        cls,
+        sequences: Iterable[Sequence[str]],
+        *,
+        smoothing: Smoothing = "none",
+        alpha: float = 1.0,
+        states: Sequence[str] | None = None,
+    ) -> Self:
+        """The chain that sequences of states were most probably drawn from, smoothed.
+
+        Args:
+            sequences: states by name; empty ones say nothing.
+            smoothing: "none" for relative frequencies, "additive" with `alpha`, or "witten_bell"; see
+                `trellis.models.probability`. A state that is never left moves to every state alike.
+            alpha: what additive smoothing adds to every count.
+            states: all states, where some may not occur; in the order of their names where left out.
+
+        """
+        if smoothing not in _SMOOTHINGS:
+            raise ModelError(f"smoothing must be one of {', '.join(_SMOOTHINGS)}, got {smoothing!r}")
+        listed = [list(own) for own in sequences]
+        names = sorted(set().union(*listed)) if states is None else states
+        if not names:
+            raise ModelError("there is nothing to learn from: no state occurs")
+        start, transitions, occurrences = _count(listed, TagSet(tuple(names)))
+        legal = np.ones_like(transitions, dtype=np.bool_)
+        base = occurrences / max(occurrences.sum(), 1.0)
+        rows = [smoothed(counts, legal[0], smoothing, alpha, base) for counts in (start, *transitions)]
+        return cls(rows[0], np.array(rows[1:]), states=names)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names, in the order of rows and columns."""
+        return self._tags.labels
+
+    def log_probability(self, states: Sequence[str]) -> float:
+        """Log of `probability`; minus infinity where a step is impossible."""
+        ids = self._tags.encode(states)
+        if len(ids) == 0:
+            return 0.0
+        return float(logs(self.start[ids[0]]) + logs(self.transitions[ids[:-1], ids[1:]]).sum())
+
+    def probability(self, states: Sequence[str]) -> float:
+        """Probability that a sequence of this length is exactly this one; of the empty one, 1."""
+        return float(np.exp(self.log_probability(states)))
+
+    def k_step(self, k: int) -> FloatArray:
+        """``(L, L)``: probability of being in the column's state `k` steps after the row's; the k-th power."""
+        if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+            raise ModelError(f"k must be an integer >= 0, got {k!r}")
+        power: FloatArray = np.linalg.matrix_power(self.transitions, k)
+        return power
+
+    def stationary(self) -> FloatArray:
+        """The distribution that a step leaves as it is: ``p = p @ transitions``.
+
+        A chain that falls apart into several that cannot reach each other has many: that is an error.
+        """
+        L = len(self.start)
+        system = np.vstack([self.transitions.T - np.eye(L), np.ones((1, L))])
+        solution, _, rank, _ = np.linalg.lstsq(system, np.append(np.zeros(L), 1.0), rcond=1e-10)
+        if rank < L:
+            raise ModelError("the stationary distribution is not unique: some states cannot reach each other")
+        clean: FloatArray = np.maximum(solution, 0.0)
+        result: FloatArray = clean / clean.sum()
+        return result
+
+    def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[list[str]]:
+        """`n` sequences of `length` states, drawn from the chain; the same seed gives the same ones."""
+        if length < 0 or n < 0:
+            raise ModelError(f"length and n must be >= 0, got {length} and {n}")
+        paths = sample_paths(self.start, self.transitions, length, n, np.random.default_rng(seed))
+        return [self._tags.decode(path) for path in paths]
+
+
+def sample_paths(
+    start: FloatArray, transitions: FloatArray, length: int, n: int, random: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """``(n, length)`` states, all sequences one step at a time."""
+    paths = np.empty((n, length), dtype=np.int64)
+    for t in range(length):
+        rows = np.broadcast_to(start, (n, len(start))) if t == 0 else transitions[paths[:, t - 1]]
+        paths[:, t] = draw(rows, random)
+    return paths
+
+
+def draw(rows: FloatArray, random: np.random.Generator) -> npt.NDArray[np.int64]:
+    """One outcome of each row's distribution, never one of probability zero."""
+    cumulative = rows.cumsum(axis=1)
+    chosen: npt.NDArray[np.int64] = np.argmax(cumulative > random.random((len(rows), 1)) * cumulative[:, -1:], axis=1)
+    return chosen
+
+
+def _count(sequences: list[list[str]], tags: TagSet) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """How often each state comes first, each pair of states follows each other, and each state occurs."""
+    L = len(tags)
+    start, transitions, occurrences = np.zeros(L), np.zeros((L, L)), np.zeros(L)
+    for number, own in enumerate(sequences):
+        try:
+            ids = tags.encode(own)
+        except TagError as error:
+            raise TagError(f"sequence {number}: {error}") from None
+        np.add.at(start, ids[:1], 1.0)
+        np.add.at(transitions, (ids[:-1], ids[1:]), 1.0)
+        np.add.at(occurrences, ids, 1.0)
+    return start, transitions, occurrences

@@ -1,0 +1,163 @@
+"""Saved models: one safetensors file with arrays, and a JSON manifest in its header.
+
+    bytes 0..7     length of the header
+    header         JSON: name, dtype, shape and place of each array; under __metadata__.trellis a CRC and the manifest
+    the rest       the arrays, used where they lie (memory-mapped): opening a model copies nothing
+
+The manifest says what the file is: ``format`` (the version of this layout), ``kind`` (which model), and whatever the
+model adds; a CRC of each array tells damage from data. Nothing is ever pickled, and a file appears under its
+name only once it is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import tempfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save_file
+
+from trellis.errors import StoreError
+
+FORMAT = 1
+"""The version that is written; versions up to it are read."""
+
+Array = npt.NDArray[Any]
+_DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1"}
+_LONGEST_HEADER = 100_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a file holds: the manifest's own entries and the arrays, which lie in the mapped file."""
+
+    kind: str
+    manifest: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Write a file of this kind, all or nothing."""
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    checks = {name: _crc(array) for name, array in plain.items()}
+    content = {"format": FORMAT, "kind": kind, "crc32": checks, "manifest": dict(manifest)}
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    os.close(handle)
+    try:
+        text = json.dumps(content, ensure_ascii=False)
+        save_file(plain, temporary, metadata={"trellis": f"{_text_crc(text)} {text}"})
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> Stored:
+    """Open a file; one of another kind than asked for, damaged or foreign is a `StoreError`.
+
+    ``verify=False`` leaves the arrays' bytes unread until they are used.
+    """
+    data = _map(path)
+    header, begin = _header(path, data)
+    content = _content(path, header)
+    if kind is not None and content["kind"] != kind:
+        raise StoreError(f"{path} holds a model of kind {content['kind']!r}, expected {kind!r}")
+    arrays = {name: _array(path, data, begin, name, entry) for name, entry in header.items()}
+    if verify:
+        for name, array in arrays.items():
+            if content["crc32"].get(name) != _crc(array):
+                raise StoreError(
+                    f"{path} is damaged: the bytes of array {name!r} do not have the checksum saved with them"
+                )
+    return Stored(content["kind"], content["manifest"], arrays)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _crc(array: Array) -> int:
+    """Checksum of type, shape and bytes."""
+    described = zlib.crc32(f"{array.dtype.str}{array.shape}".encode())
+    return zlib.crc32(array.reshape(-1).view(np.uint8).data, described) if array.size else described
+
+
+def _text_crc(text: str) -> str:
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _map(path: str | Path) -> memoryview:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size < 8:
+                raise StoreError(f"{path} is not a saved model: {size} bytes, too short for a header")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
+
+
+def _header(path: str | Path, data: memoryview) -> tuple[dict[str, Any], int]:
+    """The header's entries and where the arrays begin."""
+    length = int.from_bytes(data[:8], "little")
+    foreign = f"{path} is not a saved model of Trellis"
+    if length > _LONGEST_HEADER or bytes(data[8:9]) != b"{":
+        raise StoreError(f"{foreign}: it does not begin with a safetensors header")
+    if 8 + length > len(data):
+        raise StoreError(f"{path} is truncated: its header needs {8 + length} bytes, the file has {len(data)}")
+    try:
+        header = json.loads(bytes(data[8 : 8 + length]))
+    except ValueError:
+        raise StoreError(f"{path} is damaged: its header is not JSON") from None
+    if not isinstance(header, dict):
+        raise StoreError(f"{foreign}: its header is not a table")
+    return header, 8 + length
+
+
+def _content(path: str | Path, header: dict[str, Any]) -> dict[str, Any]:
+    """What Trellis wrote into the header, which is taken out of it."""
+    metadata = header.pop("__metadata__", {})
+    text = metadata.get("trellis") if isinstance(metadata, dict) else None
+    if text is None:
+        raise StoreError(f"{path} is a safetensors file, but not a model saved by Trellis: it has no manifest")
+    crc, _, text = str(text).partition(" ")
+    try:
+        content = json.loads(text)
+        version = content["format"]
+        if crc != _text_crc(text):
+            raise ValueError
+        complete = {"kind": str, "crc32": dict, "manifest": dict}
+        if not all(isinstance(content[key], kind) for key, kind in complete.items()):
+            raise TypeError
+    except (ValueError, TypeError, KeyError):
+        raise StoreError(f"{path} is damaged: its manifest cannot be read") from None
+    if version != FORMAT:
+        raise StoreError(f"{path} has format {version}; this version of Trellis reads format {FORMAT}")
+    return dict(content)
+
+
+def _array(path: str | Path, data: memoryview, begin: int, name: str, entry: Any) -> Array:
+    try:
+        dtype, shape, (start, stop) = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
+    except (KeyError, TypeError, ValueError):
+        raise StoreError(f"{path} is damaged: its header describes array {name!r} in no known way") from None
+    if begin + stop > len(data):
+        raise StoreError(f"{path} is truncated: array {name!r} ends at byte {begin + stop}, the file at {len(data)}")
+    count = int(np.prod(shape))
+    if count * dtype.itemsize != stop - start:
+        raise StoreError(f"{path} is damaged: array {name!r} of shape {shape} has {stop - start} bytes")
+    return np.frombuffer(data, dtype=dtype, count=count, offset=begin + start).reshape(shape)

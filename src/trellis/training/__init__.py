@@ -1,0 +1,31 @@
+"""Training: optimizers that see an `Objective`, never a model, and the loop that drives them."""
+
+from __future__ import annotations
+
+from trellis.training.driver import Trained, run
+from trellis.training.history import History, Iterate, Progress, Reason, Step
+from trellis.training.lbfgs import lbfgs
+from trellis.training.objective import Descent, MistakeObjective, Objective, Perceptron, StochasticObjective
+from trellis.training.owlqn import owlqn, pseudo_gradient
+from trellis.training.perceptron import averaged_perceptron
+from trellis.training.sgd import sgd
+
+__all__ = [
+    "Descent",
+    "History",
+    "Iterate",
+    "MistakeObjective",
+    "Objective",
+    "Perceptron",
+    "Progress",
+    "Reason",
+    "Step",
+    "StochasticObjective",
+    "Trained",
+    "averaged_perceptron",
+    "lbfgs",
+    "owlqn",
+    "pseudo_gradient",
+    "run",
+    "sgd",
+]

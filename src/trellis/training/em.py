@@ -1,0 +1,75 @@
+"""Expectation-maximisation: Baum-Welch, and whatever else alternates between two steps.
+
+    E   statistics = what the hidden variables are expected to be under the weights, with the loss of those weights
+    M   weights'   = the best weights were the statistics observed
+
+The loss (negative log-likelihood, plus the penalty of a prior where there is one) never rises. A trainer sees an
+`EMObjective` and knows nothing of hidden Markov models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, TypeVar
+
+from trellis.training.driver import Trained, run
+from trellis.training.history import Iterate, Progress, Validate
+from trellis.training.objective import Vector
+
+S = TypeVar("S")
+
+
+class EMObjective(Protocol[S]):
+    """What can take the two steps; S is whatever statistics it hands from one to the other."""
+
+    def expect(self, weights: Vector) -> tuple[float, S]:
+        """The loss of the weights, and the expected statistics under them."""
+
+    def maximise(self, weights: Vector, statistics: S) -> Vector:
+        """The weights of least expected loss, given the statistics that `weights` led to."""
+
+
+def em(objective: EMObjective[S], start: Vector, *, tolerance: float = 1e-4) -> Iterator[Iterate]:
+    """Iterates of EM from `start`, each with its own loss; ends once one gains less than `tolerance` of the loss."""
+    weights = start
+    loss, statistics = objective.expect(weights)
+    while True:
+        weights = objective.maximise(weights, statistics)
+        before = loss
+        loss, statistics = objective.expect(weights)
+        flat = not before - loss > tolerance * abs(loss)
+        yield Iterate(weights, loss, None, "converged" if flat else None)
+
+
+def best_of_restarts(
+    objective: EMObjective[Any],
+    starts: Iterable[Vector],
+    *,
+    tolerance: float = 1e-4,
+    max_iterations: int | None = None,
+    validate: Validate | None = None,
+    patience: int | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Run EM from each start to its end; the one of least loss, or of the best held-out score, is kept."""
+    kept: Trained | None = None
+    for start in starts:
+        iterates = em(objective, start, tolerance=tolerance)
+        trained = run(
+            iterates, start, max_iterations=max_iterations, validate=validate, patience=patience, progress=progress
+        )
+        if kept is None or _rank(trained) < _rank(kept):
+            kept = trained
+        if trained.history.reason == "interrupted":
+            break
+    assert kept is not None, "there is at least one start"
+    return kept
+
+
+def _rank(trained: Trained) -> tuple[float, float]:
+    """Smaller is better: held-out score first, where there is one, then the loss."""
+    if not trained.history.steps:
+        return (math.inf, math.inf)
+    step = trained.history.steps[trained.history.kept]
+    return (0.0 if step.dev is None else -step.dev, step.loss)

@@ -1,0 +1,86 @@
+"""What a trainer knows of what it trains: numbers in, numbers out.
+
+An `Objective` gives a loss and its gradient; the more able kinds also take steps by themselves, since moving a few
+thousand of a million weights after each batch of sentences is native work. No trainer ever sees a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float64]
+Order = npt.NDArray[np.int64]
+
+
+class Objective(Protocol):
+    """A function of `size` weights to be made small."""
+
+    @property
+    def size(self) -> int:
+        """How many weights."""
+
+    def evaluate(self, weights: Vector, gradient: Vector) -> float:
+        """The loss; its gradient is written to `gradient`."""
+
+
+@dataclass(slots=True)
+class Descent:
+    """Where stochastic descent stands: the true weights are ``scale * weights``."""
+
+    weights: Vector
+    rate: float
+    batch: int
+    done: int = 0
+    scale: float = 1.0
+
+    def fold(self) -> Vector:
+        """The true weights, which the state takes over with scale 1."""
+        self.weights *= self.scale
+        self.scale = 1.0
+        return self.weights
+
+
+class StochasticObjective(Objective, Protocol):
+    """An objective that is a sum over examples, and can step down by a few at a time."""
+
+    @property
+    def examples(self) -> int:
+        """How many."""
+
+    def descend(self, order: Order, descent: Descent) -> float:
+        """One pass over these examples; returns the sum of their losses, each taken before its step."""
+
+    def loss_of(self, order: Order, weights: Vector) -> float:
+        """The mean loss of these examples, with their share of the regularisation."""
+
+
+@dataclass(slots=True)
+class Perceptron:
+    """Where the averaged perceptron stands: the average is ``weights - sums / seen``."""
+
+    weights: Vector
+    sums: Vector
+    seen: int = 0
+
+    def average(self) -> Vector:
+        """Mean of the weights over all examples seen."""
+        return self.weights - self.sums / max(self.seen, 1)
+
+
+class MistakeObjective(Protocol):
+    """What can decode its examples and move its weights after each mistake."""
+
+    @property
+    def size(self) -> int:
+        """How many weights."""
+
+    @property
+    def examples(self) -> int:
+        """How many examples."""
+
+    def correct(self, order: Order, state: Perceptron) -> float:
+        """One pass over these examples; returns the share of tokens that were tagged wrongly."""

@@ -1,0 +1,89 @@
+"""Ready features: lists of strings and the dicts of sklearn-crfsuite, and what is refused."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trellis.errors import DataError, StoreError
+from trellis.features import AttributeIndex, ReadyExtractor
+
+
+def named(token):
+    index = AttributeIndex()
+    data = ReadyExtractor().compile([[token]], index, grow=True)
+    return {index.name(number): value for number, value in data.token_attributes(0)}
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (["a", "b"], {"a": 1.0, "b": 1.0}),
+        (("a",), {"a": 1.0}),
+        ({"a"}, {"a": 1.0}),
+        ([], {}),
+        ({}, {}),
+        ({"a": 1.5, "b": 2, "c": -1}, {"a": 1.5, "b": 2.0, "c": -1.0}),
+        ({"a": True, "b": False}, {"a": 1.0, "b": 0.0}),
+        ({"a": "v"}, {"a:v": 1.0}),
+        ({"a": {"x": 2, "y": "z", "n": {"q": 1}}}, {"a:x": 2.0, "a:y:z": 1.0, "a:n:q": 1.0}),
+        ({"a": ["l", "m"], "b": {"s"}}, {"a:l": 1.0, "a:m": 1.0, "b:s": 1.0}),
+        ({"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True)}, {"a": 0.5, "b": 3.0, "c": 1.0}),
+        ({"a": Fraction(1, 4)}, {"a": 0.25}),
+        ({"é中": "\ud800"}, {"é中:\ud800": 1.0}),
+        ({b"a": b"x"}, {"a:x": 1.0}),
+    ],
+)
+def test_every_form_becomes_named_values(token, expected):
+    assert named(token) == expected
+
+
+def test_python_crfsuite_reads_the_same_dicts_alike():
+    pycrfsuite = pytest.importorskip("pycrfsuite")
+    token = {"a": 1.5, "b": True, "c": "v", "e": {"x": 2, "y": "z"}, "f": ["l"], "g": {"s"}}
+    assert named(token) == pycrfsuite.ItemSequence([token]).items()[0]
+
+
+def test_a_feature_given_twice_counts_twice():
+    index = AttributeIndex()
+    data = ReadyExtractor().compile([[["a", "a"]]], index, grow=True)
+    assert data.token_attributes(0) == [(0, 1.0), (0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ({"a": math.nan}, "feature 'a' is nan: values must be finite"),
+        ({"a": {"b": math.inf}}, "feature 'a:b' is inf: values must be finite"),
+        ({"a": None}, "feature 'a' must be a string, a number or a bool, got NoneType"),
+        ({"a": object()}, "feature 'a' must be a string, a number or a bool, got object"),
+        ({"a": 1j}, "feature 'a' must be a string, a number or a bool, got complex"),
+        ({1: 2}, "a feature's name must be a string, got int"),
+        (["a", 3], "a feature in a list must be a string, got int"),
+        (3, "the features of a token must be a dict, list or set, got int"),
+        ("word", "the features of a token must be a dict, list or set, got str"),
+    ],
+)
+def test_what_is_no_feature_is_named_with_its_place(token, message):
+    with pytest.raises(DataError, match=f"sentence 1, position 2: {message}"):
+        ReadyExtractor().compile([[], [["x"], ["y"], token]], AttributeIndex(), grow=True)
+
+
+def test_an_index_is_the_same_from_its_arrays():
+    index = AttributeIndex()
+    ReadyExtractor().compile([[[f"name{i}" for i in range(5000)]]], index, grow=True)
+    again = AttributeIndex.from_arrays(index.arrays())
+    assert again.names() == index.names()
+    assert [again.find(f"name{i}") for i in range(0, 5000, 7)] == list(range(0, 5000, 7))
+    assert again.find("other") is None
+
+
+def test_arrays_that_do_not_fit_are_refused():
+    index = AttributeIndex()
+    ReadyExtractor().compile([[["a", "b"]]], index, grow=True)
+    arrays = index.arrays()
+    with pytest.raises(StoreError, match="do not fit their offsets"):
+        AttributeIndex.from_arrays(arrays | {"names": arrays["names"][:-1]})
+    with pytest.raises(StoreError, match="expected a power of two"):
+        AttributeIndex.from_arrays(arrays | {"table": arrays["table"][:-1]})

@@ -1,0 +1,202 @@
+"""The Tagger contract as a suite: subclass `TaggerContract` in a test module, say how to make the model, and all
+promises of `trellis.models.base` are checked for that family.
+
+    class TestCRF(TaggerContract):
+        def make(self, **options):
+            return CRF(features="ner", **options)
+"""
+
+import dataclasses
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+from trellis import chain, models
+from trellis.errors import DataError, ModelError, StoreError, TagError, TrellisError
+from trellis.tags import Scheme, Span, validate_tags
+from trellis.text import Sentence
+
+TRAIN = [
+    Sentence(tokens.split(), tags.split())
+    for tokens, tags in [
+        ("Anna Smith lives in New York .", "B-PER I-PER O O B-LOC I-LOC O"),
+        ("She met Paul in Rome .", "O O B-PER O B-LOC O"),
+        ("Rome is old .", "B-LOC O O O"),
+        ("Paul Jones likes New Delhi .", "B-PER I-PER O B-LOC I-LOC O"),
+        ("In Paris , Anna slept .", "O B-LOC O B-PER O O"),
+        ("It rained .", "O O O"),
+    ]
+]
+POS = [
+    Sentence(["the", "dog", "barks"], ["DET", "NOUN", "VERB"]),
+    Sentence(["a", "cat", "sleeps"], ["DET", "NOUN", "VERB"]),
+]
+
+
+class TaggerContract:
+    """Promises of every family; `make` gives a fresh model with the given settings."""
+
+    def make(self, **options):
+        raise NotImplementedError
+
+    @pytest.fixture
+    def model(self):
+        return self.make().fit(TRAIN)
+
+    def test_training_sentences_are_learnt(self, model):
+        assert [sentence.tags for sentence in model.tag(TRAIN)] == [sentence.tags for sentence in TRAIN]
+
+    def test_fit_takes_sentences_or_inputs_with_labels(self, model):
+        X, y = [s.tokens for s in TRAIN], [s.tags for s in TRAIN]
+        other = self.make().fit(X, y)
+        np.testing.assert_array_equal(other.chain_scores(X).emissions, model.chain_scores(X).emissions)
+
+    def test_the_same_seed_gives_the_same_model_bit_for_bit(self, model, tmp_path):
+        again = self.make().fit(TRAIN)
+        model.save(tmp_path / "a")
+        again.save(tmp_path / "b")
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+    def test_any_number_of_threads_gives_the_same_model_bit_for_bit(self, tmp_path):
+        before = chain.get_num_threads()
+        try:
+            for threads in (1, 3):
+                chain.set_num_threads(threads)
+                self.make().fit(TRAIN * 40).save(tmp_path / str(threads))
+        finally:
+            chain.set_num_threads(before)
+        assert (tmp_path / "1").read_bytes() == (tmp_path / "3").read_bytes()
+
+    def test_tags_are_valid_by_construction(self, model):
+        random = np.random.default_rng(0)
+        words = [word for s in TRAIN for word in s.tokens]
+        X = [random.choice(words, size=random.integers(1, 9)).tolist() for _ in range(200)]
+        for tags in model.predict(X):
+            assert not validate_tags(tags, Scheme.IOB2)
+        for options in model.kbest(X[:20], 5):
+            assert all(not validate_tags(option.tags, Scheme.IOB2) for option in options)
+
+    def test_a_batch_gives_what_single_sentences_give(self, model):
+        X = [s.tokens for s in TRAIN]
+        assert model.predict(X) == [model.predict([x])[0] for x in X]
+        for together, x in zip(model.marginals(X), X, strict=True):
+            np.testing.assert_allclose(together, model.marginals([x])[0], rtol=1e-12)
+
+    def test_an_empty_sentence_gives_no_tags(self, model):
+        assert model.predict([[], ["Rome"], []])[::2] == [[], []]
+        assert model.tag([[]])[0].tags == ()
+        assert model.marginals([[]])[0].shape == (0, len(model.labels_))
+        assert model.predict([]) == []
+        assert model.kbest([[]], 2)[0][0].probability == pytest.approx(1.0)
+
+    def test_an_empty_sentence_can_be_trained_on(self):
+        model = self.make().fit([*TRAIN, Sentence([], [])])
+        assert len(model.predict([["Rome"]])[0]) == 1
+
+    def test_unknown_words_and_characters_are_fine(self, model):
+        X = [["Zxqv", "\U0001f600", "中文", "\ud800", "e\u0301", " ", ""]]
+        assert len(model.predict(X)[0]) == 7
+
+    def test_marginals_are_exact_probabilities(self, model):
+        x = ["Anna", "met", "Rome"]
+        labels = model.labels_
+        paths = list(itertools.product(labels, repeat=3))
+        probabilities = model.sequence_probabilities([x] * len(paths), paths)
+        assert probabilities.sum() == pytest.approx(1.0)
+        expected = np.zeros((3, len(labels)))
+        for path, p in zip(paths, probabilities, strict=True):
+            for t, label in enumerate(path):
+                expected[t, labels.index(label)] += p
+        np.testing.assert_allclose(model.marginals([x])[0], expected, atol=1e-9)
+
+    def test_the_k_best_are_the_most_probable_paths(self, model):
+        x = ["Anna", "met", "Rome"]
+        paths = list(itertools.product(model.labels_, repeat=3))
+        probabilities = np.sort(model.sequence_probabilities([x] * len(paths), paths))[::-1]
+        best = model.kbest([x], 6)[0]
+        np.testing.assert_allclose([option.probability for option in best], probabilities[: len(best)], atol=1e-12)
+        assert best[0].tags == model.predict([x])[0]
+
+    def test_span_probabilities_are_sums_over_paths(self, model):
+        x = ["Anna", "Smith", "met"]
+        paths = list(itertools.product(model.labels_, repeat=3))
+        probabilities = model.sequence_probabilities([x] * len(paths), paths)
+        wanted = sum(
+            p
+            for path, p in zip(paths, probabilities, strict=True)
+            if path[:2] == ("B-PER", "I-PER") and path[2] != "I-PER"
+        )
+        found = model.span_probabilities([x], [[Span(0, 2, "PER")]])[0][0]
+        assert found.probability == pytest.approx(wanted, abs=1e-9)
+        predicted = model.span_probabilities([TRAIN[0].tokens])[0]
+        assert [item.span for item in predicted] == [Span(0, 2, "PER"), Span(4, 6, "LOC")]
+
+    def test_save_load_gives_the_same_answers(self, model, tmp_path):
+        model.save(tmp_path / "m")
+        X = [s.tokens for s in TRAIN] + [["Zxqv", "Rome"]]
+        for again in (type(model).load(tmp_path / "m"), models.load(tmp_path / "m")):
+            assert again.predict(X) == model.predict(X)
+            np.testing.assert_array_equal(again.chain_scores(X).emissions, model.chain_scores(X).emissions)
+            assert again.config == model.config
+            assert again.tagset_ == model.tagset_
+
+    def test_a_damaged_file_is_refused(self, model, tmp_path):
+        model.save(tmp_path / "m")
+        whole = (tmp_path / "m").read_bytes()
+        (tmp_path / "m").write_bytes(whole[:-20])
+        with pytest.raises(StoreError, match="truncated"):
+            type(model).load(tmp_path / "m")
+
+    def test_pickled_models_answer_alike(self, model):
+        again = pickle.loads(pickle.dumps(model))
+        assert again.predict([["Anna", "Rome"]]) == model.predict([["Anna", "Rome"]])
+        assert pickle.loads(pickle.dumps(self.make())).get_params() == self.make().get_params()
+
+    def test_evaluation_follows_the_scheme(self, model):
+        assert model.evaluate(TRAIN).micro.f1 == 1.0
+        assert model.score(TRAIN) == 1.0
+        assert self.make().fit(POS).evaluate(POS).accuracy == 1.0
+
+    def test_scikit_learns_clone_keeps_every_setting(self, model):
+        sklearn = pytest.importorskip("sklearn.base")
+        copy = sklearn.clone(model)
+        assert copy.get_params() == model.get_params()
+        with pytest.raises(ModelError, match="not fitted"):
+            copy.predict([["a"]])
+
+    def test_settings_can_be_changed_and_mistyped_ones_are_named(self):
+        model = self.make()
+        name = dataclasses.fields(model.config)[0].name
+        assert model.set_params(**{name: getattr(model.config, name)}) is model
+        with pytest.raises(TrellisError, match="has no setting"):
+            self.make(no_such_setting=1)
+
+    def test_what_comes_before_fit_is_an_error(self):
+        for ask in (lambda m: m.predict([["a"]]), lambda m: m.save("nowhere"), lambda m: m.labels_):
+            with pytest.raises(ModelError, match="not fitted: call fit or load first"):
+                ask(self.make())
+
+    def test_bad_corpora_are_named(self):
+        with pytest.raises(ModelError, match="no sentence"):
+            self.make().fit([])
+        with pytest.raises(ModelError, match="only the label 'O' occurs"):
+            self.make().fit([["a", "b"]], [["O", "O"]])
+        with pytest.raises(DataError, match="sentence 1 has 2 tokens and 1 labels"):
+            self.make().fit([["a"], ["b", "c"]], [["O"], ["B-X"]])
+        with pytest.raises(DataError, match="1 sequences of labels for 2 sentences"):
+            self.make().fit([["a"], ["b"]], [["O"]])
+        with pytest.raises(DataError, match=r"sentence 0 \(f.txt:3\) has no tags"):
+            self.make().fit([Sentence(["a"], path="f.txt", lines=(3,))])
+
+    def test_unknown_labels_name_the_sentence(self, model):
+        held_out = [Sentence(["a"], ["O"]), Sentence(["b"], ["B-ORG"], path="dev.txt", lines=(7,))]
+        with pytest.raises(TagError, match=r"sentence 1 \(dev.txt:7\): label 'B-ORG' at position 0"):
+            self.make().fit(TRAIN, dev=held_out)
+        with pytest.raises(TagError, match="sentence 0: label 'B-ORG'"):
+            model.sequence_probabilities([["a"]], [["B-ORG"]])
+
+    def test_one_sentence_in_place_of_a_list_is_refused(self, model):
+        with pytest.raises(DataError, match="put it into a list"):
+            model.predict(TRAIN[0])

@@ -1,0 +1,126 @@
+"""What a CRF can be asked: explanations that add up, feature and transition tables, names, files."""
+
+import numpy as np
+import pytest
+
+from tests.models.contract import TRAIN
+from trellis import chain, store
+from trellis.errors import ModelError, StoreError, TagError, TemplateError
+from trellis.models import CRF
+from trellis.text import Sentence
+
+
+@pytest.fixture(scope="module")
+def model():
+    return CRF(features="ner", c2=0.05).fit(TRAIN)
+
+
+def test_contributions_add_up_to_the_difference_of_scores(model):
+    for sentence in TRAIN:
+        scores = model.chain_scores([sentence])
+        tags = model.tagset_
+        for position in range(len(sentence)):
+            found = model.explain(sentence, position)
+            paths = (found.labelling, found.alternative)
+            best, other = (chain.score(scores, tags.encode(path))[0] for path in paths)
+            assert found.score_difference == pytest.approx(best - other, abs=1e-10)
+            total = sum(c.difference for c in found.contributions)
+            assert total == pytest.approx(found.score_difference, abs=1e-10)
+            assert found.score_difference >= 0
+
+
+def test_the_runner_up_is_the_best_path_with_another_label(model):
+    sentence = TRAIN[0]
+    found = model.explain(sentence, 1)
+    assert found.labelling == sentence.tags
+    assert found.runner_up != found.label == "I-PER"
+    options = [option for option in model.kbest([sentence], 500)[0] if option.tags[1] != "I-PER"]
+    assert tuple(options[0].tags) == found.alternative
+    marginals = dict(zip(model.labels_, model.marginals([sentence])[0][1], strict=True))
+    assert found.probability == pytest.approx(marginals["I-PER"])
+    assert found.runner_up_probability == pytest.approx(marginals[found.runner_up])
+
+
+def test_explanations_name_features_and_transitions(model):
+    found = model.explain(TRAIN[0], 1)
+    names = {c.name for c in found.contributions}
+    assert "U00:Smith" in names
+    assert any(c.kind == "transition" and c.name.startswith("B-PER -> I-PER or ") for c in found.contributions)
+    text = found.to_markdown()
+    assert "U00:Smith" in text
+    assert "total" in text
+
+
+def test_positions_outside_the_sentence_are_refused(model):
+    with pytest.raises(ModelError, match=r"position must be in 0..1 of 2 tokens, got 2"):
+        model.explain(["a", "b"], 2)
+
+
+def test_top_features_are_sorted_by_size_and_belong_to_the_label(model):
+    top = model.top_features("B-LOC", 5).features
+    assert len(top) == 5
+    assert {f.label for f in top} == {"B-LOC"}
+    sizes = [abs(f.weight) for f in model.top_features(n=50).features]
+    assert sizes == sorted(sizes, reverse=True)
+    p = model.parameters_
+    assert sizes[0] == np.abs(p.weights).max()
+    with pytest.raises(TagError, match=r"label 'B-LOK' .* nearest of its 5 labels is 'B-LOC'"):
+        model.top_features("B-LOK")
+
+
+def test_transitions_are_a_table(model):
+    table = model.transitions()
+    assert table.labels == model.labels_
+    i, j = table.labels.index("B-PER"), table.labels.index("I-PER")
+    assert table.weights[i][j] == model.parameters_.transitions[i, j] > 0
+    assert "-inf" in table.to_markdown()
+
+
+def test_feature_names_of_a_sentence(model):
+    assert model.feature_names(["Rome"])[0][0] == "U00:Rome"
+    with pytest.raises(ModelError, match="no templates"):
+        CRF(features="ready").fit([[["a"], ["b"]]], [["A", "B"]]).feature_names([["a"]])
+
+
+def test_templates_with_columns_need_them_when_tagging():
+    train = [Sentence(["a", "b"], ["O", "B-X"], columns={"pos": ["D", "N"]})]
+    model = CRF(features="chunk").fit(train)
+    assert len(model.tag([Sentence(["a"], columns={"pos": ["N"]})])[0].tags) == 1
+    with pytest.raises(TemplateError, match=r"line 12: 'U10:%x\[-2,1\]' looks at column 1"):
+        model.predict([["a"]])
+
+
+def test_tagged_sentences_keep_what_they_had(model):
+    sentence = Sentence(["Rome", "!"], text="Rome!", offsets=[(0, 4), (4, 5)])
+    tagged = model.tag([sentence])[0]
+    assert (tagged.text, tagged.offsets, len(tagged.tags)) == ("Rome!", ((0, 4), (4, 5)), 2)
+
+
+def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
+    model.save(tmp_path / "m")
+    stored = store.load(tmp_path / "m")
+    for name, change, message in [
+        ("transitions", lambda a: a[1:], "transitions must be"),
+        ("pair_weights", lambda a: a[1:], "do not fit"),
+        ("pair_labels", lambda a: a + 1000, "do not fit"),
+        ("pair_ends", lambda a: a[::-1], "do not fit"),
+        ("names", lambda a: a[1:], "do not fit"),
+        ("table", lambda a: a[:-1], "power of two"),
+    ]:
+        store.save(tmp_path / "bad", "crf", stored.manifest, stored.arrays | {name: change(stored.arrays[name])})
+        with pytest.raises(StoreError, match=message):
+            CRF.load(tmp_path / "bad")
+    rest = {name: array for name, array in stored.arrays.items() if name != "start"}
+    store.save(tmp_path / "bad", "crf", stored.manifest, rest)
+    with pytest.raises(StoreError, match="lacks the array 'start'"):
+        CRF.load(tmp_path / "bad")
+
+
+def test_models_of_another_kind_are_refused(tmp_path):
+    store.save(tmp_path / "x", "horse", {}, {})
+    from trellis import models
+
+    with pytest.raises(StoreError, match="kind 'horse', expected 'crf'"):
+        CRF.load(tmp_path / "x")
+    with pytest.raises(StoreError, match="unknown kind 'horse'"):
+        models.load(tmp_path / "x")

@@ -1,0 +1,14 @@
+"""The HMM keeps the Tagger contract. Without smoothing it cannot: new sentences may then be impossible."""
+
+from tests.models.contract import TaggerContract
+from trellis.models.hmm import HMM
+
+
+class TestWittenBell(TaggerContract):
+    def make(self, **options):
+        return HMM(**options)
+
+
+class TestAdditive(TaggerContract):
+    def make(self, **options):
+        return HMM(**{"smoothing": "additive", "alpha": 0.01, **options})

@@ -1,0 +1,191 @@
+"""Optimizers on functions whose minimum is known, and the loop around them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from trellis.training import History, Iterate, lbfgs, owlqn, pseudo_gradient, run
+from trellis.training.hessian import InverseHessian, combine, dot
+from trellis.training.linesearch import wolfe
+
+
+class Quadratic:
+    """1/2 (x - m)' A (x - m), with a minimum that can be solved for."""
+
+    def __init__(self, size, seed=0):
+        random = np.random.default_rng(seed)
+        root = random.normal(size=(size, size))
+        self.A = root @ root.T + 0.1 * np.eye(size)
+        self.m = random.normal(size=size)
+        self.size = size
+        self.evaluations = 0
+
+    def evaluate(self, weights, gradient):
+        self.evaluations += 1
+        gradient[:] = self.A @ (weights - self.m)
+        return 0.5 * float((weights - self.m) @ gradient)
+
+
+class Rosenbrock:
+    size = 2
+
+    def evaluate(self, weights, gradient):
+        x, y = weights
+        gradient[:] = [-2 * (1 - x) - 400 * x * (y - x * x), 200 * (y - x * x)]
+        return float((1 - x) ** 2 + 100 * (y - x * x) ** 2)
+
+
+TIGHT = {"epsilon": 1e-10, "delta": 0.0, "period": 0}
+
+
+def test_lbfgs_finds_the_minimum_of_a_quadratic():
+    objective = Quadratic(20)
+    trained = run(lbfgs(objective, np.zeros(20), **TIGHT), np.zeros(20), max_iterations=500)
+    np.testing.assert_allclose(trained.weights, objective.m, atol=1e-7)
+    assert trained.history.reason == "converged"
+    losses = [step.loss for step in trained.history.steps]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_lbfgs_follows_a_curved_valley():
+    trained = run(lbfgs(Rosenbrock(), np.array([-1.2, 1.0]), **TIGHT), np.zeros(2), max_iterations=200)
+    np.testing.assert_allclose(trained.weights, [1.0, 1.0], atol=1e-6)
+
+
+def test_lbfgs_at_the_minimum_stops_at_once():
+    objective = Quadratic(4)
+    trained = run(lbfgs(objective, objective.m), objective.m)
+    assert trained.history.reason == "converged"
+    assert objective.evaluations == 1
+
+
+def test_the_two_loops_equal_the_recursion_on_long_vectors():
+    random = np.random.default_rng(1)
+    size, memory = 50, 4
+    hessian, pairs = InverseHessian(size, memory), []
+    for _ in range(7):
+        x, x0 = random.normal(size=(2, size))
+        y = 0.3 * (x - x0) + 0.02 * random.normal(size=size)
+        hessian.update(x, x0, y, np.zeros(size))
+        pairs.append((x - x0, y))
+    v = random.normal(size=size)
+    q, alphas = v.copy(), []
+    for s, y in reversed(pairs[-memory:]):
+        alphas.append(s @ q / (s @ y))
+        q -= alphas[-1] * y
+    s, y = pairs[-1]
+    q *= s @ y / (y @ y)
+    for s, y in pairs[-memory:]:
+        q += s * (alphas.pop() - y @ q / (s @ y))
+    np.testing.assert_allclose(hessian.descent(v, np.empty(size)), -q, rtol=1e-9)
+
+
+def test_a_step_without_positive_curvature_teaches_nothing():
+    hessian = InverseHessian(3, 2)
+    hessian.update(np.ones(3), np.zeros(3), -np.ones(3), np.zeros(3))
+    np.testing.assert_array_equal(hessian.descent(np.ones(3), np.empty(3)), -np.ones(3))
+
+
+@pytest.mark.parametrize("size", [1, 15, 16, 2047, 2048, 50_001])
+def test_vector_operations_of_every_length(size):
+    a, b = np.random.default_rng(2).normal(size=(2, size))
+    assert dot(a, b) == pytest.approx(float(a @ b), rel=1e-9, abs=1e-9)
+    np.testing.assert_allclose(combine([a, b], [2.0, -3.0], a.copy()), 2 * a - 3 * b, rtol=1e-12, atol=1e-12)
+    out = a.copy()
+    np.testing.assert_allclose(combine([out, b], [1.0, 1.0], out), a + b, rtol=1e-12, atol=1e-12)
+
+
+def test_wolfe_conditions_hold_on_a_wavy_line():
+    def along(t):
+        return float(np.cos(3 * t) + 0.05 * t * t), float(-3 * np.sin(3 * t) + 0.1 * t)
+
+    loss, slope = along(0.4)
+
+    def shifted(t):
+        return along(0.4 + t)
+
+    trial = wolfe(shifted, loss, slope, 0.001, 30)
+    assert trial is not None
+    assert trial.loss <= loss + 1e-4 * trial.step * slope
+    assert abs(trial.slope) <= 0.9 * abs(slope)
+
+
+def test_no_step_is_found_where_the_loss_only_rises():
+    assert wolfe(lambda t: (1.0 + t, 1.0), 1.0, -1.0, 1.0, 10) is None
+
+
+@pytest.mark.parametrize("c1", [0.3, 2.0])
+def test_owlqn_reaches_the_optimality_conditions_and_exact_zeros(c1):
+    objective = Quadratic(30, seed=3)
+    trained = run(owlqn(objective, np.zeros(30), c1=c1, **TIGHT), np.zeros(30), max_iterations=2000)
+    w, g = trained.weights, np.empty(30)
+    loss = objective.evaluate(w, g) + c1 * np.abs(w).sum()
+    zero = w == 0
+    assert 0 < zero.sum() < 30
+    np.testing.assert_allclose(g[~zero], -c1 * np.sign(w[~zero]), atol=1e-5)
+    assert (np.abs(g[zero]) <= c1 + 1e-6).all()
+    np.testing.assert_allclose(pseudo_gradient(w, g, c1), 0.0, atol=1e-5)
+
+    def split(z):  # the same problem as a smooth one with bounds: w = p - n
+        g2 = np.empty(30)
+        value = objective.evaluate(z[:30] - z[30:], g2)
+        return value + c1 * z.sum(), np.concatenate([g2 + c1, c1 - g2])
+
+    best = minimize(split, np.zeros(60), jac=True, bounds=[(0, None)] * 60, options={"maxiter": 5000, "ftol": 1e-14})
+    assert loss == pytest.approx(best.fun, rel=1e-6)
+
+
+def test_owlqn_with_a_huge_penalty_gives_nothing_but_zeros():
+    trained = run(owlqn(Quadratic(5), np.zeros(5), c1=1e6), np.zeros(5))
+    assert not trained.weights.any()
+    assert trained.history.reason == "converged"
+
+
+def iterates(losses, stop_after=None):
+    for i, loss in enumerate(losses):
+        yield Iterate(np.array([float(i)]), loss, None, "converged" if i == stop_after else None)
+
+
+def test_the_loop_stops_at_its_limit_and_tells_the_time_left():
+    seen = []
+    trained = run(iterates([3.0, 2.0, 1.0]), np.zeros(1), max_iterations=2, progress=seen.append)
+    assert trained.history.reason == "max_iterations"
+    assert [step.iteration for step in seen] == [1, 2]
+    assert seen[-1].seconds_left == 0.0
+    assert trained.weights[0] == 1.0
+
+
+def test_no_iterations_keep_the_start():
+    trained = run(iterates([1.0]), np.array([7.0]), max_iterations=0)
+    assert trained.weights[0] == 7.0
+    assert trained.history == History((), "max_iterations", -1)
+
+
+def test_the_best_held_out_score_is_kept_and_patience_ends():
+    scores = iter([0.1, 0.5, 0.4, 0.5, 0.3])
+    trained = run(iterates(itertools.repeat(1.0)), np.zeros(1), validate=lambda w: next(scores), patience=3)
+    assert trained.history.reason == "early_stopping"
+    assert trained.weights[0] == 1.0
+    assert trained.history.kept == 1
+    assert len(trained.history.steps) == 5
+
+
+def test_an_interrupt_keeps_the_last_weights():
+    def interrupted():
+        yield from iterates([3.0, 2.0])
+        raise KeyboardInterrupt
+
+    trained = run(interrupted(), np.zeros(1))
+    assert trained.history.reason == "interrupted"
+    assert trained.weights[0] == 1.0
+
+
+def test_an_interrupt_in_the_callback_keeps_that_step():
+    def stop(step):
+        if step.iteration == 2:
+            raise KeyboardInterrupt
+
+    trained = run(iterates([3.0, 2.0, 1.0]), np.zeros(1), progress=stop)
+    assert (trained.history.reason, trained.weights[0]) == ("interrupted", 1.0)
