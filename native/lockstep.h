@@ -1,5 +1,5 @@
 // Scaled forward, scaled backward and Viterbi for a group of sequences that go through time in lockstep. The hot
-// loops of the library are `multiply`, `multiply_max` and `accumulate`; everything else is one pass over a row.
+// loops of the library are `multiply`, in two semirings, and `accumulate`; everything else is one pass over a row.
 //
 // Scaled arithmetic. With E[t, j] = exp(e[t, j] - peak[t]) and A = exp(transitions - transition_max),
 //   alpha[0, j] = start[j] E[0, j] / scale[0]         alpha[t, j] = sum_i alpha[t-1, i] A[i, j] * E[t, j] / scale[t]
@@ -64,39 +64,46 @@ inline int lanes_left(int64_t L, int64_t j) {
   return L - j < width<R> ? int(L - j) : width<R>;
 }
 
-// out[g, j..] = sum_i x[g, i] A[i, j..] for G rows and V vectors of columns. The order of the sum does not depend on
-// G, so a sequence gives the same bits alone and in a batch.
-template <typename R, int G, int V>
-inline void multiply_block(const R* x, const R* A, int64_t L, int64_t P, R* out) {
-  Vec<R> sum[G][V] = {};
-  for (int64_t i = 0; i < L; ++i) {
-    Vec<R> a[V];
-    for (int v = 0; v < V; ++v) a[v] = load(A + i * P + v * width<R>);
-    for (int g = 0; g < G; ++g) {
-      const Vec<R> xi = broadcast(x[g * P + i]);
-      for (int v = 0; v < V; ++v) sum[g][v] += xi * a[v];
-    }
+// The two semirings of the recursions: how a path is extended by a step and joined with the others that end there.
+struct SumProduct {
+  template <typename R>
+  static Vec<R> none() {
+    return Vec<R>{};
   }
-  for (int g = 0; g < G; ++g)
-    for (int v = 0; v < V; ++v) store(out + g * P + v * width<R>, sum[g][v]);
-}
+  template <typename R>
+  static Vec<R> join(Vec<R> others, Vec<R> path, Vec<R> step) {
+    return others + path * step;
+  }
+};
 
-// The same in the (max, +) semiring: out[g, j..] = max_i (x[g, i] + A[i, j..]).
-template <typename R, int G, int V>
-inline void multiply_max_block(const R* x, const R* A, int64_t L, int64_t P, R* out) {
-  Vec<R> best[G][V];
+struct MaxPlus {
+  template <typename R>
+  static Vec<R> none() {
+    return broadcast(-infinity<R>);
+  }
+  template <typename R>
+  static Vec<R> join(Vec<R> others, Vec<R> path, Vec<R> step) {
+    return max<R>(path + step, others);
+  }
+};
+
+// out[g, j..] = join_i (x[g, i], A[i, j..]) for G rows and V vectors of columns. The order of the labels i does not
+// depend on G, so a sequence gives the same bits alone and in a batch.
+template <typename R, typename Semiring, int G, int V>
+inline void multiply_block(const R* x, const R* A, int64_t L, int64_t P, R* out) {
+  Vec<R> all[G][V];
   for (int g = 0; g < G; ++g)
-    for (int v = 0; v < V; ++v) best[g][v] = broadcast(-infinity<R>);
+    for (int v = 0; v < V; ++v) all[g][v] = Semiring::template none<R>();
   for (int64_t i = 0; i < L; ++i) {
     Vec<R> a[V];
     for (int v = 0; v < V; ++v) a[v] = load(A + i * P + v * width<R>);
     for (int g = 0; g < G; ++g) {
       const Vec<R> xi = broadcast(x[g * P + i]);
-      for (int v = 0; v < V; ++v) best[g][v] = max<R>(xi + a[v], best[g][v]);
+      for (int v = 0; v < V; ++v) all[g][v] = Semiring::template join<R>(all[g][v], xi, a[v]);
     }
   }
   for (int g = 0; g < G; ++g)
-    for (int v = 0; v < V; ++v) store(out + g * P + v * width<R>, best[g][v]);
+    for (int v = 0; v < V; ++v) store(out + g * P + v * width<R>, all[g][v]);
 }
 
 // sum[i, :] += sum_g x[g][i] u[g, :] for G rows: the expected transitions of one time step of the group.
@@ -132,23 +139,13 @@ inline void with_vectors(int64_t P, F f) {
   return f(std::integral_constant<int, 0>{});
 }
 
-template <typename R>
+template <typename R, typename Semiring = SumProduct>
 inline void multiply(int rows, const R* x, const R* A, int64_t L, int64_t P, R* out) {
   with_rows(rows, [&](auto G) {
     int64_t j = 0;
     for (; j + column_block * width<R> <= P; j += column_block * width<R>)
-      multiply_block<R, G, column_block>(x, A + j, L, P, out + j);
-    for (; j < P; j += width<R>) multiply_block<R, G, 1>(x, A + j, L, P, out + j);
-  });
-}
-
-template <typename R>
-inline void multiply_max(int rows, const R* x, const R* A, int64_t L, int64_t P, R* out) {
-  with_rows(rows, [&](auto G) {
-    int64_t j = 0;
-    for (; j + column_block * width<R> <= P; j += column_block * width<R>)
-      multiply_max_block<R, G, column_block>(x, A + j, L, P, out + j);
-    for (; j < P; j += width<R>) multiply_max_block<R, G, 1>(x, A + j, L, P, out + j);
+      multiply_block<R, Semiring, G, column_block>(x, A + j, L, P, out + j);
+    for (; j < P; j += width<R>) multiply_block<R, Semiring, G, 1>(x, A + j, L, P, out + j);
   });
 }
 
@@ -499,7 +496,7 @@ void viterbi_group(const Batch<R>& batch, const LogPrepared<R>& prepared, const 
     if (t == 0) {
       for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
     } else {
-      multiply_max<R>(int(active), x, prepared.forward, L, P, y);
+      multiply<R, MaxPlus>(int(active), x, prepared.forward, L, P, y);
     }
     for (int g = 0; g < active; ++g)
       absorb_max(batch.emission(runners[g].first + t), L, P, y + g * P, deltas + (begin[g] + t) * P, runners[g]);
