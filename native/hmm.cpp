@@ -23,8 +23,8 @@ namespace trellis {
 namespace {
 
 constexpr double forbidden = -std::numeric_limits<double>::infinity();
-// The bounds of lockstep.h's Range<double>: transitions below `least` are flushed to zero and narrow the gap; where
-// all are above `mixing_least`, nothing that underflows can ever matter.
+// The bounds of lockstep.h's Range<double>: transitions below exp(least_log) are flushed to zero and narrow the gap;
+// where all are above exp(mixing_log), nothing that underflows can ever matter.
 constexpr double least_log = -340.0, mixing_log = -220.0;
 
 template <typename T>
@@ -200,7 +200,9 @@ class Expectation {
   // counts[v] = sum of gamma[n] over the tokens n with symbol v. A symbol may lie in several stretches: what a stretch
   // finds for its first symbol waits in a row of its own and is added afterwards, in order.
   void gather_all(const HmmKernels& kernels, double* counts) {
-    std::fill_n(counts, V_ * L_, 0.0);
+    for_stretches(V_, [&](int64_t, int64_t begin, int64_t end) {
+      std::fill(counts + begin * L_, counts + end * L_, 0.0);
+    });
     const int64_t stretches = (N_ + stretch - 1) / stretch;
     std::vector<double> firsts(size_t(stretches * L_), 0.0);
     for_stretches(N_, [&](int64_t i, int64_t begin, int64_t end) {

@@ -106,19 +106,24 @@ class HMMObjective:
 
     def maximise(self, weights: FloatArray, statistics: Parameters) -> FloatArray:
         """The parameters of greatest expected log-likelihood; a state never visited keeps its distributions."""
-        old = Parameters.from_flat(weights, self.L)
-        new = [getattr(old, part) if part in self._fixed else self._best(part, old, statistics) for part in PARTS]
-        return Parameters(*new).flat()
+        old, flat = Parameters.from_flat(weights, self.L), np.empty(len(weights))
+        new = Parameters.from_flat(flat, self.L)
+        for part in PARTS:
+            self._maximise(part, getattr(old, part), getattr(statistics, part), getattr(new, part))
+        return flat
 
-    def _best(self, part: Part, old: Parameters, statistics: Parameters) -> FloatArray:
-        before: FloatArray = getattr(old, part)
-        counts: FloatArray = getattr(statistics, part)
+    def _maximise(self, part: Part, before: FloatArray, counts: FloatArray, out: FloatArray) -> None:
+        if part in self._fixed:
+            out[...] = before
+            return
         if self._pseudo is not None:
             counts = np.maximum(counts + getattr(self._pseudo, part), 0.0)
-        if part == "emissions":
-            sums = counts.sum(axis=0)
-            return counts / sums if (sums > 0).all() else normalised(counts.T, before.T).T
-        return normalised(np.where(before > 0, counts, 0.0), before)
+        if part != "emissions":
+            out[...] = normalised(np.where(before > 0, counts, 0.0), before)
+        elif (sums := counts.sum(axis=0)).all():
+            np.divide(counts, sums, out=out)
+        else:
+            out[...] = normalised(counts.T, before.T).T
 
 
 def check_symbols(symbols: npt.ArrayLike, V: int) -> IntArray:
