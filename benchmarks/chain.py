@@ -14,8 +14,7 @@ from rich.console import Console
 from torch import Tensor, nn
 
 import trellis
-from trellis import chain
-from trellis.chain import _native
+from trellis import _native, chain
 from trellis.nn import CRF
 
 SHAPES = [(32, 30, 9), (64, 40, 9), (32, 50, 20), (64, 50, 50), (16, 500, 9), (256, 40, 17)]

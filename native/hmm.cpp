@@ -38,18 +38,6 @@ const HmmKernels& hmm_kernels() {
   return baseline_hmm_kernels();
 }
 
-struct Sums {
-  int64_t L, P;
-  Block<double> memory;
-  Counts counts;
-  Sums(int64_t L, int64_t P)
-      : L(L), P(P), memory((L + 2) * P, 0.0), counts{memory, memory + L * P, memory + (L + 1) * P} {}
-  void clear() { std::fill(memory + 0, memory + (L + 2) * P, 0.0); }
-  void add(const Sums& other) {
-    for (int64_t i = 0; i < (L + 2) * P; ++i) memory[i] += other.memory[i];
-  }
-};
-
 // A model as the kernels want it: scaled, and in log space for the sequences that need it.
 class Model {
  public:

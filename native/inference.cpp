@@ -129,21 +129,6 @@ const Kernels<R>& kernels() {
   return baseline_kernels<R>();
 }
 
-// Expected counts in double, each row padded to P.
-template <typename R>
-struct Inference<R>::Sums {
-  int64_t L, P;
-  Block<double> memory;
-  Counts counts;
-  Sums(int64_t L, int64_t P)
-      : L(L), P(P), memory((L + 2) * P, 0.0), counts{memory, memory + L * P, memory + (L + 1) * P} {}
-  void clear() { std::fill(memory + 0, memory + (L + 2) * P, 0.0); }
-  void add(const Sums& other) {
-    for (int64_t i = 0; i < L + 2; ++i)
-      for (int64_t j = 0; j < L; ++j) memory[i * P + j] += other.memory[i * other.P + j];
-  }
-};
-
 template <typename R>
 struct Inference<R>::TaskSums {
   int64_t L, P;

@@ -47,6 +47,22 @@ bool use_instruction_set(const char* name);
 template <typename R>
 const Kernels<R>& kernels();
 
+// Expected counts, each row padded to P.
+struct Sums {
+  int64_t L, P;
+  Block<double> memory;
+  Counts counts;
+  Sums(int64_t L, int64_t P)
+      : L(L), P(P), memory((L + 2) * P, 0.0), counts{memory, memory + L * P, memory + (L + 1) * P} {}
+  void clear() {
+    for (int64_t i = 0; i < (L + 2) * P; ++i) memory[i] = 0.0;
+  }
+  void add(const Sums& other) {
+    for (int64_t i = 0; i < L + 2; ++i)
+      for (int64_t j = 0; j < L; ++j) memory[i * P + j] += other.memory[i * other.P + j];
+  }
+};
+
 template <typename R>
 class Inference {
  public:
@@ -80,8 +96,7 @@ class Inference {
   const Layout& layout() const { return *layout_; }
 
  private:
-  struct Sums;      // expected counts
-  struct TaskSums;  // those of every task
+  struct TaskSums;  // the expected counts of every task
   const LogPrepared<double>& log_prepared();
   uint8_t path_score(int64_t b, const int64_t* tags, double& out) const;
   bool chain_is_finite() const;

@@ -23,6 +23,7 @@ namespace trellis {
 
 void bind_features(nb::module_& m);  // feature_module.cpp
 void bind_hmm(nb::module_& m);       // hmm.cpp
+void bind_labels(nb::module_& m);    // labels.cpp
 
 namespace {
 
@@ -203,6 +204,7 @@ NB_MODULE(_native, m) {
   bind<double>(m, "InferenceFloat64");
   bind_features(m);
   bind_hmm(m);
+  bind_labels(m);
   m.def("num_threads", &num_threads);
   m.def("set_num_threads", &set_num_threads);
   m.def("instruction_set", &instruction_set);

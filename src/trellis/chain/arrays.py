@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.chain import _native
+from trellis import _native
 from trellis.chain._problems import raise_problem
 from trellis.chain.scores import ChainScores
 from trellis.errors import ShapeError, TagRangeError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.chain import _native
+from trellis import _native
 
 
 def get_num_threads() -> int:

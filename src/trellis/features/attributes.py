@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.chain import _native
+from trellis import _native
 from trellis.errors import StoreError
 
 Arrays = dict[str, npt.NDArray[Any]]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from trellis.chain import _native
+from trellis import _native
 from trellis.errors import DataError
 from trellis.features.attributes import AttributeIndex
 from trellis.features.templates import Templates

@@ -32,7 +32,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
-from trellis.chain import _native
+from trellis import _native
 from trellis.errors import TemplateError
 
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}

@@ -18,17 +18,16 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from trellis import chain
-from trellis.chain import _native
+from trellis import _native, chain
 from trellis.config import setting
-from trellis.errors import ConfigError, DataError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.features import AttributeIndex, Extractor, ReadyExtractor, TemplateExtractor, Templates, get_templates
 from trellis.models.base import FitOptions, Tagger
 from trellis.models.crf_explain import Explanation, FeatureTable, TransitionTable, explain, top_features, transitions
 from trellis.models.crf_problem import Choice, CRFObjective, Parameters, scores_of
 from trellis.models.crf_training import train
-from trellis.models.data import Labelled, name_of
-from trellis.tags import Scheme, TagSet, validate_tags
+from trellis.models.data import Labelled, learnt_tag_set
+from trellis.tags import TagSet
 
 _LARGE = 50_000  # tokens
 
@@ -95,7 +94,7 @@ class CRF(Tagger[CRFConfig]):
         before = (self.parameters_, self.tagset_) if options.warm_start else (None, None)
         index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
         compiled = extractor.compile(data.inputs, index, grow=True)
-        tags = _tag_set(data, self.config, before[1])
+        tags = learnt_tag_set(data, self.config.scheme, self.config.constraints, before[1])
         objective = CRFObjective(
             compiled,
             index,
@@ -201,32 +200,6 @@ def _in_single_precision(settings: CRFConfig, tokens: int) -> bool:
     if settings.precision == "auto":
         return tokens >= _LARGE and min(settings.epsilon, settings.delta) >= 1e-6
     return settings.precision == "single"
-
-
-def _tag_set(data: Labelled, settings: CRFConfig, before: TagSet | None) -> TagSet:
-    tags = data.tag_set(settings.scheme)
-    if before is not None:
-        new = [label for label in tags.labels if label not in before]
-        tags = TagSet((*before.labels, *new), before.scheme, before.style)
-    if len(tags) < 2:
-        only = f"only the label {tags.labels[0]!r} occurs" if len(tags) else "no label occurs"
-        raise ModelError(f"there is nothing to learn: {only}, and a tagger chooses between at least two")
-    if settings.constraints:
-        _check_legal(data, tags)
-    return tags
-
-
-def _check_legal(data: Labelled, tags: TagSet) -> None:
-    """Labels that break the scheme would have probability zero."""
-    if tags.scheme is Scheme.PLAIN or data.partial:
-        return
-    for i, own in enumerate(data.labels):
-        found = validate_tags(own, tags.scheme, style=tags.style)  # type: ignore[arg-type]
-        if found:
-            raise DataError(
-                f"{name_of(i, data.inputs[i])}, position {found[0].position}: {found[0].reason} "
-                f"({tags.scheme.value}); repair the tags, give another scheme, or set constraints=False"
-            )
 
 
 def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | None) -> npt.NDArray[np.float64] | None:

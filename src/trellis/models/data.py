@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from trellis.errors import DataError, TagError
-from trellis.tags import Scheme, TagSet, fit_schemes
+from trellis.errors import DataError, ModelError, TagError
+from trellis.tags import Scheme, TagSet, fit_schemes, validate_tags
 from trellis.text import Sentence
 
 Label = str | None | Iterable[str]
@@ -158,3 +158,30 @@ def _checked(number: int, labels: Any) -> Sequence[Label]:
     if isinstance(labels, str) or not hasattr(labels, "__len__"):
         raise DataError(f"the labels of sentence {number} must be a list with one label a token, got {labels!r:.40}")
     return labels if isinstance(labels, list | tuple) else list(labels)
+
+
+def learnt_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
+    """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
+    tags = data.tag_set(scheme)
+    if before is not None:
+        new = [label for label in tags.labels if label not in before]
+        tags = TagSet((*before.labels, *new), before.scheme, before.style)
+    if len(tags) < 2:
+        only = f"only the label {tags.labels[0]!r} occurs" if len(tags) else "no label occurs"
+        raise ModelError(f"there is nothing to learn: {only}, and a tagger chooses between at least two")
+    if constraints:
+        _check_legal(data, tags)
+    return tags
+
+
+def _check_legal(data: Labelled, tags: TagSet) -> None:
+    """Labels that break the scheme would have probability zero."""
+    if tags.scheme is Scheme.PLAIN or data.partial:
+        return
+    for i, own in enumerate(data.labels):
+        found = validate_tags(own, tags.scheme, style=tags.style)  # type: ignore[arg-type]
+        if found:
+            raise DataError(
+                f"{name_of(i, data.inputs[i])}, position {found[0].position}: {found[0].reason} "
+                f"({tags.scheme.value}); repair the tags, give another scheme, or set constraints=False"
+            )

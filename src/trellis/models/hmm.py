@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self, cast, final
+from typing import Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -28,8 +28,7 @@ from trellis.config import setting
 from trellis.errors import ConfigError, DataError, ModelError, NoPathError
 from trellis.models import hmm_lattice
 from trellis.models.base import FitOptions, Tagger, compare, headline
-from trellis.models.crf import _tag_set
-from trellis.models.data import Labelled, listed, name_of
+from trellis.models.data import Labelled, learnt_tag_set, listed, name_of
 from trellis.models.hmm_data import Symbol, encode, tokens_of
 from trellis.models.hmm_estimation import unknown_log_emissions
 from trellis.models.hmm_expectation import Part
@@ -224,7 +223,7 @@ class HMM(Tagger[HMMConfig]):
     def _tag_set(self, data: Labelled, before: TagSet | None) -> TagSet:
         """The labels that occur; without any, those of the model before or as many as there are states."""
         if any(map(len, data.fragments())):
-            return _tag_set(data, cast(Any, self.config), before)
+            return learnt_tag_set(data, self.config.scheme, self.config.constraints, before)
         if before is not None:
             return before
         if data.choices():  # every label is one of several: they say nothing about their order

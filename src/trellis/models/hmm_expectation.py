@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import xlogy
 
-from trellis.chain import _native
+from trellis import _native
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm_parameters import IntArray, Parameters
 from trellis.models.probability import BoolArray, FloatArray, normalised

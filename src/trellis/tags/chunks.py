@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis import _native
 from trellis.errors import TagError
 from trellis.tags.labels import Role
 from trellis.tags.schemes import BoolArray, Scheme, steps
@@ -29,8 +30,6 @@ Codes = NDArray[np.uint8] | NDArray[np.uint32]
 Kinds = NDArray[np.int32]
 Small = TypeVar("Small", np.uint8, np.bool_)
 Tags = Sequence[Sequence[str]]
-
-_BREAK = object()  # the key, never a label, that stands for the edge between two sequences
 
 
 class Chunks(NamedTuple):
@@ -49,29 +48,27 @@ class ChunkTables(NamedTuple):
     end: BoolArray
 
 
-class Alphabet(dict[object, str]):
-    """Label -> code in order of first sight, and what each label means; code 0 is the break between
-    sequences.
+class Alphabet(dict[object, int]):
+    """Label -> code in order of first sight, and what each label means; code 0 is the break between sequences.
 
     ``parse`` gives a label's role and type. It runs once for each different label, never for each token.
-    Codes are kept as one-character strings, since joining those is the fastest way from strings to an array.
     """
 
     def __init__(self, parse: Callable[[str], tuple[Role, str]], outside: str = "") -> None:
-        super().__init__({_BREAK: chr(0)})
+        super().__init__()
         self._parse = parse
         self._kind_ids: dict[str, int] = {outside: 0}
         self._roles = [Role.O]
         self._kinds = [0]
 
-    def __missing__(self, label: object) -> str:
+    def __missing__(self, label: object) -> int:
         """Register a label at its first sight."""
         if not isinstance(label, str) or not label:
             raise TagError(f"a tag must be a non-empty string, got {label!r}")
         role, kind = self._parse(label)
         self._roles.append(role)
         self._kinds.append(self._kind_ids.setdefault(kind, len(self._kind_ids)))
-        code = self[label] = chr(len(self))
+        code = self[label] = len(self) + 1
         return code
 
     @property
@@ -81,14 +78,8 @@ class Alphabet(dict[object, str]):
 
     def encode(self, sequences: Iterable[Sequence[str]]) -> Codes:
         """One flat array of codes, with a break after each sequence."""
-        flat: list[object] = []
-        for sequence in sequences:
-            flat.extend(sequence)
-            flat.append(_BREAK)
-        text = "".join(map(self.__getitem__, flat))
-        if len(self) <= 256:
-            return np.frombuffer(text.encode("latin-1"), dtype=np.uint8)
-        return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        codes = _native.encode_labels(sequences, self)
+        return codes.astype(np.uint8) if len(self) < 256 else codes
 
     def kinds_of(self, codes: Codes) -> Kinds:
         """Type of each of these tokens."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trellis.chain import _native
+from trellis import _native
 from trellis.training.objective import Vector
 
 

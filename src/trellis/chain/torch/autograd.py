@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trellis.chain import _native, _scan
+from trellis import _native
+from trellis.chain import _scan
 from trellis.chain.torch.scores import Inference, layout_lengths, make_inference, raise_report, token_rows
 
 

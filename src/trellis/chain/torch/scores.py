@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from trellis.chain import _native
+from trellis import _native
 from trellis.chain._problems import raise_problem
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths

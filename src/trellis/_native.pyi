@@ -1,5 +1,6 @@
 """Types of the native module. An array may be given as its address, 0 for none; see native/module.cpp."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,7 @@ class _Inference:
 class InferenceFloat32(_Inference): ...
 class InferenceFloat64(_Inference): ...
 
+def encode_labels(sequences: Iterable[Sequence[object]], table: dict[object, int], /) -> npt.NDArray[np.uint32]: ...
 def layout_of_lengths(lengths: Array, B: int, /) -> Layout: ...
 def layout_of_mask(
     mask: Array, tags: Array, ignored: int, B: int, T: int, stride_b: int, stride_t: int, /
