@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 namespace TRELLIS_ISA {
 
@@ -13,9 +16,14 @@ class Block {
  public:
   explicit Block(int64_t count) {
     if (count <= 0) return;
-    const size_t bytes = (size_t(count) * sizeof(T) + 63) / 64 * 64;
-    data_ = static_cast<T*>(std::aligned_alloc(64, bytes));
+    constexpr size_t huge_page = size_t(1) << 21;
+    const size_t wanted = size_t(count) * sizeof(T), step = wanted < 4 * huge_page ? 64 : huge_page;
+    const size_t bytes = (wanted + step - 1) / step * step;
+    data_ = static_cast<T*>(std::aligned_alloc(step, bytes));
     if (!data_) throw std::bad_alloc();
+#if defined(__linux__)
+    if (step == huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // else a page fault every four kilobytes
+#endif
   }
   Block(int64_t count, T fill) : Block(count) {
     for (int64_t i = 0; i < count; ++i) data_[i] = fill;

@@ -74,7 +74,7 @@ def native_gradient(
         0 if weights is None else weights.data_ptr(),
         weight,
         0 if tags is None else tags.data_ptr(),
-        len(e),
+        e.shape[:-1].numel(),
         e.data_ptr(),
         a.data_ptr(),
         s.data_ptr(),
@@ -107,7 +107,8 @@ def _ragged(
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
     """The rows of the tokens, and what ``_scan`` takes."""
     index = token_rows(layout)
-    return index, (emissions[index], layout_lengths(layout), transitions, start, end)
+    matrix = emissions.reshape(-1, emissions.shape[-1])
+    return index, (matrix[index], layout_lengths(layout), transitions, start, end)
 
 
 def _graph_gradient(value: Tensor, inputs: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:

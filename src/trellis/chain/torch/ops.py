@@ -108,7 +108,7 @@ def nll_gradient(scores: ChainScores, tags: Tensor, grad: Tensor) -> list[Tensor
     last = first.roll(-1)
     observed = one_hot(labels[:-1][~first[1:]] * L + labels[1:][~first[1:]], L * L).view(-1, L, L)
     d_transitions = ((pairs - observed) * weights[~first][:, None, None]).sum(0)
-    d_emissions = torch.zeros_like(scores.emissions).index_copy_(0, rows, d_tokens)
+    d_emissions = torch.zeros_like(scores.matrix).index_copy_(0, rows, d_tokens)
     return [d_emissions, d_transitions, d_tokens[first].sum(0), d_tokens[last].sum(0)]
 
 
@@ -136,7 +136,7 @@ def viterbi(scores: ChainScores, *, allowed: Tensor | None = None) -> Decoded:
         _scan_log_partition(restricted)
         flat, best = _scan.viterbi(*restricted.ragged())
         return Decoded(restricted.by_token(flat, -1), best)
-    rows = len(restricted.emissions)
+    rows = restricted.num_rows
     tags, out = torch.empty(rows, dtype=torch.int64), _by_sequence(restricted)
     restricted.check(restricted.inference().viterbi(tags.data_ptr(), rows, out.data_ptr()))
     shaped = tags.view(restricted.shape[:-1])
@@ -181,8 +181,8 @@ def marginals(scores: ChainScores, *, allowed: Tensor | None = None, pairwise: b
         restricted.check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
     else:
         restricted.check(inference.log_partition(out.data_ptr(), True))
-        restricted.check(inference.gradient(0, 1.0, 0, len(tokens), *pointers))
-    return Marginals(out.to(tokens.dtype), tokens.view(restricted.shape), a, s, e, pairs)
+        restricted.check(inference.gradient(0, 1.0, 0, restricted.num_rows, *pointers))
+    return Marginals(out.to(tokens.dtype), tokens, a, s, e, pairs)
 
 
 def sample(scores: ChainScores, n: int = 1, *, seed: int = 0, allowed: Tensor | None = None) -> Tensor:
@@ -195,7 +195,7 @@ def sample(scores: ChainScores, n: int = 1, *, seed: int = 0, allowed: Tensor | 
         with torch.no_grad():
             drawn = _scan.sample(*restricted.ragged(), n, generator)
         return torch.stack([restricted.by_token(one, -1) for one in drawn])
-    rows = len(restricted.emissions)
+    rows = restricted.num_rows
     tags = torch.full((n, rows), -1, dtype=torch.int64)
     restricted.check(restricted.inference().sample(n, seed & (2**64 - 1), tags.data_ptr(), rows))
     return tags.view(n, *restricted.shape[:-1])
@@ -265,7 +265,7 @@ def _check_finite(scores: ChainScores) -> None:
     if any(not bool((x < torch.inf).all()) for x in scores.arguments[1:]):
         scores.check((BAD_CHAIN_SCORE, 0))
     rows = scores.rows()
-    bad = ~(scores.emissions[rows] < torch.inf).all(dim=-1)
+    bad = ~(scores.matrix[rows] < torch.inf).all(dim=-1)
     if bool(bad.any()):
         scores.check((NOT_FINITE, _sequence_of_row(scores, int(rows[bad][0]))))
 

@@ -95,7 +95,7 @@ class ChainScores:
         L = emissions.shape[-1]
         dtype = emissions.dtype if emissions.dtype == torch.float64 else torch.float32
         self.shape = emissions.shape
-        self.emissions = _plain(emissions, dtype).reshape(-1, L)  # (rows, L)
+        self.emissions = _plain(emissions, dtype)  # in its own shape: a view would cost a node of the graph
         self.transitions = _matching("transitions", transitions, (L, L), self)
         self.start = _zeros(self) if start is None else _matching("start", start, (L,), self)
         self.end = _zeros(self) if end is None else _matching("end", end, (L,), self)
@@ -107,8 +107,18 @@ class ChainScores:
         return int(self.shape[-1])
 
     @property
+    def num_rows(self) -> int:
+        """Places in the layout of the emissions, those of no token included."""
+        return self.shape[:-1].numel()
+
+    @property
+    def matrix(self) -> Tensor:
+        """The emissions by row, (rows, L)."""
+        return self.emissions.reshape(-1, self.num_labels)
+
+    @property
     def arguments(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Emissions by row, transitions, start, end."""
+        """Emissions, transitions, start, end."""
         return self.emissions, self.transitions, self.start, self.end
 
     def restricted(self, allowed: Tensor | None) -> ChainScores:
@@ -123,7 +133,7 @@ class ChainScores:
         other = type(self).__new__(type(self))
         for name in ("end", "layout", "native", "shape", "start", "transitions"):
             setattr(other, name, getattr(self, name))
-        other.emissions = self.emissions.masked_fill(~allowed.reshape(self.emissions.shape), -torch.inf)
+        other.emissions = self.emissions.masked_fill(~allowed, -torch.inf)
         return other
 
     def requires_grad(self) -> bool:
@@ -144,14 +154,14 @@ class ChainScores:
 
     def ragged(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """What ``_scan`` takes: emissions[N, L], lengths, transitions, start, end."""
-        return self.emissions[self.rows()], self.lengths(), self.transitions, self.start, self.end
+        return self.matrix[self.rows()], self.lengths(), self.transitions, self.start, self.end
 
     def by_token(self, values: Tensor, fill: float = 0) -> Tensor:
         """Put values of tokens ``(..., N, *rest)`` back into the layout of the emissions; the token axis is 0."""
         rest = values.shape[1:]
         if len(self.shape) == 2:
             return values
-        out = values.new_full((self.emissions.shape[0], *rest), fill)
+        out = values.new_full((self.num_rows, *rest), fill)
         return out.index_copy(0, self.rows(), values).reshape(*self.shape[:-1], *rest)
 
     def check(self, report: tuple[int, int], tags: Tensor | None = None) -> None:
@@ -227,7 +237,7 @@ def make_inference(
     """The native side of these tensors; it points into them, so they must be kept alive."""
     kind = _native.InferenceFloat64 if emissions.dtype == torch.float64 else _native.InferenceFloat32
     pointers = (emissions.data_ptr(), transitions.data_ptr(), start.data_ptr(), end.data_ptr())
-    return kind(layout, *pointers, emissions.shape[1])
+    return kind(layout, *pointers, emissions.shape[-1])
 
 
 def raise_report(
@@ -241,4 +251,5 @@ def raise_report(
         rows = all_rows[rows]
     emissions, transitions, start, end = (x.detach().cpu().numpy() for x in arguments)
     path = None if tags is None else tags.detach().cpu().reshape(-1).numpy()
-    raise_problem(status, sequence, rows, emissions, transitions, start, end, path)
+    matrix = emissions.reshape(-1, emissions.shape[-1])
+    raise_problem(status, sequence, rows, matrix, transitions, start, end, path)
