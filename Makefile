@@ -38,8 +38,12 @@ format: $(VENV)/.dev  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## benchmarks beside the rivals; tables on the screen, JSON in benchmarks/results
+bench: $(VENV)/.dev  ## benchmarks beside the rivals; DATA=folder of corpora adds the feature CRF and the HMM
 	$(BIN)/python benchmarks/chain.py
+	$(BIN)/python benchmarks/metrics.py
+	$(BIN)/python benchmarks/corpus.py
+	$(if $(DATA),$(BIN)/python benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
+	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
