@@ -113,10 +113,18 @@ def adversarial() -> dict[str, Scores]:
             np.linspace(0, 1, 40)[:, None] * np.array([0, 70, 140.0]),
             np.where(np.triu(np.ones((3, 3))) > 0, 0.0, NEG_INF),
         ),
-        "small but not lost, then lost on the way": zeros_around(
-            [[0.0, -70.0], [0.0, 0.0], [0.0, 200.0]], [[0.0, NEG_INF], [NEG_INF, -40.0]]
+        "small, lost on the way by a costly step, then favoured": (
+            np.array([[0.0, -70.0, 0.0], [0.0, 0.0, 0.0], *[[0.0, 0.0, 30.0]] * 8]),
+            np.array([[0.0, NEG_INF, NEG_INF], [NEG_INF, NEG_INF, -40.0], [NEG_INF, NEG_INF, 0.0]]),
+            np.array([0.0, 0.0, NEG_INF]),
+            np.zeros(3),
         ),
-        "the same backward": zeros_around([[0.0, 200.0], [0.0, 0.0], [0.0, -70.0]], [[0.0, NEG_INF], [NEG_INF, -40.0]]),
+        "a label that cannot be reached draws beta away": (
+            np.array([[35.0, 0.0, 0.5]] * 8),
+            identity(3),
+            np.array([NEG_INF, 0.0, 0.0]),
+            np.zeros(3),
+        ),
         "one label": zeros_around(rng.normal(scale=1e4, size=(20, 1)), [[-1e4]]),
         "one token": random_case(rng, 1, 7, 1e3),
     }
