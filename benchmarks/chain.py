@@ -24,7 +24,7 @@ EPILOG = """examples:
   python benchmarks/chain.py                        all sections, JSON in benchmarks/results/chain.json
   python benchmarks/chain.py --quick                shorter timings, T up to 100,000
   python benchmarks/chain.py --only layer threads   two sections
-  python benchmarks/chain.py --json /tmp/chain.json --threads 1
+  python benchmarks/chain.py --json chain.json --threads 1
 """
 
 Kernel = Callable[[chain.ChainScores], object]

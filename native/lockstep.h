@@ -40,7 +40,7 @@ template <>
 struct Range<float> {
   static constexpr float tiny = 1e-19f, huge = 1e28f, lowest = -3.4e38f;
   static constexpr double least_log = -41.0;   // exp(least_log) * tiny is a normal number
-  static constexpr double mixing_log = -29.9;  // three times that is still above exp_lowest, hence above what is lost
+  static constexpr double mixing_log = -29.9;  // twice that is e^27 above exp_lowest, below which things are lost
   static constexpr float mixing_scale = 9.3e-14f;  // just below exp(mixing_log)
 };
 template <>

@@ -293,3 +293,15 @@ class TestLoss:
         expected = crf.marginals(emissions.detach(), MASK).tokens - nn.functional.one_hot(tags, L) * MASK.unsqueeze(-1)
         assert emissions.grad is not None
         torch.testing.assert_close(emissions.grad, expected.detach() / count)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "token_mean"])
+@pytest.mark.parametrize("size", [0, 3])
+def test_batch_without_tokens_costs_nothing_and_leaves_the_parameters_alone(reduction: str, size: int) -> None:
+    crf = CRF(4, batch_first=True)
+    emissions = torch.randn(size, 5, 4, requires_grad=True)
+    mask = torch.zeros(size, 5, dtype=torch.bool)
+    loss = crf.nll(emissions, torch.zeros(size, 5, dtype=torch.int64), mask, reduction=reduction)
+    loss.backward()
+    assert loss.item() == 0
+    assert all(p.grad is not None and not p.grad.any() and not p.grad.isnan().any() for p in crf.parameters())

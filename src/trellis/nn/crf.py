@@ -308,7 +308,7 @@ def _scale(scores: chain.ChainScores, reduction: str) -> float | None:
     if reduction == "sum":
         return 1.0
     count = scores.layout.sequences if reduction == "mean" else scores.layout.tokens
-    return 1.0 / count if count else float("nan")
+    return 1.0 / max(count, 1)  # a batch without tokens loses nothing; 0 / 0 would spoil the parameters for good
 
 
 def _reduce(losses: Tensor, scores: chain.ChainScores, reduction: str) -> Tensor:

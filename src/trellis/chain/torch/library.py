@@ -117,8 +117,8 @@ def nll(
         return losses
     if reduction == "token_mean":
         places = tags != ignore_index
-        return losses.sum() / (places if mask is None else places & mask.bool()).sum()
-    return losses.sum() if reduction == "sum" else losses.mean()
+        return losses.sum() / (places if mask is None else places & mask.bool()).sum().clamp_min(1)
+    return losses.sum() if reduction == "sum" else losses.sum() / max(len(losses), 1)
 
 
 def viterbi(
