@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple
 
 from trellis.training.objective import Vector
 
-Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted"]
-"""Why training ended. no_progress: no step along the search direction lowers the loss any more."""
+Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted", "diverged"]
+"""Why training ended. no_progress: no step along the search direction lowers the loss any more; diverged: the loss or
+its gradient is no number any more."""
 
 
 class Iterate(NamedTuple):
@@ -34,6 +35,23 @@ class Step:
     """Since the start of training."""
     seconds_left: float | None
     """At most so many more, where the number of iterations is limited."""
+    iterations: int | None = None
+    """How many there will be at most."""
+    batch: int | None = None
+    """Where an iteration is an epoch of batches: how many of its batches are done; below `batches`, it is going on."""
+    batches: int | None = None
+    learning_rate: float | None = None
+    tokens_per_second: float | None = None
+    precision: float | None = None
+    """On the held-out sentences, as is `recall`; `dev` is their F1."""
+    recall: float | None = None
+    best: float | None = None
+    """The highest `dev` so far."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the iteration is over."""
+        return self.batch == self.batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +69,5 @@ class History:
 
 
 Progress = Callable[[Step], None]
+"""Hears of each iteration. One with an attribute `every` hears of unfinished epochs too, after so many seconds."""
 Validate = Callable[[Vector], float]

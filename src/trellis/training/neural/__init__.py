@@ -1,0 +1,35 @@
+"""Training of torch modules: a loop that sees a `Task`, never a model.
+
+Importing this package imports torch; `trellis.training.neural.settings` and `.batches` can be had without it, since
+names are loaded when they are asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trellis.training.neural.checkpoints import CheckpointWarning
+    from trellis.training.neural.files import load_history
+    from trellis.training.neural.loop import DivergedWarning, train
+    from trellis.training.neural.settings import TrainingSettings
+    from trellis.training.neural.task import DevScores, Task
+
+__all__ = ["CheckpointWarning", "DevScores", "DivergedWarning", "Task", "TrainingSettings", "load_history", "train"]
+
+_HOMES = {
+    "CheckpointWarning": "checkpoints",
+    "DevScores": "task",
+    "DivergedWarning": "loop",
+    "Task": "task",
+    "TrainingSettings": "settings",
+    "load_history": "files",
+    "train": "loop",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

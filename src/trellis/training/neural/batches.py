@@ -1,0 +1,48 @@
+"""Which sentences go together: batches of similar length, within a budget of tokens, in random order.
+
+A pure function of the lengths, the settings and the epoch: a training that is taken up again needs to know only how
+many batches of the epoch are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.training.neural.settings import TrainingSettings
+
+Order = npt.NDArray[np.int64]
+_JITTER = 0.1
+"""Lengths are compared as if they were up to so much longer, so that the same sentences do not always meet."""
+
+
+def batches_of(lengths: Order, settings: TrainingSettings, epoch: int) -> list[Order]:
+    """The batches of one epoch (from 0), each the indices of its examples; every example is in exactly one."""
+    rng = np.random.default_rng([settings.seed, epoch])
+    by_length = np.argsort(lengths * (1 + _JITTER * rng.random(len(lengths))) + rng.random(len(lengths)))
+    batches = [by_length[begin:end] for begin, end in _cuts(lengths[by_length], settings)]
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def steps_of(batches: int, settings: TrainingSettings) -> int:
+    """How many steps so many batches make: the last of an epoch may take fewer than `accumulate`."""
+    return -(-batches // settings.accumulate)
+
+
+def count_steps(lengths: Order, settings: TrainingSettings) -> int:
+    """The steps of a whole training; batches are drawn anew each epoch, so each may have another number."""
+    counts = (len(batches_of(lengths, settings, epoch)) for epoch in range(settings.epochs))
+    return sum(steps_of(count, settings) for count in counts)
+
+
+def _cuts(lengths: Order, settings: TrainingSettings) -> Iterator[tuple[int, int]]:
+    """Begin and end of each batch: as many as fit, `longest * examples <= batch_tokens`, and at least one."""
+    begin = 0
+    while begin < len(lengths):
+        window = lengths[begin : begin + settings.batch_size]
+        padded = np.maximum.accumulate(window) * np.arange(1, len(window) + 1)
+        end = begin + max(1, int(np.searchsorted(padded, settings.batch_tokens, side="right")))
+        yield begin, end
+        begin = end

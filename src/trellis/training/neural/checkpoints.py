@@ -1,0 +1,158 @@
+"""Checkpoints on disk: all that a training needs to go on, and the weights it would keep if it ended now.
+
+    checkpoint-00000120.safetensors    after step 120: weights, optimizer, averages, and the rest as JSON
+    kept-00000080.safetensors          the weights kept so far; a checkpoint says which such file belongs to it
+
+A file appears under its name only once it is whole and on the disk, checksums tell a damaged one, and a checkpoint is
+written after the kept weights it names: whenever the process is killed, the newest sound checkpoint is a true one.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trellis import store
+from trellis.errors import StoreError
+
+CHECKPOINT, KEPT = "training checkpoint", "kept weights"
+# What the store has no name for is stored as whole numbers of the same width.
+_AS_BITS = dict.fromkeys((torch.bfloat16, torch.float16, torch.int16), torch.uint16)
+_AS_BITS |= dict.fromkeys((torch.bool, torch.int8), torch.uint8)
+_BY_NAME = {str(kind): kind for kind in _AS_BITS}
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was damaged and an earlier one took its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was saved: plain values, and tensors by part (weights, optimizer, average) and name."""
+
+    step: int
+    values: dict[str, Any]
+    parts: dict[str, dict[str, Tensor]]
+    kept: dict[str, Tensor] | None
+
+
+class Checkpoints:
+    """The checkpoints of one training in one folder, of which the newest `keep` stay."""
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder, self._keep = folder, keep
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in [*folder.glob(".checkpoint-*.tmp"), *folder.glob(".kept-*.tmp")]:
+            left.unlink()
+
+    def steps(self) -> list[int]:
+        """The steps of the checkpoints there are, the newest first."""
+        found = (path.stem.rpartition("-")[2] for path in self.folder.glob("checkpoint-*.safetensors"))
+        return sorted((int(step) for step in found if step.isdigit()), reverse=True)
+
+    def save_kept(self, step: int, weights: Mapping[str, Tensor]) -> None:
+        """Write the weights to keep, which a later `save` will name."""
+        self._write(self._kept(step), KEPT, {}, {"weights": weights})
+
+    def save(
+        self, step: int, values: Mapping[str, Any], parts: Mapping[str, Mapping[str, Tensor]], kept: int | None
+    ) -> None:
+        """Write a checkpoint, then remove those that are no longer needed."""
+        self._write(self._checkpoint(step), CHECKPOINT, {"values": dict(values), "kept": kept}, parts)
+        self._prune(step)
+
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint that is whole, with a warning for each that is not."""
+        for step in self.steps():
+            try:
+                return self._read(step)
+            except StoreError as error:
+                message = f"checkpoint of step {step} cannot be used, going back to the one before it: {error}"
+                warnings.warn(message, CheckpointWarning, stacklevel=2)
+        return None
+
+    def clear(self) -> None:
+        """Remove all checkpoints."""
+        for pattern in ("checkpoint-*.safetensors", "kept-*.safetensors"):
+            for path in self.folder.glob(pattern):
+                path.unlink()
+
+    def _checkpoint(self, step: int) -> Path:
+        return self.folder / f"checkpoint-{step:08d}.safetensors"
+
+    def _kept(self, step: int) -> Path:
+        return self.folder / f"kept-{step:08d}.safetensors"
+
+    def _read(self, step: int) -> Checkpoint:
+        manifest, parts = _load(self._checkpoint(step), CHECKPOINT)
+        kept = manifest["kept"]
+        weights = None if kept is None else _load(self._kept(kept), KEPT)[1]["weights"]
+        return Checkpoint(step, manifest["values"], parts, weights)
+
+    def _write(
+        self, path: Path, kind: str, manifest: dict[str, Any], parts: Mapping[str, Mapping[str, Tensor]]
+    ) -> None:
+        arrays, shapes = {}, {}
+        for part, tensors in parts.items():
+            for name, tensor in tensors.items():
+                key = f"{part}:{name}"
+                arrays[key], shapes[key] = _to_array(tensor), [str(tensor.dtype), list(tensor.shape)]
+        store.save(path, kind, {**manifest, "tensors": shapes, "parts": list(parts)}, arrays)
+        _sync_folder(self.folder)
+
+    def _prune(self, last: int) -> None:
+        """Only the newest checkpoints stay, and the kept weights that they name; newer ones than `last` are damaged."""
+        written = [step for step in self.steps() if step <= last]
+        for step in set(self.steps()) - set(written[: self._keep]):
+            self._checkpoint(step).unlink()
+        named = {self._kept_of(step) for step in written[: self._keep]}
+        for path in self.folder.glob("kept-*.safetensors"):
+            if path not in named:
+                path.unlink()
+
+    def _kept_of(self, step: int) -> Path | None:
+        """The file of kept weights that a checkpoint names, where it can be read."""
+        try:
+            kept = store.load(self._checkpoint(step), CHECKPOINT, verify=False).manifest["kept"]
+        except StoreError:
+            return None
+        return None if kept is None else self._kept(kept)
+
+
+def _load(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
+    stored = store.load(path, kind)
+    parts: dict[str, dict[str, Tensor]] = {part: {} for part in stored.manifest["parts"]}
+    for key, (dtype, shape) in stored.manifest["tensors"].items():
+        part, _, name = key.partition(":")
+        parts[part][name] = _to_tensor(stored.arrays[key], dtype).reshape(shape)
+    return stored.manifest, parts
+
+
+def _to_array(tensor: Tensor) -> store.Array:
+    plain = tensor.detach().cpu().contiguous()
+    bits = _AS_BITS.get(plain.dtype)
+    return (plain if bits is None else plain.view(bits)).numpy()
+
+
+def _to_tensor(array: store.Array, dtype: str) -> Tensor:
+    tensor = torch.from_numpy(np.array(array))  # A copy: the file may go.
+    return tensor.view(_BY_NAME[dtype]) if dtype in _BY_NAME else tensor
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the renaming of a file last as well, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

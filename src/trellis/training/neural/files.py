@@ -1,0 +1,95 @@
+"""What a training leaves beside its model: history.json, learning-curve.svg, and TensorBoard's files if wanted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from trellis import config
+from trellis.errors import ConfigError, DataError
+from trellis.training.history import History, Step
+from trellis.training.neural.curve import draw_curve
+
+HISTORY, CURVE = "history.json", "learning-curve.svg"
+
+
+def save_history(history: History, folder: Path) -> None:
+    """Write history.json and the picture of it."""
+    _write(folder / HISTORY, json.dumps(history_values(history), indent=1) + "\n")
+    _write(folder / CURVE, draw_curve(history))
+
+
+def load_history(folder: Path) -> History:
+    """Read history.json."""
+    path = folder / HISTORY
+    try:
+        return history_from(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise DataError(f"{path} is not a history of training: {error}") from None
+
+
+def history_values(history: History) -> dict[str, Any]:
+    """The history as plain values; what a step does not know is left out."""
+    steps = [
+        {key: value for key, value in dataclasses.asdict(step).items() if value is not None} for step in history.steps
+    ]
+    return {"reason": history.reason, "kept": history.kept, "steps": steps}
+
+
+def history_from(values: dict[str, Any]) -> History:
+    """The history of these values."""
+    empty = {item.name: None for item in dataclasses.fields(Step)}
+    steps = tuple(config.from_dict(Step, {**empty, **step}) for step in values["steps"])
+    return History(steps, values["reason"], values["kept"])
+
+
+class TensorBoard:
+    """Scalars for TensorBoard, each by step."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ConfigError("setting 'tensorboard' needs TensorBoard: pip install tensorboard") from None
+        # What a killed training wrote after its last checkpoint will be written again.
+        self._writer = SummaryWriter(str(folder), purge_step=step)
+
+    def step(self, step: int, loss: float, learning_rate: float, gradient_norm: float) -> None:
+        """Write what a step gave."""
+        for name, value in (("loss", loss), ("learning rate", learning_rate), ("gradient norm", gradient_norm)):
+            self._writer.add_scalar(f"step/{name}", value, step)
+
+    def epoch(self, step: int, done: Step) -> None:
+        """Write what an epoch gave."""
+        for name in ("loss", "dev", "precision", "recall", "tokens_per_second"):
+            value = getattr(done, name)
+            if value is not None:
+                self._writer.add_scalar(f"epoch/{name.replace('_', ' ')}", value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        self._writer.close()
+
+
+def tensorboard_folder(setting: bool | str, folder: Path | None) -> Path | None:
+    """Where TensorBoard's files go, if anywhere."""
+    if not setting:
+        return None
+    if isinstance(setting, str):
+        return Path(setting)
+    if folder is None:
+        raise ConfigError("tensorboard = true writes beside the model: name a folder, or give its path as the setting")
+    return folder / "tensorboard"
+
+
+def _write(path: Path, text: str) -> None:
+    """All or nothing."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

@@ -1,0 +1,77 @@
+"""How a neural model is trained, as one configuration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trellis.config import setting, to_dict
+from trellis.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """Settings of the training loop; they fit a BiLSTM on a few thousand sentences."""
+
+    optimizer: Literal["adamw", "sgd"] = setting("adamw", "adamw, or sgd with momentum")
+    learning_rate: float = setting(2e-3, "peak learning rate")
+    head_learning_rate: float | None = setting(None, "peak learning rate of the head; unset: learning_rate")
+    weight_decay: float = setting(
+        1e-2, "decay of weights towards 0 (adamw: decoupled); never of biases, norms and other vectors"
+    )
+    momentum: float = setting(0.9, "sgd: share of the last step that the next one keeps")
+    clip: float | None = setting(5.0, "longest gradient; longer ones are shortened to it; unset: never")
+    epochs: int = setting(30, "at most so many passes over the training sentences")
+    batch_size: int = setting(32, "at most so many sentences in a batch")
+    batch_tokens: int = setting(
+        4096, "at most so many tokens in a batch, padding included; a longer sentence goes alone"
+    )
+    accumulate: int = setting(1, "batches whose gradients make one step")
+    schedule: Literal["constant", "linear", "cosine", "plateau"] = setting(
+        "linear", "the learning rate after warm-up: constant, linear or cosine down to 0, or lowered on a plateau"
+    )
+    warmup: float = setting(0.05, "steps in which the learning rate rises to its peak; below 1: a share of all steps")
+    plateau_factor: float = setting(0.5, "plateau: what the learning rate is multiplied by")
+    plateau_patience: int = setting(2, "plateau: after so many epochs without a better dev score (without dev: loss)")
+    patience: int | None = setting(None, "stop after so many epochs without a better dev score; unset: never")
+    averaging: Literal["none", "ema", "swa"] = setting(
+        "none", "weights kept: none, the last; ema, an exponential moving average over steps; swa, their plain mean"
+    )
+    averaging_start: int = setting(1, "the first epoch whose steps are averaged")
+    ema_decay: float = setting(0.999, "ema: share of the average that each step leaves standing")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
+        "auto", "arithmetic of the forward pass; auto: bf16 on a GPU that has it, else fp32"
+    )
+    seed: int = setting(1, "of the batches and of dropout")
+    checkpoint_every: int | None = setting(None, "steps between checkpoints; unset: one each epoch")
+    keep: int = setting(2, "checkpoints left on disk; the last but one is used when the last is damaged")
+    tensorboard: bool | str = setting(False, "write TensorBoard's files: true, beside the model; or a folder")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        for names, expected, fits in _RULES:
+            for name in names.split():
+                value = getattr(self, name)
+                if value is not None and not (math.isfinite(value) and fits(value)):
+                    raise ConfigError(f"{name} must be {expected}, got {value!r}")
+
+    def differences(self, before: Mapping[str, Any]) -> list[str]:
+        """The settings, by name, that differ from these and lead to other weights: training cannot go on with them."""
+        now = to_dict(self)
+        # Without a schedule that ends with the last epoch, more epochs only append to what was done.
+        open_ended = self.schedule in ("constant", "plateau") and not 0 < self.warmup < 1
+        free = _FREE | {"epochs"} if open_ended else _FREE
+        return [name for name in now if name not in free and before.get(name) != now[name]]
+
+
+_FREE = {"checkpoint_every", "keep", "patience", "tensorboard"}
+_RULES: list[tuple[str, str, Callable[[float], bool]]] = [
+    ("learning_rate head_learning_rate clip", "a number above 0", lambda x: x > 0),
+    ("weight_decay warmup seed", "a number of at least 0", lambda x: x >= 0),
+    ("epochs batch_size batch_tokens accumulate keep", "at least 1", lambda x: x >= 1),
+    ("plateau_patience patience averaging_start checkpoint_every", "at least 1", lambda x: x >= 1),
+    ("momentum ema_decay", "at least 0 and below 1", lambda x: 0 <= x < 1),
+    ("plateau_factor", "above 0 and below 1", lambda x: 0 < x < 1),
+]

@@ -1,0 +1,105 @@
+"""One step of descent: the gradients of some batches, shortened if too long, applied at the scheduled rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from trellis.training.neural.machine import Machine
+from trellis.training.neural.optimizer import build_optimizer, set_learning_rate
+from trellis.training.neural.schedules import Schedule
+from trellis.training.neural.settings import TrainingSettings
+from trellis.training.neural.task import Task
+
+
+class Diverged(Exception):  # noqa: N818 - it ends a training, which may well have a result
+    """The loss or its gradient is no number any more."""
+
+
+class Taken(NamedTuple):
+    """What a step was made of: its summed loss, over how many items, the gradient's length, the learning rate."""
+
+    loss: float
+    items: int
+    gradient_norm: float
+    learning_rate: float
+
+
+class Stepper:
+    """Takes steps; everything it does is a function of weights, optimizer state and the step's number."""
+
+    def __init__(self, task: Task, settings: TrainingSettings, machine: Machine, schedule: Schedule) -> None:
+        self._task, self._machine, self._schedule = task, machine, schedule
+        self._clip = math.inf if settings.clip is None else settings.clip
+        self.optimizer = build_optimizer(task, settings)
+        self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def take(self, number: int, batches: Sequence[npt.NDArray[np.int64]]) -> Taken:
+        """Take step `number`, counted from 0."""
+        self._machine.seed(number)
+        rate = set_learning_rate(self.optimizer, self._schedule.factor(number))
+        total, items, scale = self._add_gradients(batches)
+        if self._machine.scaler is not None:
+            self._machine.scaler.unscale_(self.optimizer)
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        # The one time in a step that we wait for the device.
+        loss, norm = torch.stack((total, _norm(gradients, total))).tolist()
+        norm *= scale
+        self._refuse_nan(number, rate, loss / max(items, 1), norm)
+        factor = scale if norm <= self._clip else scale * self._clip / norm
+        if factor != 1.0 and gradients:
+            torch._foreach_mul_(gradients, factor)
+        self._apply()
+        return Taken(loss, items, norm, rate)
+
+    def _add_gradients(self, batches: Sequence[npt.NDArray[np.int64]]) -> tuple[Tensor, int, float]:
+        """The summed loss and its items, and what the gradients must be multiplied by to be those of the mean.
+
+        A single batch is divided before its backward pass: that is one pass over all gradients less.
+        """
+        for p in self._parameters:
+            p.grad = None
+        alone = len(batches) == 1 and self._machine.processes == 1
+        losses, items = [], 0
+        for batch in batches:
+            with self._machine.autocast():
+                loss, count = self._task.loss(self._machine.share(batch))
+            if loss.requires_grad:
+                self._machine.backward(loss / max(count, 1) if alone else loss)
+            losses.append(loss.detach())
+            items += count
+        total = losses[0] if alone else torch.stack(losses).sum()
+        if self._machine.processes > 1:
+            total, items = self._machine.reduce(self._parameters, total, items)
+        return total, items, 1.0 if alone else 1 / max(items, 1)
+
+    def _apply(self) -> None:
+        if self._machine.scaler is None:
+            self.optimizer.step()
+        else:
+            self._machine.scaler.step(self.optimizer)
+            self._machine.scaler.update()
+
+    def _refuse_nan(self, number: int, rate: float, loss: float, norm: float) -> None:
+        # In half precision the scaler leaves out steps whose gradient overflows, and goes on with smaller numbers.
+        if math.isfinite(loss) and (math.isfinite(norm) or self._machine.scaler is not None):
+            return
+        what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's length is {norm}"
+        raise Diverged(
+            f"training diverged at step {number + 1}: {what}, at learning rate {rate:.3g}; "
+            "lower the learning rate, lengthen its warm-up, or lower clip"
+        )
+
+
+def _norm(gradients: list[Tensor], like: Tensor) -> Tensor:
+    """The length of all gradients as one vector."""
+    if not gradients:
+        return torch.zeros_like(like)
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+    return norm.to(like)

@@ -1,0 +1,43 @@
+"""What the loop knows of what it trains: a module, examples by number, a loss, and a score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+
+class DevScores(NamedTuple):
+    """The score on held-out sentences; where it is an accuracy, it stands as `f1`, without the other two."""
+
+    f1: float
+    precision: float | None = None
+    recall: float | None = None
+
+
+class Task(Protocol):
+    """Something to be learnt. The loop puts `module` on its device; what the others compute, they compute there."""
+
+    @property
+    def module(self) -> nn.Module:
+        """All that is trained."""
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The tokens of each training example, by which batches are made."""
+
+    def loss(self, examples: npt.NDArray[np.int64]) -> tuple[Tensor, int]:
+        """The summed loss of these examples, and how many items it sums over (tokens or sentences).
+
+        A step goes down the gradient of the sum over all its examples divided by all its items. Chance is drawn
+        from the global generators of torch, NumPy or Python, which are seeded anew for each step.
+        """
+
+    def groups(self) -> Sequence[tuple[str, Sequence[nn.Parameter]]]:
+        """All parameters that are trained, in groups by name; that called "head" has its own learning rate."""
+
+    def validate(self) -> DevScores | None:
+        """The score of the module as it stands; None where nothing is held out."""
