@@ -1,7 +1,5 @@
 """The worked example of the mission: a small BiLSTM-CRF learns two sentences by heart."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -27,15 +25,6 @@ class BiLSTMCRF(nn.Module):
     def forward(self, words: Tensor) -> Tensor:
         emissions: Tensor = self.scorer(self.lstm(self.embedding(words))[0])
         return emissions
-
-
-@pytest.fixture
-def one_torch_thread() -> Iterator[None]:
-    """Tiny matrices: threads that wait for each other would take most of the time."""
-    count = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(count)
 
 
 @pytest.mark.usefixtures("one_torch_thread")

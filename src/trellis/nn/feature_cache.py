@@ -1,0 +1,109 @@
+"""Word features of a frozen encoder, computed once and kept on disk.
+
+    features = FeatureCache(folder).features(encoder, sentences)
+    words, mask = encoder(features.batch(indices))
+
+A file is named by a hash of all that its content depends on (weights, configuration, tokenizer, pooling, tokens), so
+that nothing stale is ever read. What is learnt after the encoder (mix of layers, the vector of words without
+subwords) is not in the file and stays trainable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from trellis import store
+from trellis.errors import ModelError, StoreError
+from trellis.nn.subwords import Subwords
+from trellis.nn.transformer import TransformerEncoder
+from trellis.nn.weights import hash_of
+from trellis.ragged import offsets_of
+
+_KIND = "word features"
+_BUDGET = 4096  # subwords, padding included, that the encoder is given at once
+
+
+@dataclass(frozen=True, slots=True)
+class WordFeatures:
+    """What a frozen encoder says about sentences, one row a word."""
+
+    pooled: npt.NDArray[np.float32]  # (N, layers, H)
+    present: npt.NDArray[np.uint8]  # (N,) 1 for words that have subwords
+    tokens: npt.NDArray[np.int64]  # (B,) words of each sentence
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def batch(self, sentences: npt.ArrayLike | None = None) -> dict[str, Tensor]:
+        """Tensors for the encoder's ``forward``, of all sentences or of those with the given indices."""
+        chosen = np.arange(len(self)) if sentences is None else np.asarray(sentences, dtype=np.int64).reshape(-1)
+        tokens = self.tokens[chosen]
+        mask = np.arange(int(tokens.max(initial=0))) < tokens[:, None]
+        places = (offsets_of(self.tokens)[chosen][:, None] + np.arange(mask.shape[1]))[mask]
+        pooled = np.zeros((*mask.shape, *self.pooled.shape[1:]), dtype=np.float32)
+        present = np.zeros(mask.shape, dtype=bool)
+        pooled[mask], present[mask] = self.pooled[places], self.present[places]
+        arrays = {"pooled": pooled, "present": present, "mask": mask}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+class FeatureCache:
+    """A folder of word features."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def features(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> WordFeatures:
+        """The features of these sentences: from the folder if they are there, else computed and kept."""
+        path = self.path(encoder, sentences)
+        try:
+            return WordFeatures(**store.load(path, _KIND).arrays)
+        except StoreError:  # absent or damaged
+            features = compute_features(encoder, encoder.encode(sentences))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, Any] = {name: getattr(features, name) for name in WordFeatures.__slots__}
+        store.save(path, _KIND, {}, arrays)
+        return features
+
+    def path(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> Path:
+        """Where the features of these sentences are kept."""
+        words = (text for words in sentences for text in (str(len(words)), *words))
+        return self.folder / f"{hash_of((encoder.fingerprint(), *words), {})}.features"
+
+
+def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFeatures:
+    """Run a frozen encoder over sentences, those of like length together."""
+    if not encoder.frozen:
+        raise ModelError(f"only the features of an encoder with freeze='all' can be kept, got {encoder.freeze!r}")
+    starts = offsets_of(subwords.tokens)
+    layers = encoder.pooling.layers or 1
+    pooled = np.zeros((int(starts[-1]), layers, encoder.output_size), dtype=np.float32)
+    present = np.zeros(len(pooled), dtype=np.uint8)
+    device = encoder.pooling.absent.device
+    with torch.no_grad():
+        for chosen in _by_length(subwords.lengths):
+            batch = {name: tensor.to(device) for name, tensor in encoder.batch(subwords, chosen).items()}
+            values, has_subwords = encoder.pooled(batch)
+            mask = batch["mask"]
+            places = (torch.from_numpy(starts[chosen])[:, None] + torch.arange(mask.shape[1]))[mask.cpu()].numpy()
+            pooled[places] = values[mask].float().cpu().numpy()
+            present[places] = has_subwords[mask].cpu().numpy()
+    return WordFeatures(pooled, present, subwords.tokens)
+
+
+def _by_length(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """Indices of sentences, longest first, in batches whose padded size keeps to the budget."""
+    order = np.argsort(-lengths, kind="stable")
+    begin = 0
+    while begin < len(order):
+        count = max(1, _BUDGET // max(1, int(lengths[order[begin]])))
+        yield order[begin : begin + count]
+        begin += count

@@ -1,0 +1,165 @@
+"""From subwords to words: one feature vector a word, whole batches at once.
+
+An encoder gives ``features[R, S, H]``, one vector a subword; ``word_ids[R, S]`` says which word each subword belongs
+to, -1 for special tokens, padding and whatever else is to be dropped. Where the subwords of a word lie does not matter,
+so padding may be on either side. The subwords are put in the order of their words and reduced segment by segment in
+one operation: no loop over sentences or words.
+
+    >>> features = torch.tensor([[[9.0], [1.0], [2.0], [4.0]]])
+    >>> word_ids = torch.tensor([[-1, 0, 2, 2]])
+    >>> pool(features, word_ids, 3, "mean").tolist()
+    [[[1.0], [0.0], [3.0]]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+
+from trellis.errors import ConfigError, ShapeError
+
+How = Literal["mean", "first", "last", "max"]
+"""How the subwords of a word become one vector."""
+
+
+class Segments(NamedTuple):
+    """Subwords in the order of their words; one segment a word, and a last one of what is dropped."""
+
+    order: Tensor  # (R * S,) places of the subwords
+    counts: Tensor  # (B * T + 1,) subwords of each word
+
+    @property
+    def starts(self) -> Tensor:
+        """Where each segment begins in ``order``."""
+        return self.counts.cumsum(0) - self.counts
+
+
+def pool(
+    features: Tensor,
+    word_ids: Tensor,
+    words: int,
+    how: How = "mean",
+    *,
+    rows: Tensor | None = None,
+    sentences: int | None = None,
+) -> Tensor:
+    """Word features ``(B, T, H)`` of subword features ``(R, S, H)``; a word without subwords is zero.
+
+    Args:
+        features: one vector a subword.
+        word_ids: ``(R, S)``, the word of each subword within its sentence, or -1.
+        words: T, the words of the longest sentence.
+        how: "mean", "first", "last" or "max" of a word's subwords.
+        rows: ``(R,)``, the sentence of each row, where long sentences take several; row b is sentence b by default.
+        sentences: B, to be given with ``rows``.
+
+    """
+    if word_ids.numel() and int(word_ids.max()) >= words:
+        raise ShapeError(f"word_ids must be below T = {words}, got {int(word_ids.max())}")
+    segments = arrange(features, word_ids, words, rows, sentences)
+    B = len(features) if sentences is None else sentences
+    return _reduce(features, segments, how).view(B, words, features.shape[2])
+
+
+def arrange(
+    features: Tensor, word_ids: Tensor, words: int, rows: Tensor | None = None, sentences: int | None = None
+) -> Segments:
+    """The segments that `pool` reduces; ``counts`` tells which words have subwords at all."""
+    if features.dim() != 3 or word_ids.shape != features.shape[:2]:
+        raise ShapeError(
+            f"features must be (R, S, H) and word_ids (R, S), got {tuple(features.shape)} and {tuple(word_ids.shape)}"
+        )
+    if (rows is None) != (sentences is None) or (rows is not None and rows.shape != word_ids.shape[:1]):
+        raise ShapeError(f"rows must be (R,) = ({len(word_ids)},) and come with the number of sentences")
+    if rows is None:
+        rows, sentences = torch.arange(len(word_ids), device=word_ids.device), len(word_ids)
+    assert sentences is not None
+    dropped = sentences * words
+    targets = torch.where(word_ids >= 0, word_ids + rows[:, None] * words, dropped).view(-1)
+    # A stable sort keeps the subwords of a word in their order, which "first" and "last" look at.
+    targets, order = targets.sort(stable=True)
+    bounds = torch.searchsorted(targets, torch.arange(dropped + 1, device=targets.device))
+    return Segments(order, bounds.diff(append=bounds.new_tensor([targets.numel()])))
+
+
+def _reduce(features: Tensor, segments: Segments, how: How) -> Tensor:
+    """``out[w] = how(features[i] for i in segment w)``, ``(B * T, H)``, zero for an empty segment."""
+    flat = features.reshape(-1, features.shape[2])
+    order, offsets, counts = segments.order, segments.starts, segments.counts
+    if how in ("first", "last"):
+        # Segments of one subword, or of none where the word has none.
+        chosen = offsets if how == "first" else offsets + counts - 1
+        order = order.index_select(0, chosen[counts > 0])
+        counts = (counts > 0).to(offsets.dtype)
+        offsets = counts.cumsum(0) - counts
+    mode = "max" if how == "max" else "mean"
+    # One fused gather and reduction; on CPUs it is far ahead of index_add and gives the same bits every time.
+    return nn.functional.embedding_bag(order, flat, offsets, mode=mode)[:-1]
+
+
+class WordPooling(nn.Module):
+    """Subword states of an encoder to word features, with what has to be learnt on the way.
+
+    Each of the encoder's layers given is pooled; several layers are mixed with learned weights,
+    ``scale * sum_l softmax(weights)[l] * layer[l]``. A word that the tokenizer turned into nothing gets a learned
+    vector, so that every word has a feature.
+
+    Args:
+        how: "mean", "first", "last" or "max".
+        size: H.
+        layers: how many layers are mixed; None for one layer, which is taken as it is.
+
+    """
+
+    def __init__(self, how: How = "mean", *, size: int, layers: int | None = None) -> None:
+        super().__init__()
+        if how not in get_args(How):
+            raise ConfigError(f"pooling must be one of {', '.join(get_args(How))}, got {how!r}")
+        if layers is not None and layers < 1:
+            raise ConfigError(f"layers must be at least 1 or None, got {layers}")
+        self.how: How = how
+        self.output_size = size
+        self.layers = layers
+        self.absent = nn.Parameter(torch.empty(size).normal_(std=0.02))
+        if layers is not None:
+            self.weights = nn.Parameter(torch.zeros(layers))
+            self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(
+        self, states: Tensor | Sequence[Tensor], word_ids: Tensor, mask: Tensor, *, rows: Tensor | None = None
+    ) -> Tensor:
+        """Word features ``(B, T, H)``.
+
+        Args:
+            states: ``(R, S, H)``, or one such tensor for each layer of the mix.
+            word_ids: ``(R, S)``, the word of each subword or -1.
+            mask: ``(B, T)``, true for places that hold a word.
+            rows: ``(R,)``, the sentence of each row; row b is sentence b by default.
+
+        """
+        return self.finish(*self.pool(states, word_ids, mask, rows=rows), mask)
+
+    def pool(
+        self, states: Tensor | Sequence[Tensor], word_ids: Tensor, mask: Tensor, *, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The part without parameters: layers ``(B, T, layers, H)``, and which words have subwords, ``(B, T)``."""
+        layers = [states] if isinstance(states, Tensor) else list(states)
+        if len(layers) != (self.layers or 1):
+            raise ShapeError(f"expected the states of {self.layers or 1} layers, got {len(layers)}")
+        B, T = mask.shape
+        segments = arrange(layers[0], word_ids, T, rows, None if rows is None else B)
+        pooled = [_reduce(layer, segments, self.how).view(B, T, -1) for layer in layers]
+        present = (segments.counts[:-1] > 0).view(B, T)
+        return (pooled[0].unsqueeze(2) if len(pooled) == 1 else torch.stack(pooled, dim=2)), present
+
+    def finish(self, pooled: Tensor, present: Tensor, mask: Tensor) -> Tensor:
+        """The learned part: the mix of layers, and the vector of words without subwords."""
+        features = pooled.squeeze(2) if self.layers is None else self._mix(pooled)
+        return torch.where((mask & ~present)[..., None], self.absent, features)
+
+    def _mix(self, pooled: Tensor) -> Tensor:
+        weights = self.scale * self.weights.softmax(0)
+        return torch.einsum("btlh,l->bth", pooled, weights)

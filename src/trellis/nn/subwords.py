@@ -1,0 +1,122 @@
+"""Words to subwords, for many sentences in one call, kept as flat arrays.
+
+`SubwordTokenizer` holds a fast tokenizer of the ``tokenizers`` library and little else; it is stored as one JSON text.
+Words stay as the user split them: each subword knows the index of its word, whatever the word contains.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tokenizers import Tokenizer
+
+from trellis.errors import DataError, StoreError
+from trellis.ragged import offsets_of
+
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Subwords:
+    """Sentences as subwords, one after another, without special tokens."""
+
+    ids: IntArray  # (M,) id of each subword
+    words: IntArray  # (M,) its word, counted within the sentence
+    lengths: IntArray  # (B,) subwords of each sentence
+    tokens: IntArray  # (B,) words of each sentence
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def select(self, sentences: npt.ArrayLike) -> Subwords:
+        """The sentences with these indices, in this order."""
+        chosen = np.asarray(sentences, dtype=np.int64).reshape(-1)
+        lengths = self.lengths[chosen]
+        places = np.repeat(offsets_of(self.lengths)[chosen] - offsets_of(lengths)[:-1], lengths)
+        places += np.arange(len(places))
+        return Subwords(self.ids[places], self.words[places], lengths, self.tokens[chosen])
+
+
+class SubwordTokenizer:
+    """A fast tokenizer for words that are already split.
+
+    Args:
+        backend: the tokenizer; truncation and padding that it may have are switched off in it.
+        pad: the id to pad with.
+        limit: the longest input that the tokenizer's makers had in mind, special tokens included; None if unknown.
+
+    Attributes:
+        prefix, suffix: ids of the special tokens around a sentence.
+        prefix_types, suffix_types: their type ids.
+
+    """
+
+    def __init__(self, backend: Tokenizer, *, pad: int = 0, limit: int | None = None) -> None:
+        self.backend = backend
+        self.pad = pad
+        self.limit = limit
+        backend.no_truncation()  # many published tokenizers cut at 128, silently
+        backend.no_padding()
+        self._find_special_tokens()
+        # Byte-level tokenizers tell a word after a space from the inside of one. Words here stand on their own, so
+        # they get a space in front, unless the tokenizer puts one there itself or does not care.
+        self._space = " " if self._ids("a") != self._ids(" a") else ""
+
+    def _ids(self, word: str) -> list[int]:
+        return list(self.backend.encode([word], is_pretokenized=True, add_special_tokens=False).ids)
+
+    def _find_special_tokens(self) -> None:
+        """What the tokenizer puts around a sentence: seen on a sentence of nothing else but one word."""
+        encoding = self.backend.encode(["a"], is_pretokenized=True)
+        words = [place for place, word in enumerate(encoding.word_ids) if word is not None]
+        first, stop = (words[0], words[-1] + 1) if words else (len(encoding), len(encoding))
+        self.prefix, self.suffix = encoding.ids[:first], encoding.ids[stop:]
+        self.prefix_types, self.suffix_types = encoding.type_ids[:first], encoding.type_ids[stop:]
+
+    def __call__(self, sentences: Sequence[Sequence[str]]) -> Subwords:
+        """The subwords of each sentence, in one call of the library."""
+        ready = [self._prepare(number, words) for number, words in enumerate(sentences)]
+        encodings = self.backend.encode_batch(ready, is_pretokenized=True, add_special_tokens=False)
+        ids: list[int] = []
+        words: list[int | None] = []
+        for encoding in encodings:
+            ids += encoding.ids
+            words += encoding.word_ids
+        lengths = np.fromiter((len(encoding) for encoding in encodings), np.int64, len(encodings))
+        tokens = np.fromiter(map(len, sentences), np.int64, len(encodings))
+        return Subwords(np.array(ids, np.int64), np.array(words, np.int64), lengths, tokens)
+
+    def _prepare(self, number: int, words: Sequence[str]) -> list[str]:
+        """The words as the library takes them: with a space where it wants one, and no half surrogate pairs."""
+        ready = list(words)
+        try:
+            "".join(ready).encode()
+        except UnicodeEncodeError:
+            ready = [word.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for word in ready]
+        except TypeError:
+            place, word = next((place, word) for place, word in enumerate(ready) if not isinstance(word, str))
+            raise DataError(
+                f"sentence {number}, token {place}: expected a string, got {type(word).__name__} {word!r}"
+            ) from None
+        if self._space:
+            return [word if not word or word[0].isspace() else self._space + word for word in ready]
+        return ready
+
+    def to_json(self) -> str:
+        """Everything about the tokenizer as one text."""
+        return json.dumps({"pad": self.pad, "limit": self.limit, "backend": json.loads(self.backend.to_str())})
+
+    @classmethod
+    def from_json(cls, text: str) -> SubwordTokenizer:
+        """Rebuild what `to_json` described."""
+        try:
+            stored: dict[str, Any] = json.loads(text)
+            backend = Tokenizer.from_str(json.dumps(stored["backend"]))
+            return cls(backend, pad=int(stored["pad"]), limit=stored["limit"])
+        except Exception as error:  # the library raises bare exceptions of its own
+            raise StoreError(f"the stored tokenizer cannot be read: {error}") from error

