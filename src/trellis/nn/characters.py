@@ -1,0 +1,113 @@
+"""Vectors of words made from their characters, for words that no table knows.
+
+Both modules take the *distinct* words of a batch, ``(W, C)`` character ids padded on the right with 0, and give
+``(W, output_size)``; who calls gathers the rows that the tokens stand for. Work and memory go with the number of
+characters, not with ``W * C``: one long word among short ones costs no more than its own length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from trellis.errors import ConfigError
+from trellis.nn.dropout import PADDING, check_rate
+from trellis.nn.embeddings import CategoryEmbedding
+
+
+class CharacterCNN(nn.Module):
+    """Convolutions over the characters of a word, then the largest value of each filter.
+
+    ``output[f] = tanh(max_t (bias[f] + sum_k weight[f, k] . vector[t + k - (width - 1) // 2]))`` with t over the
+    characters of the word and zeros around it.
+
+    Args:
+        count: how many character ids there are, padding and unknown included.
+        size: length of the vectors of characters.
+        output_size: how many filters there are, shared out evenly among the widths.
+        widths: how many characters a filter sees, one or several.
+        dropout: for the vectors of characters.
+
+    """
+
+    def __init__(
+        self, count: int, size: int, output_size: int, *, widths: Sequence[int] = (3,), dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        if not widths or min(widths) < 1:
+            raise ConfigError(f"widths must be one or more numbers of at least 1, got {tuple(widths)}")
+        if output_size < len(widths):
+            raise ConfigError(f"output_size must be at least {len(widths)}, one filter a width, got {output_size}")
+        self.output_size = output_size
+        self.widths = tuple(widths)
+        self.embedding = CategoryEmbedding(count, size)
+        self.dropout = nn.Dropout(check_rate(dropout, "dropout"))
+        share, rest = divmod(output_size, len(widths))
+        self.filters = nn.ModuleList(
+            nn.Linear(width * size, share + (number < rest)) for number, width in enumerate(widths)
+        )
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """``(W, C)`` to ``(W, output_size)``; a word without characters is read as one place of padding."""
+        widest = max(self.widths)
+        windows, lengths = _windows(characters, widest)
+        vectors = self.dropout(self.embedding(windows))  # [N, widest, size], N characters in all
+        values = []
+        for width, filters in zip(self.widths, self.filters, strict=True):
+            first = (widest - 1) // 2 - (width - 1) // 2
+            values.append(filters(vectors[:, first : first + width].flatten(1)))
+        # The largest of the N rows of each word; faster than scatter_reduce, and than padding them for max.
+        return torch.segment_reduce(torch.cat(values, 1), "max", lengths=lengths, unsafe=True).tanh()
+
+
+class CharacterLSTM(nn.Module):
+    """The last states of two LSTMs that read the characters of a word, one forward and one backward.
+
+    Args:
+        count: how many character ids there are, padding and unknown included.
+        size: length of the vectors of characters.
+        output_size: of both directions together, hence even.
+        dropout: for the vectors of characters.
+
+    """
+
+    def __init__(self, count: int, size: int, output_size: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        if output_size < 2 or output_size % 2:
+            raise ConfigError(f"output_size must be even, half of it for each direction, got {output_size}")
+        self.output_size = output_size
+        self.embedding = CategoryEmbedding(count, size)
+        self.dropout = nn.Dropout(check_rate(dropout, "dropout"))
+        self.lstm = nn.LSTM(size, output_size // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """``(W, C)`` to ``(W, output_size)``; a word without characters is read as one place of padding."""
+        characters, lengths = _at_least_one(characters)
+        if len(lengths) == 0:
+            return self.embedding.weight.new_zeros(0, self.output_size)
+        packed = pack_padded_sequence(characters, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        _, (last, _) = self.lstm(packed._replace(data=self.dropout(self.embedding(packed.data))))
+        return torch.cat([last[0], last[1]], 1)
+
+
+def _at_least_one(characters: Tensor) -> tuple[Tensor, Tensor]:
+    """The characters and lengths of the words, where an empty word has its first place of padding."""
+    if characters.shape[1] == 0:
+        characters = F.pad(characters, (0, 1), value=PADDING)
+    return characters, (characters != PADDING).sum(1).clamp_min(1)
+
+
+def _windows(characters: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The `width` ids around each of the N characters, ``(N, width)``, and the lengths ``(W,)`` that sum to N."""
+    characters, lengths = _at_least_one(characters)
+    left = (width - 1) // 2
+    padded = F.pad(characters, (left, width - 1 - left), value=PADDING)
+    places = torch.arange(characters.shape[1], device=characters.device) < lengths[:, None]
+    rows, columns = places.nonzero(as_tuple=True)
+    first = rows * padded.shape[1] + columns
+    offsets = torch.arange(width, device=characters.device)
+    return padded.reshape(-1)[first[:, None] + offsets], lengths

@@ -1,0 +1,68 @@
+"""Dropout that fits sequences: one mask for a whole sequence, whole tokens, whole words."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from trellis.errors import ConfigError
+
+PADDING, UNKNOWN = 0, 1
+"""The first two ids of every vocabulary."""
+
+
+def check_rate(p: float, name: str) -> float:
+    """The rate itself, where it is a probability below one."""
+    if not 0.0 <= p < 1.0:
+        raise ConfigError(f"{name} must be at least 0 and below 1, got {p}")
+    return float(p)
+
+
+class _Dropout(nn.Module):
+    """A rate; out of training, or with rate 0, the input itself comes back."""
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        self.p = check_rate(p, f"p of {type(self).__name__}")
+
+    @property
+    def active(self) -> bool:
+        return self.training and self.p > 0.0
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+class LockedDropout(_Dropout):
+    """Variational dropout: the numbers dropped are the same at every position of a sequence.
+
+    What is kept is divided by ``1 - p``. Each sequence of the batch has a mask of its own.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, T, H)`` to ``(B, T, H)``."""
+        if not self.active:
+            return x
+        mask = x.new_empty(x.shape[0], 1, x.shape[2]).bernoulli_(1.0 - self.p)
+        return x * mask.div_(1.0 - self.p)
+
+
+class TokenDropout(_Dropout):
+    """Sets the vectors of whole tokens to zero; the others stay as they are, since a token is there or is not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(B, T, H)`` to ``(B, T, H)``."""
+        if not self.active:
+            return x
+        return x * x.new_empty(*x.shape[:2], 1).bernoulli_(1.0 - self.p)
+
+
+class WordDropout(_Dropout):
+    """Makes words unknown by their ids, so that the vector of unknown words is trained; padding stays padding."""
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """``(B, T)`` to ``(B, T)``."""
+        if not self.active:
+            return ids
+        dropped = torch.rand(ids.shape, device=ids.device) < self.p
+        return ids.masked_fill(dropped & (ids != PADDING), UNKNOWN)

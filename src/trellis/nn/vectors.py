@@ -1,0 +1,116 @@
+r"""Word vectors from files: GloVe, word2vec (text and binary) and fastText ``.vec``, plain or gzipped.
+
+A file is read in blocks and only the rows of wanted words are kept. Words are compared as bytes: ``\n`` alone ends a
+line and a space alone ends a field, so that NEL, NBSP and their kin are characters like any other, and a word that is
+not UTF-8 does no harm. A word may hold spaces, as ``. . .`` in GloVe 840B: the numbers are the last fields of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trellis.nn._vector_files import StrPath, read_rows
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of the wanted words a file has."""
+
+    exact: int
+    """Found as they are written."""
+    lowered: int
+    """Found only in lower case."""
+    missing: int
+
+    @property
+    def wanted(self) -> int:
+        return self.exact + self.lowered + self.missing
+
+    @property
+    def share(self) -> float:
+        """Part of the wanted words that were found one way or the other; 1 where none were wanted."""
+        return (self.exact + self.lowered) / self.wanted if self.wanted else 1.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.share:.1%} of {self.wanted} words have vectors: "
+            f"{self.exact} as written, {self.lowered} in lower case, {self.missing} have none"
+        )
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The vectors of the wanted words that a file has."""
+
+    rows: dict[str, int]
+    """Row of each word found; words that differ in case only may share one."""
+    array: NDArray[np.float32]  # [R, size]
+    coverage: Coverage
+    format: str
+    """What the file was taken for: "glove", "word2vec text" (also fastText's) or "word2vec binary"."""
+
+    @property
+    def size(self) -> int:
+        return int(self.array.shape[1])
+
+    def table(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """``(len(words), size)``: the vector of each word, NaN for those without one."""
+        table = np.full((len(words), self.size), np.nan, dtype=np.float32)
+        found = [(place, self.rows[word]) for place, word in enumerate(words) if word in self.rows]
+        if found:
+            places, rows = zip(*found, strict=True)
+            table[list(places)] = self.array[list(rows)]
+        return table
+
+
+def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool = True) -> Vectors:
+    """Read the vectors of the wanted words; the format is told by the content.
+
+    Of a word that comes twice the first vector counts. Every line is checked for the number of its fields, and the
+    numbers of wanted words for being numbers.
+
+    Args:
+        path: a file, gzipped or not.
+        wanted: the words to keep.
+        lower_fallback: whether a word that the file lacks takes the vector of its lower case.
+
+    Raises:
+        DataError: the file is missing, empty, cut off or of another kind, or a line is malformed; the message names
+            the file and the line, or the byte where there are no lines.
+
+    """
+    rows, array, format = read_rows(path, _keys(wanted, lower_fallback))
+    return _answer(wanted, lower_fallback, rows, array, format)
+
+
+def _keys(wanted: Collection[str], lower_fallback: bool) -> set[bytes]:
+    words = set(wanted)
+    if lower_fallback:
+        words |= {word.lower() for word in words}
+    return {_encode(word) for word in words}
+
+
+def _encode(word: str) -> bytes:
+    return word.encode("utf-8", "surrogatepass")  # a lone surrogate is in no file, and no reason to fail
+
+
+def _answer(
+    wanted: Collection[str], lower_fallback: bool, found: dict[bytes, int], array: NDArray[np.float32], format: str
+) -> Vectors:
+    rows: dict[str, int] = {}
+    exact = lowered = missing = 0
+    for word in dict.fromkeys(wanted):
+        row = found.get(_encode(word))
+        if row is not None:
+            exact += 1
+        elif lower_fallback and (row := found.get(_encode(word.lower()))) is not None:
+            lowered += 1
+        else:
+            missing += 1
+            continue
+        rows[word] = row
+    return Vectors(rows, array, Coverage(exact, lowered, missing), format)
