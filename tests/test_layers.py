@@ -22,7 +22,7 @@ LAYERS = [
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # Where torch may be imported as the module loads; everywhere else it waits for a function that needs it.
 TORCH_FREE = ("training/neural/__init__.py", "training/neural/settings.py", "training/neural/batches.py")
-TORCH_AT_HOME = ("chain/torch/", "chain/_scan.py", "nn/", "compat/torchcrf.py", "training/neural/")
+TORCH_AT_HOME = ("chain/torch/", "chain/_scan.py", "nn/", "compat/torchcrf.py", "training/neural/", "models/neural")
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trellis.chain import ChainScores, get_num_threads, set_num_threads
-    from trellis.models import CRF, HMM, MarkovChain, load
+    from trellis.models import CRF, HMM, MarkovChain, NeuralTagger, load
     from trellis.text import Sentence
 
 __version__ = "0.1.0"
@@ -21,6 +21,7 @@ _HOMES = {
     "HMM": "trellis.models",
     "ChainScores": "trellis.chain",
     "MarkovChain": "trellis.models",
+    "NeuralTagger": "trellis.models",
     "Sentence": "trellis.text",
     "get_num_threads": "trellis.chain",
     "load": "trellis.models",
@@ -34,6 +35,7 @@ __all__ = [
     "HMM",
     "ChainScores",
     "MarkovChain",
+    "NeuralTagger",
     "Sentence",
     "__version__",
     "get_num_threads",

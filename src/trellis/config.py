@@ -34,7 +34,7 @@ from typing import Any, Literal, TypeVar, Union
 
 from trellis.errors import ConfigError
 
-__all__ = ["dataclass", "from_dict", "from_toml", "load", "save", "setting", "to_dict", "to_toml"]
+__all__ = ["dataclass", "from_dict", "from_toml", "load", "save", "section", "setting", "to_dict", "to_toml"]
 
 T = TypeVar("T")
 
@@ -42,6 +42,12 @@ T = TypeVar("T")
 def setting(default: T, explanation: str) -> T:
     """A field of a configuration: its default and the comment it is written with."""
     made: T = field(default=default, metadata={"explanation": explanation})
+    return made
+
+
+def section(kind: type[T], explanation: str) -> T:
+    """A field that is a configuration of its own, with its defaults; in TOML, a table."""
+    made: T = field(default_factory=kind, metadata={"explanation": explanation})
     return made
 
 

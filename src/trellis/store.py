@@ -16,8 +16,9 @@ import mmap
 import os
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,22 @@ def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> S
                     f"{path} is damaged: the bytes of array {name!r} do not have the checksum saved with them"
                 )
     return Stored(content["kind"], content["manifest"], arrays)
+
+
+def pack_strings(name: str, strings: Sequence[str]) -> dict[str, Array]:
+    """Strings as two arrays, their bytes and where each ends: any string, lone surrogates too."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in strings]
+    ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
+    return {f"{name}.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}.ends": ends}
+
+
+def unpack_strings(name: str, arrays: Mapping[str, Array]) -> tuple[str, ...]:
+    """The inverse of `pack_strings`."""
+    try:
+        data, ends = arrays[f"{name}.bytes"].tobytes(), arrays[f"{name}.ends"].tolist()
+        return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise([0, *ends]))
+    except (KeyError, UnicodeDecodeError):
+        raise StoreError(f"the saved model's strings {name!r} are missing or damaged") from None
 
 
 def _umask() -> int:

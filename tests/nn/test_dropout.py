@@ -16,7 +16,7 @@ def seed() -> None:
 
 
 def test_locked_dropout_drops_the_same_numbers_at_every_position() -> None:
-    y = LockedDropout(P)(torch.ones(200, 5, 40))
+    y = LockedDropout(P)(torch.ones(1000, 40), torch.arange(200).repeat_interleave(5), 200).view(200, 5, 40)
     assert y.unique().tolist() == [0.0, pytest.approx(1 / (1 - P))]
     assert torch.equal(y, y[:, :1].expand_as(y))
     assert float((y[:, 0] == 0).float().mean()) == pytest.approx(P, abs=0.02)  # 8,000 draws: 4 deviations
@@ -44,9 +44,10 @@ def test_word_dropout_makes_words_unknown_and_leaves_padding() -> None:
 
 @pytest.mark.parametrize("module", [LockedDropout, TokenDropout, WordDropout])
 def test_out_of_training_and_at_rate_zero_the_input_itself_comes_back(module: type[nn.Module]) -> None:
-    x = torch.ones(2, 3, 4)
-    assert module(P).eval()(x) is x
-    assert module(0.0)(x) is x
+    x = torch.ones(3, 4)
+    rows = (torch.zeros(3, dtype=torch.int64), 1) if module is LockedDropout else ()
+    assert module(P).eval()(x, *rows) is x
+    assert module(0.0)(x, *rows) is x
     assert repr(module(P)) == f"{module.__name__}(p=0.3)"
 
 
@@ -57,7 +58,7 @@ def test_a_rate_is_a_probability_below_one(p: float) -> None:
 
 
 def test_gradient_passes_what_was_kept() -> None:
-    x = torch.ones(2, 3, 4, requires_grad=True)
-    y = LockedDropout(P)(x)
+    x = torch.ones(6, 4, requires_grad=True)
+    y = LockedDropout(P)(x, torch.arange(2).repeat_interleave(3), 2)
     y.sum().backward()
     assert torch.equal(x.grad, y.detach())  # type: ignore[arg-type]

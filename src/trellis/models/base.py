@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -92,6 +92,8 @@ class Tagger(ABC, Generic[C]):
         sentence_weights: Sequence[float] | None = None,
         warm_start: bool = False,
         progress: Progress | None = None,
+        folder: str | Path | None = None,
+        resume: bool = False,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
 
@@ -102,6 +104,8 @@ class Tagger(ABC, Generic[C]):
             sentence_weights: how much each sentence counts; 1 unless given.
             warm_start: start from what this model learnt before; labels and features may be new.
             progress: called after each iteration.
+            folder: where training keeps checkpoints and its record, for families that write some.
+            resume: go on from the last checkpoint in `folder`, to the same model as if nothing had happened.
 
         """
         data = Labelled.of(X, y)
@@ -109,7 +113,8 @@ class Tagger(ABC, Generic[C]):
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
         held_out = None if dev is None else _labelled(dev)
         weights = _check_weights(sentence_weights, len(data.inputs))
-        self._learn(data, held_out, FitOptions(weights, warm_start, progress))
+        place = None if folder is None else Path(folder)
+        self._learn(data, held_out, FitOptions(weights, warm_start, progress, place, resume))
         return self
 
     def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:
@@ -265,6 +270,13 @@ class FitOptions:
     sentence_weights: FloatArray | None = None
     warm_start: bool = False
     progress: Progress | None = None
+    folder: Path | None = None
+    resume: bool = False
+
+    def refuse_resume(self, family: str) -> None:
+        """For families that learn in one go."""
+        if self.resume:
+            raise ModelError(f"{family} learns in one go: there is no checkpoint to resume from; fit it again")
 
 
 def compare(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], tags: TagSet) -> Scores:
@@ -294,14 +306,23 @@ def _check_weights(weights: Sequence[float] | None, count: int) -> FloatArray | 
 
 
 def _replaced(settings: Any, options: dict[str, Any]) -> Any:
-    """The settings with some changed; values given are kept as they are, as scikit-learn's clone expects."""
+    """The settings with some changed.
+
+    Values given are kept as they are, as scikit-learn's clone expects; a dict in the place of a section changes what
+    it names there.
+    """
     if not options:
         return settings
     config.from_dict(type(settings), options)
+    changed = {name: _section(getattr(settings, name), value) for name, value in options.items()}
     try:
-        return dataclasses.replace(settings, **options)
+        return dataclasses.replace(settings, **changed)
     except TypeError as error:
         raise ConfigError(str(error)) from None
+
+
+def _section(before: Any, value: Any) -> Any:
+    return _replaced(before, dict(value)) if dataclasses.is_dataclass(before) and isinstance(value, Mapping) else value
 
 
 def _span_rows(

@@ -90,6 +90,7 @@ class CRF(Tagger[CRFConfig]):
     _scorer: tuple[Parameters, _native.TokenScorer] | None = None
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        options.refuse_resume("a feature CRF")
         extractor = self._extractor()
         before = (self.parameters_, self.tagset_) if options.warm_start else (None, None)
         index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())

@@ -209,6 +209,7 @@ class HMM(Tagger[HMMConfig]):
         return [[self._fitted_tags().decode(path) for path in paths] for paths in zip(*drawn, strict=True)]
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        options.refuse_resume("an HMM")
         before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
         tags = self._tag_set(data, tags_before)
         self.model_, history = learn(data, tags, before, self.config, self._legal(tags), dev, options)

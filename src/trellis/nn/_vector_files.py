@@ -33,12 +33,12 @@ _FOREIGN = {
 }
 
 
-def read_rows(path: StrPath, keys: set[bytes]) -> tuple[dict[bytes, int], NDArray[np.float32], str]:
-    """The row of each word found, the rows, and the format that the file was taken for."""
+def read_rows(path: StrPath, keys: set[bytes], first: int = 0) -> tuple[dict[bytes, int], NDArray[np.float32], str]:
+    """The row of each word found or among the first, the rows, and the format that the file was taken for."""
     with _open(path) as file:
         source = _Source(file, os.fspath(path))
         layout = _Layout.of(source)
-        rows, array = (_read_binary if layout.binary else _read_text)(source, layout, keys)
+        rows, array = (_read_binary if layout.binary else _read_text)(source, layout, keys, first)
     return rows, array, layout.format
 
 
@@ -170,7 +170,7 @@ def _numbers(fields: Sequence[bytes]) -> NDArray[np.float32] | None:
     return numbers if np.isfinite(numbers).all() else None
 
 
-def _read_text(source: _Source, layout: _Layout, keys: set[bytes]) -> Rows:
+def _read_text(source: _Source, layout: _Layout, keys: set[bytes], first: int) -> Rows:
     size = layout.size
     rows: dict[bytes, int] = {}
     kept: list[NDArray[np.float32]] = []
@@ -185,7 +185,7 @@ def _read_text(source: _Source, layout: _Layout, keys: set[bytes]) -> Rows:
         else:
             problem = f"expected a word and {size} numbers, found {spaces + 1} fields"
             raise _line_error(source.name, number, problem, line)
-        if word in keys and word not in rows:
+        if (word in keys or count <= first) and word not in rows:
             rows[word] = len(kept)
             kept.append(_values(source.name, number, line, size))
     if layout.count is not None and count != layout.count:
@@ -218,11 +218,11 @@ def _values(name: str, number: int, line: bytes, size: int) -> NDArray[np.float3
     return values
 
 
-def _read_binary(source: _Source, layout: _Layout, keys: set[bytes]) -> Rows:
+def _read_binary(source: _Source, layout: _Layout, keys: set[bytes], first: int) -> Rows:
     rows: dict[bytes, int] = {}
     kept: list[NDArray[np.float32]] = []
-    for start, word, data in _entries(source, layout):
-        if word in keys and word not in rows:
+    for count, (start, word, data) in enumerate(_entries(source, layout), start=1):
+        if (word in keys or count <= first) and word not in rows:
             values = np.frombuffer(data, dtype="<f4").astype(np.float32)
             if not np.isfinite(values).all():
                 raise DataError(

@@ -119,7 +119,9 @@ class CRF(nn.Module):
             raise ValueError(f"invalid reduction: {reduction}")
         if torch.compiler.is_compiling() and tags is not None and label_weights is None:
             places = self._places(emissions, mask, lengths)
-            return library.nll(emissions, tags, places, *self._chain(), self.batch_first, self.ignore_index, reduction)
+            return library.nll(
+                emissions, tags, places, *self.chain_parameters(), self.batch_first, self.ignore_index, reduction
+            )
         scores = self._scores(emissions, mask, lengths, tags)
         if allowed is not None:
             return _reduce(self._partial_nll(scores, allowed), scores, reduction)
@@ -161,7 +163,7 @@ class CRF(nn.Module):
         self._check(emissions, None, mask)
         if torch.compiler.is_compiling() and allowed is None:
             places = self._places(emissions, mask, lengths)
-            return library.viterbi(emissions, places, *self._chain(), self.batch_first)
+            return library.viterbi(emissions, places, *self.chain_parameters(), self.batch_first)
         return chain.viterbi(self._scores(emissions, mask, lengths), allowed=allowed)
 
     def log_partition(
@@ -267,7 +269,7 @@ class CRF(nn.Module):
         return chain.ChainScores.padded(
             emissions,
             self._places(emissions, mask, lengths),
-            *self._chain(),
+            *self.chain_parameters(),
             batch_first=self.batch_first,
             tags=tags,
             ignore_index=self.ignore_index,
@@ -288,8 +290,8 @@ class CRF(nn.Module):
         places = torch.arange(T, device=emissions.device) < counts[:, None]
         return places if self.batch_first else places.T
 
-    def _chain(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions, start and end scores with the constraints in them."""
+    def chain_parameters(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions, start and end scores with the constraints in them: minus infinity where forbidden."""
         parameters, buffers = self._parameters, self._buffers  # the attributes themselves are slow to look up
         names = (("transitions", "transitions"), ("start_transitions", "start"), ("end_transitions", "end"))
         transitions, start, end = (_forbid(parameters[name], buffers[f"_forbidden_{kind}"]) for name, kind in names)

@@ -39,22 +39,22 @@ class LockedDropout(_Dropout):
     What is kept is divided by ``1 - p``. Each sequence of the batch has a mask of its own.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        """``(B, T, H)`` to ``(B, T, H)``."""
+    def forward(self, x: Tensor, sequence: Tensor, count: int) -> Tensor:
+        """``(N, H)`` to ``(N, H)``; ``sequence[N]`` says which of the `count` sequences each row belongs to."""
         if not self.active:
             return x
-        mask = x.new_empty(x.shape[0], 1, x.shape[2]).bernoulli_(1.0 - self.p)
-        return x * mask.div_(1.0 - self.p)
+        mask = x.new_empty(count, x.shape[1]).bernoulli_(1.0 - self.p).div_(1.0 - self.p)
+        return x * mask[sequence]
 
 
 class TokenDropout(_Dropout):
     """Sets the vectors of whole tokens to zero; the others stay as they are, since a token is there or is not."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """``(B, T, H)`` to ``(B, T, H)``."""
+        """``(..., H)`` to the same."""
         if not self.active:
             return x
-        return x * x.new_empty(*x.shape[:2], 1).bernoulli_(1.0 - self.p)
+        return x * x.new_empty(*x.shape[:-1], 1).bernoulli_(1.0 - self.p)
 
 
 class WordDropout(_Dropout):

@@ -44,7 +44,7 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors of the wanted words that a file has."""
+    """The vectors that were kept of a file."""
 
     rows: dict[str, int]
     """Row of each word found; words that differ in case only may share one."""
@@ -67,8 +67,8 @@ class Vectors:
         return table
 
 
-def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool = True) -> Vectors:
-    """Read the vectors of the wanted words; the format is told by the content.
+def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool = True, extra: int = 0) -> Vectors:
+    """Read the vectors of the wanted words, and of the first `extra` of the file; the format is told by the content.
 
     Of a word that comes twice the first vector counts. Every line is checked for the number of its fields, and the
     numbers of wanted words for being numbers.
@@ -77,14 +77,15 @@ def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool
         path: a file, gzipped or not.
         wanted: the words to keep.
         lower_fallback: whether a word that the file lacks takes the vector of its lower case.
+        extra: how many words of the top of the file, where the frequent ones stand, to keep besides.
 
     Raises:
         DataError: the file is missing, empty, cut off or of another kind, or a line is malformed; the message names
             the file and the line, or the byte where there are no lines.
 
     """
-    rows, array, format = read_rows(path, _keys(wanted, lower_fallback))
-    return _answer(wanted, lower_fallback, rows, array, format)
+    rows, array, format = read_rows(path, _keys(wanted, lower_fallback), extra)
+    return _answer(wanted, lower_fallback, rows, array, format, extra=extra > 0)
 
 
 def _keys(wanted: Collection[str], lower_fallback: bool) -> set[bytes]:
@@ -99,7 +100,13 @@ def _encode(word: str) -> bytes:
 
 
 def _answer(
-    wanted: Collection[str], lower_fallback: bool, found: dict[bytes, int], array: NDArray[np.float32], format: str
+    wanted: Collection[str],
+    lower_fallback: bool,
+    found: dict[bytes, int],
+    array: NDArray[np.float32],
+    format: str,
+    *,
+    extra: bool,
 ) -> Vectors:
     rows: dict[str, int] = {}
     exact = lowered = missing = 0
@@ -113,4 +120,8 @@ def _answer(
             missing += 1
             continue
         rows[word] = row
+    for written, row in found.items() if extra else ():
+        word = written.decode("utf-8", "ignore")
+        if word.encode() == written:  # no sentence has a word that is not UTF-8
+            rows.setdefault(word, row)
     return Vectors(rows, array, Coverage(exact, lowered, missing), format)

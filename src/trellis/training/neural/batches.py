@@ -33,7 +33,7 @@ def steps_of(batches: int, settings: TrainingSettings) -> int:
 
 def count_steps(lengths: Order, settings: TrainingSettings) -> int:
     """The steps of a whole training; batches are drawn anew each epoch, so each may have another number."""
-    counts = (len(batches_of(lengths, settings, epoch)) for epoch in range(settings.epochs))
+    counts = (len(batches_of(lengths, settings, epoch)) for epoch in range(settings.passes))
     return sum(steps_of(count, settings) for count in counts)
 
 

@@ -115,7 +115,7 @@ class _Run:
         steps, patience = self._record.steps, self._settings.patience
         if patience is not None and steps and steps[-1].dev is not None and self._record.waited() >= patience:
             return "early_stopping"
-        return "max_iterations" if self._place.epoch >= self._settings.epochs else None
+        return "max_iterations" if self._place.epoch >= self._settings.passes else None
 
     def _epoch(self) -> None:
         """The rest of an epoch, and what comes after it."""
@@ -206,7 +206,7 @@ class _Run:
         self._clock = now
 
     def _as_step(self, taken: Taken, batches: int) -> Step:
-        place, epochs = self._place, self._settings.epochs
+        place, epochs = self._place, self._settings.passes
         done = (place.epoch + place.batch / batches) / epochs
         return Step(
             iteration=place.epoch + 1,

@@ -25,8 +25,8 @@ def build_optimizer(task: Task, settings: TrainingSettings) -> torch.optim.Optim
     # One pass over the weights instead of a dozen: several times faster on the CPU.
     fused = all(p.device.type in _FUSED_ON and p.is_floating_point() for group in groups for p in group["params"])
     if settings.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=fused)
-    return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum, fused=fused)
+        return torch.optim.AdamW(groups, lr=settings.peak, fused=fused)
+    return torch.optim.SGD(groups, lr=settings.peak, momentum=settings.momentum, fused=fused)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> float:
@@ -39,7 +39,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> float:
 def _groups(task: Task, settings: TrainingSettings) -> Iterator[dict[str, Any]]:
     """Each group of the task in two: matrices, whose weights decay, and vectors (biases, norms), whose do not."""
     for name, parameters in task.groups():
-        peak = settings.learning_rate
+        peak = settings.peak
         if name == HEAD and settings.head_learning_rate is not None:
             peak = settings.head_learning_rate
         trained = [p for p in parameters if p.requires_grad]

@@ -1,0 +1,125 @@
+"""Neural taggers: encoder, emission layer, and a CRF or a softmax as head.
+
+    model = NeuralTagger(encoder={"words": {"vectors": "glove.6B.50d.txt"}}).fit(train, dev=dev)
+    model.tag([["She", "lives", "in", "Paris"]])
+
+Settings are those of `trellis.models.neural_config`; a nested table may be given as a dict. `fit` takes a `folder` for
+checkpoints, and ``resume=True`` goes on after an interruption as if there had been none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, final
+
+import numpy.typing as npt
+import torch
+
+from trellis import chain
+from trellis.models.base import FitOptions, Tagger
+from trellis.models.data import Labelled, learnt_tag_set
+from trellis.models.neural_config import NeuralConfig, resolved
+from trellis.models.neural_inputs import Symbols, Vocabulary, distinct_tokens, learn_vocabulary
+from trellis.models.neural_network import Network, build, load_transformer, uses_characters
+from trellis.models.neural_stored import from_stored, to_stored
+from trellis.models.neural_tagging import scores_of
+from trellis.models.neural_training import TaggingTask, Targets, Validation
+from trellis.models.neural_vectors import add_vectors
+from trellis.nn.vectors import Coverage
+from trellis.tags import TagSet
+from trellis.training.neural import train
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What training leaves: the network, the names it knows, and how much of them the vectors covered."""
+
+    network: Network
+    vocabulary: Vocabulary
+    coverage: Coverage | None = None
+
+
+@final
+class NeuralTagger(Tagger[NeuralConfig]):
+    """BiLSTM-CRF, BiLSTM-softmax and their kin; see the module for how to use it."""
+
+    kind: ClassVar[str] = "neural"
+    config_class: ClassVar[type[Any]] = NeuralConfig
+    model_: Learnt | None = None
+
+    def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
+        tags = learnt_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
+        if dev is not None:
+            dev.encode(tags)
+        vocabulary = self._vocabulary(data.inputs, before)
+        vocabulary, vectors, coverage = add_vectors(vocabulary, self.config.encoder.words, distinct_tokens(data.inputs))
+        settings = resolved(self.config, vector_size=None if vectors is None else vectors.shape[1])
+        with torch.random.fork_rng():
+            torch.manual_seed(settings.training.seed)
+            network = build(settings, vocabulary, tags, vectors, load_transformer(settings.encoder))
+            if before is not None:
+                take_over(network, before.network)
+            task = self._task(network, vocabulary, data, dev, tags, options)
+            history = train(
+                task, settings.training, folder=options.folder, resume=options.resume, progress=options.progress
+            )
+        self.model_, self.tagset_, self.history_ = Learnt(network, vocabulary, coverage), tags, history
+
+    def _vocabulary(self, inputs: Sequence[Any], before: Learnt | None) -> Vocabulary:
+        settings = self.config.encoder
+        vocabulary = learn_vocabulary(
+            inputs,
+            settings.columns,
+            lower=settings.words.lower,
+            min_freq=settings.words.min_freq,
+            before=None if before is None else before.vocabulary,
+        )
+        spelt = uses_characters(settings, vocabulary)
+        return vocabulary if spelt else replace(vocabulary, characters=Symbols())
+
+    def _task(
+        self,
+        network: Network,
+        vocabulary: Vocabulary,
+        data: Labelled,
+        dev: Labelled | None,
+        tags: TagSet,
+        options: FitOptions,
+    ) -> TaggingTask:
+        encode = partial(network.encode, vocabulary, cache=self.config.encoder.pretrained.cache)
+        targets = Targets.of(data, tags, self.config.label_weights, options.sentence_weights)
+        validate = None if dev is None else Validation(network, encode(dev.inputs), dev, tags)
+        return TaggingTask(network, encode(data.inputs), targets, validate)
+
+    def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
+        model = self._fitted()
+        return scores_of(model.network, model.network.encode(model.vocabulary, inputs))
+
+    def _fitted(self) -> Learnt:
+        self._require_fitted()
+        assert self.model_ is not None
+        return self.model_
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+        model = self._fitted()
+        return to_stored(model.network, model.vocabulary, by_reference=self._by_reference())
+
+    def _by_reference(self) -> bool:
+        return self.config.encoder.pretrained.store == "reference"
+
+    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+        with torch.random.fork_rng():
+            self.model_ = Learnt(*from_stored(self.config, self._fitted_tags(), manifest, arrays))
+
+
+def take_over(network: Network, before: Network) -> None:
+    """Copy what an earlier network learnt: its words and labels come first, so its weights are the first of each."""
+    old = before.state_dict()
+    with torch.no_grad():
+        for name, new in network.state_dict().items():
+            if name in old and ".vectors." not in name:  # a file's vectors are read, not learnt
+                shared = tuple(slice(0, min(a, b)) for a, b in zip(new.shape, old[name].shape, strict=True))
+                new[shared] = old[name][shared].to(new.device)

@@ -1,0 +1,164 @@
+"""Settings of the neural taggers, without torch: what `trellis init` prints and a model file holds.
+
+[encoder]                what turns tokens into features
+[encoder.words]          one vector a word: learnt, or read from GloVe, word2vec or fastText files
+[encoder.characters]     one vector a word from its characters
+[encoder.pretrained]     how the transformer is used, where `encoder.transformer` names one
+[training]               the loop: optimizer, batches, schedule, stopping, checkpoints
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+from trellis.config import section, setting
+from trellis.errors import ConfigError
+from trellis.training.neural.settings import TrainingSettings
+
+T = TypeVar("T")
+
+
+def _at_least(settings: Any, **least: int) -> None:
+    for name, limit in least.items():
+        value = getattr(settings, name)
+        if value is not None and value < limit:
+            raise ConfigError(f"{name} must be at least {limit}, got {value!r}")
+
+
+def _shares(settings: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not 0 <= value < 1:
+            raise ConfigError(f"{name} must be in 0..1, 1 excluded, got {value!r}")
+
+
+@dataclass(frozen=True)
+class WordSettings:
+    """Word embeddings: a learnt vector for each word of the training data, on top of one read from a file."""
+
+    size: int | None = setting(None, "width; unset: that of the vectors, else 100, or none beside a transformer")
+    vectors: str | None = setting(None, "file of GloVe, word2vec (text or binary) or fastText vectors")
+    extra: int = setting(100_000, "vectors kept, from the top of the file, of words that training does not have")
+    tune: bool = setting(True, "learn a correction of each training word's vector; false: they stay as they are")
+    lower: bool = setting(False, "look words up in lower case")
+    min_freq: int = setting(1, "words that occur less often in training are unknown words")
+    unknown: float = setting(0.1, "share of known words that training treats as unknown, so that these are learnt")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        _at_least(self, size=0, extra=0, min_freq=1)
+        _shares(self, "unknown")
+
+
+@dataclass(frozen=True)
+class CharacterSettings:
+    """Features made of a word's characters."""
+
+    kind: Literal["cnn", "lstm", "none"] | None = setting(
+        None, "cnn, lstm or none; unset: cnn, or none beside a transformer and where all words are single characters"
+    )
+    size: int = setting(25, "width of a character's vector")
+    output: int = setting(50, "width of a word's features")
+    widths: tuple[int, ...] = setting((3,), "cnn: how many characters a filter sees; several make several filters")
+    dropout: float = setting(0.25, "dropout of character vectors")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        _at_least(self, size=1, output=1)
+        _shares(self, "dropout")
+        if not self.widths or min(self.widths) < 1:
+            raise ConfigError(f"widths must be at least one number >= 1, got {self.widths!r}")
+
+
+@dataclass(frozen=True)
+class PretrainedSettings:
+    """How a pretrained transformer is used."""
+
+    pooling: Literal["mean", "first", "last", "max"] = setting("mean", "how the pieces of a word become one vector")
+    mix: bool = setting(False, "a learnt mix of all layers instead of the last one")
+    freeze: Literal["nothing", "embeddings", "all"] | int = setting(
+        "nothing", "what is not fine-tuned: nothing, embeddings, all, or how many layers from the bottom besides"
+    )
+    cache: str | None = setting(None, "folder where the features of an encoder frozen altogether are kept")
+    checkpointing: bool = setting(False, "compute activations anew in the backward pass: less memory, more time")
+    store: Literal["weights", "reference"] = setting("weights", "whether a saved model holds the encoder or its path")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        if self.store == "reference" and self.freeze != "all":
+            raise ConfigError('store = "reference" needs freeze = "all": fine-tuned weights are nowhere else')
+
+
+@dataclass(frozen=True)
+class EncoderSettings:
+    """What turns tokens into features: parts side by side, then BiLSTM layers."""
+
+    transformer: str | None = setting(None, "folder or name of a Hugging Face encoder with a fast tokenizer")
+    words: WordSettings = section(WordSettings, "a vector for each word")
+    characters: CharacterSettings = section(CharacterSettings, "a vector from each word's characters")
+    pretrained: PretrainedSettings = section(PretrainedSettings, "the transformer, where there is one")
+    capitalisation: int = setting(0, "width of a vector for how a word is written (lower, Title, UPPER, ...); 0: none")
+    columns: tuple[str, ...] = setting((), "further columns of the sentences to use, by name")
+    column_size: int = setting(16, "width of the vector of a column's value")
+    hidden: int | None = setting(
+        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; unset: 256, or 0 beside a transformer"
+    )
+    layers: int = setting(1, "BiLSTM layers")
+    dropout: float = setting(0.0, "plain dropout of what goes into and comes out of the BiLSTM")
+    locked_dropout: float | None = setting(
+        None, "the same with one mask for all tokens of a sentence; unset: 0.5, or 0.1 beside a transformer"
+    )
+    word_dropout: float = setting(0.05, "share of tokens whose features are zeroed as a whole")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        _at_least(self, capitalisation=0, column_size=1, hidden=0, layers=1)
+        _shares(self, "dropout", "word_dropout", "locked_dropout")
+        if self.hidden is not None and self.hidden % 2:
+            raise ConfigError(f"hidden must be even, half each way, got {self.hidden}")
+
+
+@dataclass(frozen=True)
+class NeuralConfig:
+    """Settings of a neural tagger: encoder, emission layer, head."""
+
+    head: Literal["crf", "softmax"] = setting("crf", "crf: the sentence as a whole; softmax: each token by itself")
+    decoding: Literal["legal", "argmax"] = setting(
+        "legal", "softmax: the best legal sequence, or the best label of each token whatever its neighbours"
+    )
+    scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
+    constraints: bool = setting(True, "forbid what the scheme forbids, in training (crf) and in tagging")
+    label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
+    device: str = setting("auto", "where to compute: cpu, cuda, ...; auto: what accelerate finds best")
+    encoder: EncoderSettings = section(EncoderSettings, "tokens to features")
+    training: TrainingSettings = section(TrainingSettings, "how the tagger learns")
+
+
+def resolved(config: NeuralConfig, *, vector_size: int | None = None) -> NeuralConfig:
+    """The configuration with a value for everything that was left unset, which depends on the rest of it."""
+    encoder, training = config.encoder, config.training
+    pretrained = encoder.transformer is not None
+    tuned = pretrained and encoder.pretrained.freeze != "all"
+    size = vector_size if vector_size is not None else 0 if pretrained else 100
+    rate = training.learning_rate or (5e-5 if tuned else training.peak)
+    return replace(
+        config,
+        encoder=replace(
+            encoder,
+            words=replace(encoder.words, size=_given(encoder.words.size, size)),
+            hidden=_given(encoder.hidden, 0 if pretrained else 256),
+            locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.5),
+        ),
+        training=replace(
+            training,
+            learning_rate=rate,
+            head_learning_rate=training.head_learning_rate or (1e-3 if tuned else rate),
+            epochs=_given(training.epochs, 5 if tuned else training.passes),
+        ),
+    )
+
+
+def _given(value: T | None, default: T) -> T:
+    return default if value is None else value

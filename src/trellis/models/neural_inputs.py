@@ -1,0 +1,248 @@
+"""From tokens to numbers: what a neural tagger knows of words, characters and columns, and batches of them.
+
+A corpus is encoded once. Everything about a word (its ids, how it is written, its characters) is looked up once for
+each *distinct* word; a token is the number of its word, and a batch is a gather.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from trellis.errors import DataError
+from trellis.models.data import name_of
+from trellis.nn.dropout import PADDING, UNKNOWN
+from trellis.nn.encoder import Batch, Characters
+from trellis.nn.packing import Packing
+from trellis.ragged import offsets_of, pad
+from trellis.text import Sentence
+
+IntArray = npt.NDArray[np.int64]
+
+FIRST = UNKNOWN + 1
+CASES = ("lower", "Title", "UPPER", "mIxed", "digits", "with digits", "no letters", "no case")
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Strings numbered from 2; 0 is padding, 1 stands for all that are unknown."""
+
+    names: tuple[str, ...] = ()
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_ids", {name: number for number, name in enumerate(self.names, start=FIRST)})
+
+    @classmethod
+    def learn(cls, counts: Mapping[str, int], min_freq: int = 1, before: Symbols | None = None) -> Symbols:
+        """Those that occur often enough, most frequent first, after those that were known before."""
+        known = () if before is None else before.names
+        often = (name for name, count in counts.items() if count >= min_freq)
+        new = sorted((name for name in often if before is None or name not in before), key=lambda s: (-counts[s], s))
+        return cls((*known, *new))
+
+    def __len__(self) -> int:
+        """How many ids there are, padding and unknown included."""
+        return len(self.names) + FIRST
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the string has an id of its own."""
+        return name in self._ids
+
+    def get(self, name: str) -> int:
+        """The id of a string."""
+        return self._ids.get(name, UNKNOWN)
+
+    def ids(self, names: Sequence[str]) -> IntArray:
+        """The id of each."""
+        return np.fromiter(map(self.get, names), dtype=np.int64, count=len(names))
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """All that is known by name; `vectors` are the words that a file has vectors for."""
+
+    words: Symbols = Symbols()
+    vectors: Symbols = Symbols()
+    characters: Symbols = Symbols()
+    columns: Mapping[str, Symbols] = field(default_factory=dict)
+    lower: bool = False
+
+    def kinds(self, distinct: Sequence[str]) -> Words:
+        """What there is to know about each of these words."""
+        looked_up = [word.lower() for word in distinct] if self.lower else distinct
+        written = self.characters.ids(list(chain.from_iterable(distinct)))
+        lengths = np.fromiter(map(len, distinct), dtype=np.int64, count=len(distinct))
+        return Words(
+            word=self.words.ids(looked_up),
+            vector=np.fromiter(map(self._vector, distinct), dtype=np.int64, count=len(distinct)),
+            case=np.fromiter(map(case_of, distinct), dtype=np.int64, count=len(distinct)),
+            characters=written,
+            offsets=offsets_of(lengths),
+        )
+
+    def _vector(self, word: str) -> int:
+        """The row of a word's vector, or that of its lower-case form; 0, a row of zeros, where there is none."""
+        row = self.vectors.get(word)
+        row = self.vectors.get(word.lower()) if row == UNKNOWN else row
+        return PADDING if row == UNKNOWN else row
+
+    def encode(self, inputs: Sequence[Any]) -> Inputs:
+        """The sentences as numbers."""
+        lengths = np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs))
+        numbers: dict[str, int] = {}
+        tokens = (numbers.setdefault(token, len(numbers)) for token in _flat_tokens(inputs))
+        kinds = np.fromiter(tokens, dtype=np.int64, count=int(lengths.sum()))
+        _check_strings(inputs, numbers)
+        columns = {name: symbols.ids(list(column_of(inputs, name))) for name, symbols in self.columns.items()}
+        return Inputs(lengths, offsets_of(lengths), kinds, self.kinds(list(numbers)), columns)
+
+
+def learn_vocabulary(
+    inputs: Sequence[Any],
+    columns: Sequence[str],
+    *,
+    lower: bool,
+    min_freq: int,
+    before: Vocabulary | None = None,
+) -> Vocabulary:
+    """Words, characters and values of columns that occur in the inputs, after those that were known before."""
+    known = before or Vocabulary()
+    counts = Counter(_flat_tokens(inputs))
+    _check_strings(inputs, counts)
+    words: Counter[str] = Counter()
+    letters: Counter[str] = Counter()
+    for token, count in counts.items():
+        words[token.lower() if lower else token] += count
+        letters.update({letter: count * times for letter, times in Counter(token).items()})
+    return Vocabulary(
+        words=Symbols.learn(words, min_freq, known.words),
+        characters=Symbols.learn(letters, 1, known.characters),
+        columns={name: Symbols.learn(Counter(column_of(inputs, name)), 1, known.columns.get(name)) for name in columns},
+        lower=lower,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """Distinct words W: their ids, how they are written, their characters one after another."""
+
+    word: IntArray
+    vector: IntArray
+    case: IntArray
+    characters: IntArray
+    offsets: IntArray
+
+    def spelt(self, kinds: IntArray) -> torch.Tensor:
+        """The characters of these words, ``(W, C)``."""
+        lengths = self.offsets[kinds + 1] - self.offsets[kinds]
+        flat = self.characters[ranges(self.offsets[kinds], lengths)]
+        return torch.from_numpy(pad(flat, lengths, fill=PADDING))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """Encoded sentences: ``kinds[N]`` numbers the distinct words."""
+
+    lengths: IntArray
+    offsets: IntArray
+    kinds: IntArray
+    words: Words
+    columns: Mapping[str, IntArray]
+    pretrained: Callable[[IntArray], Mapping[str, torch.Tensor]] | None = None
+    """What a transformer takes of the sentences with these numbers."""
+
+    def rows(self, examples: IntArray) -> IntArray:
+        """The tokens of these sentences."""
+        return ranges(self.offsets[examples], self.lengths[examples])
+
+    def batch(self, examples: IntArray, characters: bool) -> Batch:
+        """The sentences with these numbers as tensors."""
+        rows = self.rows(examples)
+        kinds = self.kinds[rows]
+        spelt = None
+        if characters:
+            distinct, index = np.unique(kinds, return_inverse=True)
+            spelt = Characters(self.words.spelt(distinct), torch.from_numpy(index))
+        return Batch(
+            Packing.of(self.lengths[examples]),
+            torch.from_numpy(self.words.word[kinds]),
+            torch.from_numpy(self.words.vector[kinds]),
+            torch.from_numpy(self.words.case[kinds]),
+            {name: torch.from_numpy(values[rows]) for name, values in self.columns.items()},
+            spelt,
+            None if self.pretrained is None else self.pretrained(examples),
+        )
+
+
+def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
+    """``starts[i], starts[i] + 1, ...``, as many as ``lengths[i]``, one after another.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    before = np.cumsum(lengths) - lengths
+    result: IntArray = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    return result
+
+
+def case_of(word: str) -> int:
+    """How a word is written, as an id into `CASES`."""
+    if word.islower():
+        name = "with digits" if any(map(str.isdigit, word)) else "lower"
+    elif word.isupper():
+        name = "with digits" if any(map(str.isdigit, word)) else "UPPER"
+    elif word.isdigit():
+        name = "digits"
+    elif any(map(str.isdigit, word)):
+        name = "with digits"
+    elif word[:1].isupper() and word[1:].islower():
+        name = "Title"
+    elif word.lower() != word or word.upper() != word:
+        name = "mIxed"
+    else:
+        name = "no case" if any(map(str.isalpha, word)) else "no letters"
+    return FIRST + CASES.index(name)
+
+
+def tokens_of(item: Any) -> Sequence[str]:
+    """The tokens of an input."""
+    tokens: Sequence[str] = item.tokens if isinstance(item, Sentence) else item
+    return tokens
+
+
+def distinct_tokens(inputs: Sequence[Any]) -> list[str]:
+    """The words that occur, in the order of their first places."""
+    return list(dict.fromkeys(_flat_tokens(inputs)))
+
+
+def _flat_tokens(inputs: Sequence[Any]) -> Iterable[str]:
+    return chain.from_iterable(map(tokens_of, inputs))
+
+
+def _check_strings(inputs: Sequence[Any], distinct: Iterable[Any]) -> None:
+    """Refuse tokens that are not strings, and a string in the place of a list of them."""
+    bare = any(isinstance(item, str) for item in inputs)
+    if not bare and all(isinstance(token, str) for token in distinct):
+        return
+    for number, item in enumerate(inputs):
+        wrong = [item] if isinstance(item, str) else [t for t in tokens_of(item) if not isinstance(t, str)]
+        if wrong:
+            raise DataError(f"{name_of(number, item)}: expected a list of strings, got {wrong[0]!r:.40}")
+
+
+def column_of(inputs: Sequence[Any], name: str) -> Iterable[str]:
+    """The values of a column, of all tokens."""
+    for number, item in enumerate(inputs):
+        columns = item.columns if isinstance(item, Sentence) else {}
+        if name not in columns and len(item):
+            has = ", ".join(map(repr, columns)) or "none"
+            raise DataError(f"{name_of(number, item)} has no column {name!r} (encoder.columns); it has {has}")
+        yield from columns.get(name, ())

@@ -1,0 +1,167 @@
+"""The network that a configuration and a vocabulary describe: encoder, emission layer, head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from trellis.errors import ConfigError
+from trellis.models.neural_config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
+from trellis.models.neural_inputs import CASES, FIRST, Inputs, Vocabulary, tokens_of
+from trellis.nn.characters import CharacterCNN, CharacterLSTM
+from trellis.nn.dropout import PADDING
+from trellis.nn.encoder import Batch, Encoder, Part
+from trellis.nn.feature_cache import FeatureCache
+from trellis.nn.heads import CRFHead, Head, SoftmaxHead
+from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PretrainedPart, WordPart
+from trellis.nn.transformer import TransformerEncoder
+from trellis.tags import Scheme, TagSet
+
+
+class Network(nn.Module):
+    """Tokens of a batch to emissions ``(N, L)``, and the head that knows what to do with them."""
+
+    head: Head
+
+    def __init__(self, encoder: Encoder, num_tags: int, head: Head) -> None:
+        super().__init__()
+        self.spells = "characters" in encoder.parts
+        self.encoder = encoder
+        self.emission = nn.Linear(encoder.output_size, num_tags)
+        self.head = head
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.emission.weight.device
+
+    @property
+    def transformer(self) -> TransformerEncoder | None:
+        """The pretrained part of the encoder, where there is one."""
+        part = dict(self.encoder.parts.items()).get("transformer")
+        return part.transformer if isinstance(part, PretrainedPart) else None
+
+    def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> Inputs:
+        """Sentences as numbers; a frozen transformer's features are kept in the folder `cache`, where one is given."""
+        encoded = vocabulary.encode(inputs)
+        transformer = self.transformer
+        if transformer is None:
+            return encoded
+        tokens = [list(tokens_of(item)) for item in inputs]
+        if cache is not None:
+            return replace(encoded, pretrained=FeatureCache(cache).features(transformer, tokens).batch)
+        return replace(encoded, pretrained=partial(transformer.batch, transformer.encode(tokens)))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, L)``."""
+        emissions: Tensor = self.emission(self.encoder(batch))
+        return emissions.float()
+
+
+def uses_characters(settings: EncoderSettings, vocabulary: Vocabulary) -> bool:
+    """Whether words are spelt: by default where they have more than one character and no transformer reads them."""
+    if settings.characters.kind is not None:
+        return settings.characters.kind != "none"
+    return settings.transformer is None and any(len(word) > 1 for word in vocabulary.words.names)
+
+
+def build(
+    config: NeuralConfig,
+    vocabulary: Vocabulary,
+    tags: TagSet,
+    vectors: npt.NDArray[np.float32] | None = None,
+    transformer: TransformerEncoder | None = None,
+) -> Network:
+    """The network that a resolved configuration describes, its first weights drawn from torch's generator."""
+    settings = config.encoder
+    parts: dict[str, Part] = {}
+    if transformer is not None:
+        parts["transformer"] = PretrainedPart(transformer)
+    word = _words(settings, vocabulary, vectors)
+    if word is not None:
+        parts["words"] = word
+    if len(vocabulary.characters) > FIRST:
+        parts["characters"] = CharacterPart(_characters(settings.characters, len(vocabulary.characters)))
+    if settings.capitalisation:
+        parts["case"] = CasePart(FIRST + len(CASES), settings.capitalisation)
+    for name, symbols in vocabulary.columns.items():
+        parts[f"column {name}".replace(".", " ")] = ColumnPart(name, len(symbols), settings.column_size)
+    if not parts:
+        raise ConfigError("the encoder has no part: give it words, characters, a transformer or columns")
+    assert settings.hidden is not None
+    assert settings.locked_dropout is not None
+    encoder = Encoder(
+        parts,
+        hidden=settings.hidden,
+        layers=settings.layers,
+        dropout=settings.dropout,
+        locked_dropout=settings.locked_dropout,
+        token_dropout=settings.word_dropout,
+    )
+    return Network(encoder, len(tags), _head(config, tags))
+
+
+def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
+    """The transformer that the settings name, as pretrained."""
+    if settings.transformer is None:
+        return None
+    own = settings.pretrained
+    return TransformerEncoder.load(
+        settings.transformer,
+        pooling=own.pooling,
+        mix_layers=own.mix,
+        freeze=own.freeze,
+        checkpointing=own.checkpointing,
+    )
+
+
+def _words(
+    settings: EncoderSettings, vocabulary: Vocabulary, vectors: npt.NDArray[np.float32] | None
+) -> WordPart | None:
+    own = settings.words
+    size = _word_size(own, None if vectors is None else vectors.shape[1])
+    if not size:
+        return None
+    with_vector = None
+    if vectors is not None:
+        rows = vocabulary.kinds(vocabulary.words.names).vector
+        with_vector = np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING])
+    return WordPart(
+        len(vocabulary.words),
+        size,
+        vectors=vectors,
+        learnt=own.tune or vectors is None,
+        with_vector=with_vector,
+        unknown=own.unknown,
+    )
+
+
+def _word_size(settings: WordSettings, width: int | None) -> int:
+    assert settings.size is not None
+    if width is not None and settings.size not in (width, 0):
+        raise ConfigError(f"encoder.words.size is {settings.size}, but the vectors are {width} wide: leave it unset")
+    return settings.size
+
+
+def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | CharacterLSTM:
+    if settings.kind == "lstm":
+        return CharacterLSTM(count, settings.size, settings.output)
+    return CharacterCNN(count, settings.size, settings.output, widths=settings.widths, dropout=settings.dropout)
+
+
+def _head(config: NeuralConfig, tags: TagSet) -> Head:
+    legal = None
+    if config.constraints and tags.scheme is not Scheme.PLAIN:
+        allowed = tags.allowed_transitions()
+        masks = (allowed.transitions, allowed.start, allowed.end)
+        legal = tuple(torch.from_numpy(mask) for mask in masks)
+    if config.head == "crf":
+        return CRFHead(len(tags), legal)  # type: ignore[arg-type]
+    return SoftmaxHead(len(tags), legal if config.decoding == "legal" else None)  # type: ignore[arg-type]

@@ -1,0 +1,52 @@
+"""Emissions of many sentences: batches of like length on all cores, results in the order of the input."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from trellis import chain
+from trellis.models.neural_inputs import Inputs, IntArray
+from trellis.models.neural_network import Network
+
+_TOKENS = 2048  # a batch; more does not make a CPU faster
+FloatArray = npt.NDArray[np.float64]
+
+
+def scores_of(network: Network, inputs: Inputs) -> chain.ChainScores:
+    """The scores of encoded sentences, from which every answer comes."""
+    transitions, start, end = (x.detach().cpu().numpy() for x in network.head.chain())
+    return chain.ChainScores(emissions(network, inputs, len(start)), inputs.lengths, transitions, start, end)
+
+
+def emissions(network: Network, inputs: Inputs, num_tags: int) -> FloatArray:
+    """``(N, L)`` for all tokens, in order; double, so that probabilities add up as they do for every tagger."""
+    result = np.empty((int(inputs.lengths.sum()), num_tags))
+    network.eval()
+
+    def answer(examples: IntArray) -> None:
+        with torch.inference_mode():
+            scores = network(inputs.batch(examples, network.spells).to(network.device))
+        result[inputs.rows(examples)] = scores.cpu().numpy()
+
+    batches = _batches(inputs.lengths)
+    workers = min(torch.get_num_threads(), len(batches)) if network.device.type == "cpu" else 1
+    if workers < 2:
+        for examples in batches:
+            answer(examples)
+        return result
+    # One small batch does not keep several cores busy; several batches at a time do.
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        list(pool.map(answer, batches))
+    return result
+
+
+def _batches(lengths: IntArray) -> list[IntArray]:
+    """Sentences by length, longest first, cut where the tokens of a batch exceed the budget."""
+    order = np.argsort(-lengths, kind="stable")
+    taken = np.cumsum(lengths[order])
+    cuts = np.flatnonzero(np.diff(taken // _TOKENS)) + 1
+    return [own for own in np.split(order, cuts) if len(own)]

@@ -1,0 +1,32 @@
+"""The vectors of a file for the words that a tagger knows, and for others that it may meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.models.neural_config import WordSettings
+from trellis.models.neural_inputs import FIRST, Symbols, Vocabulary
+from trellis.nn.vectors import Coverage, read_vectors
+
+Table = npt.NDArray[np.float32]
+
+
+def add_vectors(
+    vocabulary: Vocabulary, settings: WordSettings, seen: Sequence[str]
+) -> tuple[Vocabulary, Table | None, Coverage | None]:
+    """The vocabulary with the words that have vectors, their table (rows of zeros for padding and unknown), coverage.
+
+    Kept are the vectors of all words seen in training, frequent enough for a learnt one or not, and the first
+    `extra` of the file.
+    """
+    if settings.vectors is None:
+        return vocabulary, None, None
+    found = read_vectors(settings.vectors, seen, extra=settings.extra)
+    names = sorted(found.rows, key=lambda word: found.rows[word])
+    table = np.zeros((FIRST + len(names), found.size), dtype=np.float32)
+    table[FIRST:] = found.array[[found.rows[name] for name in names]]
+    return replace(vocabulary, vectors=Symbols(tuple(names))), table, found.coverage

@@ -1,0 +1,114 @@
+"""The encoder of a neural tagger: parts side by side, then BiLSTM layers.
+
+    word + file's vector | characters | case | columns | transformer  ->  dropout  ->  BiLSTM  ->  dropout
+
+Each part is optional and gives ``(N, width)``, one row a token of the batch, flat.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from trellis.nn.bilstm import BiLSTM
+from trellis.nn.dropout import LockedDropout, TokenDropout
+from trellis.nn.packing import Packing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Characters:
+    """The characters of a batch's distinct words ``(W, C)``, padded with 0, and the word of each token ``(N,)``."""
+
+    words: Tensor
+    index: Tensor
+
+    def to(self, device: torch.device) -> Characters:
+        """The same on another device."""
+        return Characters(self.words.to(device), self.index.to(device))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """N tokens of B sentences, flat; what a part of the encoder does not use may be anything."""
+
+    packing: Packing
+    word: Tensor
+    vector: Tensor
+    case: Tensor
+    columns: Mapping[str, Tensor]
+    characters: Characters | None = None
+    pretrained: Mapping[str, Tensor] | None = None
+    """What the transformer takes; it moves this to its device itself."""
+
+    def to(self, device: torch.device) -> Batch:
+        """The same on another device."""
+        if device.type == "cpu":
+            return self
+        return Batch(
+            self.packing.to(device),
+            self.word.to(device),
+            self.vector.to(device),
+            self.case.to(device),
+            {name: values.to(device) for name, values in self.columns.items()},
+            None if self.characters is None else self.characters.to(device),
+            self.pretrained,
+        )
+
+
+class Part(nn.Module, ABC):
+    """What gives each token of a batch some features."""
+
+    output_size: int
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+
+
+class Encoder(nn.Module):
+    """Parts side by side, dropout, BiLSTM layers (none with ``hidden=0``), dropout.
+
+    Args:
+        parts: modules from a `Batch` to ``(N, width)``, each with its `output_size`.
+        hidden: width of each BiLSTM layer's output.
+        layers: how many.
+        dropout: plain dropout before and after the BiLSTM.
+        locked_dropout: dropout with one mask a sentence, at the same places and between layers.
+        token_dropout: share of tokens whose features are zeroed before the BiLSTM.
+
+    """
+
+    def __init__(
+        self,
+        parts: Mapping[str, Part],
+        *,
+        hidden: int,
+        layers: int = 1,
+        dropout: float = 0.0,
+        locked_dropout: float = 0.0,
+        token_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.parts = nn.ModuleDict(parts)
+        size = sum(part.output_size for part in parts.values())
+        self.lstm = BiLSTM(size, hidden, layers, dropout=locked_dropout) if hidden else None
+        self.output_size = hidden or size
+        self.dropout = nn.Dropout(dropout)
+        self.locked_dropout = LockedDropout(locked_dropout)
+        self.token_dropout = TokenDropout(token_dropout)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        features = torch.cat([part(batch) for part in self.parts.values()], dim=1)
+        features = self._drop(self.token_dropout(features), batch.packing)
+        if self.lstm is None:
+            return features
+        return self._drop(self.lstm(features, batch.packing), batch.packing)
+
+    def _drop(self, features: Tensor, packing: Packing) -> Tensor:
+        dropped: Tensor = self.locked_dropout(self.dropout(features), packing.sequence, len(packing.lengths))
+        return dropped

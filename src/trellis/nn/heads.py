@@ -1,0 +1,116 @@
+"""Heads: emissions to a loss, and to the scores of a chain that every answer is computed from.
+
+Both give ordinary chain scores, so decoding, probabilities and k-best are the same code for both:
+
+    CRF       learnt transitions, forbidden ones minus infinity
+    softmax   no transitions: zeros, or minus infinity for those that are not legal
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from trellis.chain import torch as scoring
+from trellis.nn.crf import CRF
+
+Legal = tuple[Tensor, Tensor, Tensor]
+"""Booleans: transitions (L, L), start (L,), end (L,)."""
+
+
+class Head(nn.Module, ABC):
+    """What the two heads share."""
+
+    @abstractmethod
+    def chain(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions, start and end scores of the chain that answers."""
+
+    @abstractmethod
+    def losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor) -> Tensor:
+        """Negative log-likelihood of each sequence's tags, (B,)."""
+
+    @abstractmethod
+    def partial_losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], allowed: Tensor) -> Tensor:
+        """Minus the log probability that every token has one of its allowed labels ``(N, L)``, (B,)."""
+
+    @abstractmethod
+    def weighted_losses(
+        self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor, weights: Tensor
+    ) -> Tensor:
+        """Losses in which each token counts with its weight ``(N,)``, (B,)."""
+
+
+class CRFHead(Head):
+    """A linear-chain CRF over flat emissions ``(N, L)``."""
+
+    def __init__(self, num_tags: int, legal: Legal | None = None) -> None:
+        super().__init__()
+        self.crf = CRF(num_tags, constraints=legal)
+
+    def chain(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The learnt scores with the constraints in them."""
+        return self.crf.chain_parameters()
+
+    def losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor) -> Tensor:
+        """See `Head`."""
+        return scoring.nll(self._scores(emissions, lengths), tags)
+
+    def partial_losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], allowed: Tensor) -> Tensor:
+        """See `Head`."""
+        scores = self._scores(emissions, lengths)
+        return (scoring.log_partition(scores) - scoring.log_partition(scores, allowed=allowed)).clamp_min(0)
+
+    def weighted_losses(
+        self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor, weights: Tensor
+    ) -> Tensor:
+        """See `Head`."""
+        return scoring.weighted_nll(self._scores(emissions, lengths), tags, weights)
+
+    def _scores(self, emissions: Tensor, lengths: npt.NDArray[np.int64]) -> scoring.ChainScores:
+        return scoring.ChainScores(emissions, lengths, *self.chain())  # type: ignore[arg-type]
+
+
+class SoftmaxHead(Head):
+    """Each token by itself; `legal` is the 0/1 table that decoding keeps to, None for plain argmax."""
+
+    _transitions: Tensor
+    _start: Tensor
+    _end: Tensor
+
+    def __init__(self, num_tags: int, legal: Legal | None = None) -> None:
+        super().__init__()
+        shapes = ((num_tags, num_tags), (num_tags,), (num_tags,))
+        tables = legal or tuple(torch.ones(shape, dtype=torch.bool) for shape in shapes)
+        for name, table in zip(("_transitions", "_start", "_end"), tables, strict=True):
+            scores = torch.zeros(table.shape).masked_fill(~table, -torch.inf)
+            self.register_buffer(name, scores, persistent=False)
+
+    def chain(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Zero where legal, minus infinity elsewhere."""
+        return self._transitions, self._start, self._end
+
+    def losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor) -> Tensor:
+        """See `Head`."""
+        return _by_sequence(nn.functional.cross_entropy(emissions, tags, reduction="none"), lengths)
+
+    def partial_losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], allowed: Tensor) -> Tensor:
+        """See `Head`."""
+        within = emissions.masked_fill(~allowed, -torch.inf).logsumexp(1)
+        return _by_sequence(emissions.logsumexp(1) - within, lengths)
+
+    def weighted_losses(
+        self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor, weights: Tensor
+    ) -> Tensor:
+        """See `Head`."""
+        losses = nn.functional.cross_entropy(emissions, tags, reduction="none")
+        return _by_sequence(losses * weights.to(losses.dtype), lengths)
+
+
+def _by_sequence(values: Tensor, lengths: npt.NDArray[np.int64]) -> Tensor:
+    """Sums of the values ``(N,)`` over each sequence."""
+    sequence = torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)).to(values.device)
+    return values.new_zeros(len(lengths)).index_add(0, sequence, values)

@@ -1,0 +1,116 @@
+"""The parts of an encoder: each gives the tokens of a batch some features, ``(N, output_size)``."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from trellis.nn.characters import CharacterCNN, CharacterLSTM
+from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
+from trellis.nn.encoder import Batch, Part
+from trellis.nn.transformer import TransformerEncoder
+
+
+class WordPart(Part):
+    """A vector for each word: a learnt one, one read from a file, or the sum of both.
+
+    With a file's vectors the learnt one is a correction that begins at zero. Words that training does not have keep
+    their vector and get the correction of the unknown word, which is learnt on known words taken for unknown.
+
+    Args:
+        count: ids of words, padding and the unknown word included.
+        size: width.
+        vectors: ``(V, size)`` of a file, row 0 zeros; None for none.
+        learnt: whether words have a learnt vector.
+        with_vector: ``(count,)`` true for words that have a vector in the file: their correction begins at zero.
+        unknown: share of known words that training takes for unknown.
+
+    """
+
+    def __init__(
+        self,
+        count: int,
+        size: int,
+        *,
+        vectors: npt.NDArray[np.float32] | None = None,
+        learnt: bool = True,
+        with_vector: npt.NDArray[np.bool_] | None = None,
+        unknown: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.output_size = size
+        self.learnt, self.vectors = None, None
+        if vectors is not None:
+            self.vectors = nn.Embedding(len(vectors), size, _weight=torch.from_numpy(vectors.copy()), _freeze=True)
+        if learnt:
+            self.learnt = WordEmbedding(count, size, dropout=unknown)
+            if with_vector is not None:
+                self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, size)``."""
+        if self.learnt is None:
+            assert self.vectors is not None
+            return self.vectors(batch.vector)  # type: ignore[no-any-return]
+        learnt: Tensor = self.learnt(batch.word)
+        return learnt if self.vectors is None else learnt + self.vectors(batch.vector)
+
+
+class CharacterPart(Part):
+    """Features of each distinct word's characters, handed to its tokens."""
+
+    def __init__(self, module: CharacterCNN | CharacterLSTM) -> None:
+        super().__init__()
+        self.module = module
+        self.output_size = module.output_size
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        assert batch.characters is not None
+        by_word: Tensor = self.module(batch.characters.words)
+        return by_word[batch.characters.index]
+
+
+class CasePart(Part):
+    """A vector for how a word is written."""
+
+    def __init__(self, count: int, size: int) -> None:
+        super().__init__()
+        self.embedding = CategoryEmbedding(count, size)
+        self.output_size = size
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        return self.embedding(batch.case)  # type: ignore[no-any-return]
+
+
+class ColumnPart(Part):
+    """A vector for the value of a further column."""
+
+    def __init__(self, name: str, count: int, size: int) -> None:
+        super().__init__()
+        self.name = name
+        self.embedding = CategoryEmbedding(count, size)
+        self.output_size = size
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        return self.embedding(batch.columns[self.name])  # type: ignore[no-any-return]
+
+
+class PretrainedPart(Part):
+    """The features of a pretrained transformer, one row a word."""
+
+    def __init__(self, transformer: TransformerEncoder) -> None:
+        super().__init__()
+        self.transformer = transformer
+        self.output_size = transformer.output_size
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        assert batch.pretrained is not None
+        features, mask = self.transformer(batch.pretrained)
+        flat: Tensor = features[mask]
+        return flat
