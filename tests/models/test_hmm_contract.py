@@ -12,3 +12,13 @@ class TestWittenBell(TaggerContract):
 class TestAdditive(TaggerContract):
     def make(self, **options):
         return HMM(**{"smoothing": "additive", "alpha": 0.01, **options})
+
+
+class TestOrder2(TaggerContract):
+    def make(self, **options):
+        return HMM(**{"order": 2, **options})
+
+
+class TestOrder2WithFewPairs(TaggerContract):
+    def make(self, **options):
+        return HMM(**{"order": 2, "pairs": 7, "smoothing": "additive", "alpha": 0.01, **options})

@@ -103,6 +103,11 @@ def test_english_tags_reach_the_published_accuracy() -> None:
     assert HMM().fit(train).score(dev) >= 0.920
 
 
+def test_order_2_tags_english_better() -> None:
+    train, dev = (read("ud_english_ewt", f"en_ewt-ud-{part}.conllu") for part in ("train", "dev"))
+    assert HMM(order=2).fit(train).score(dev) >= 0.927
+
+
 def test_chinese_words_are_found() -> None:
     names = [f"udc-simplified-v1.4-{part}.conll" for part in ("train", "dev")]
     train, dev = (read("ud_chinese_gsd", name, format="conllu", tags="form") for name in names)

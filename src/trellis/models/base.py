@@ -8,8 +8,9 @@
     save(path), load(path)           one file, no pickle, same answers
     get_params, set_params           scikit-learn's conventions, where X is a list of token lists
 
-A family says where the scores come from (`chain_scores`), how it learns (`_learn`), and what it stores (`_state`,
-`_restore`); nothing here is overridden by it.
+A family says where the scores come from (`_scores`), how it learns (`_learn`), and what it stores (`_state`,
+`_restore`); one whose chain has states finer than labels also says which label each stands for (`_state_labels`).
+Nothing else here is overridden by it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy.typing as npt
 from trellis import chain, config, store
 from trellis.errors import ConfigError, ModelError
 from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
+from trellis.models import states
 from trellis.models.data import Label, Labelled, Supervised, listed
 from trellis.ragged import split
 from trellis.tags import Scheme, Span, Style, TagSet, spans_from_sequences
@@ -74,6 +76,10 @@ class Tagger(ABC, Generic[C]):
     @abstractmethod
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         """Scores of the inputs, by a fitted model."""
+
+    def _state_labels(self) -> npt.NDArray[np.int64] | None:
+        """The label of each state of a fitted model's chain; None where the states are the labels."""
+        return None
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -124,7 +130,8 @@ class Tagger(ABC, Generic[C]):
 
     def predict(self, X: Iterable[Any]) -> list[list[str]]:
         """The best labels of each input."""
-        labels = np.array(self.labels_, dtype=object)
+        labels, finer = np.array(self.labels_, dtype=object), self._state_labels()
+        labels = labels if finer is None else labels[finer]
         return [
             own.tolist() for block in self._blocks(X) for own in split(labels[chain.viterbi(block).tags], block.lengths)
         ]
@@ -136,25 +143,34 @@ class Tagger(ABC, Generic[C]):
 
     def marginals(self, X: Iterable[Any]) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label (in the order of `labels_`) at each token."""
-        return [own for block in self._blocks(X) for own in split(chain.marginals(block).tokens, block.lengths)]
+        L, finer = len(self.labels_), self._state_labels()
+        found = []
+        for block in self._blocks(X):
+            tokens = chain.marginals(block).tokens
+            found += split(states.sum_by_label(tokens, finer, L), block.lengths)
+        return found
 
     def kbest(self, X: Iterable[Any], k: int) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer where fewer exist."""
-        tags = self._fitted_tags()
+        tags, finer = self._fitted_tags(), self._state_labels()
         found = []
         for block in self._blocks(X):
             paths, log_z = chain.kbest(block, k), chain.log_partition(block)
             for ids, scores, z in zip(paths.tags, paths.scores, log_z, strict=True):
-                pairs = zip(ids, np.exp(scores - z), strict=True)
+                pairs = zip(states.to_labels(ids, finer), np.exp(scores - z), strict=True)
                 found.append([Labelling(tags.decode(path), float(p)) for path, p in pairs])
         return found
 
     def sequence_probabilities(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> FloatArray:
         """The probability of the given labels of each input, taken as a whole."""
         data = Labelled.of(X, y)
-        scores = self.chain_scores(data.inputs)
-        given: FloatArray = chain.score(scores, data.encode(self._fitted_tags()))
-        return np.exp(given - chain.log_partition(scores))
+        tags, finer = data.encode(self._fitted_tags()), self._state_labels()
+        row, found = 0, [np.empty(0)]
+        for block in self._blocks(data.inputs):
+            own = tags[row : row + len(block.emissions)]
+            row += len(own)
+            found.append(np.exp(states.score(block, own, finer) - chain.log_partition(block)))
+        return np.concatenate(found)
 
     def span_probabilities(
         self, X: Iterable[Any], spans: Sequence[Sequence[Span]] | None = None
@@ -164,15 +180,11 @@ class Tagger(ABC, Generic[C]):
         tags = self._fitted_tags()
         if spans is None:
             spans = spans_from_sequences(self.predict(inputs), tags.scheme, style=tags.style)
-        scores = self.chain_scores(inputs)
-        rows, owners = _span_rows(tags, spans, scores.lengths)
-        result: list[list[ScoredSpan]] = [[ScoredSpan(span, 0.0) for span in own] for own in spans]
-        if rows:
-            places, paths, before, after = (list(column) for column in zip(*rows, strict=True))
-            logs = chain.span_log_prob(scores, places, paths, before=np.array(before), after=np.array(after))
-            for (b, i), p in zip(owners, np.exp(logs), strict=True):
-                known = result[b][i]
-                result[b][i] = ScoredSpan(known.span, known.probability + float(p))
+        if len(spans) != len(inputs):
+            raise ModelError(f"spans are given for {len(spans)} sentences, but there are {len(inputs)}")
+        result: list[list[ScoredSpan]] = []
+        for block in self._blocks(inputs):
+            result += self._scored_spans(block, spans[len(result) : len(result) + len(block.lengths)])
         return result
 
     def evaluate(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> Scores:
@@ -248,11 +260,25 @@ class Tagger(ABC, Generic[C]):
         """Whether there is anything to predict with."""
         return self.tagset_ is not None
 
+    def _scored_spans(self, scores: chain.ChainScores, spans: Sequence[Sequence[Span]]) -> list[list[ScoredSpan]]:
+        rows, owners = _span_rows(self._fitted_tags(), spans, scores.lengths)
+        result = [[ScoredSpan(span, 0.0) for span in own] for own in spans]
+        if rows:
+            places, paths, before, after = (list(column) for column in zip(*rows, strict=True))
+            sides = np.array(before), np.array(after)
+            logs = states.span_log_prob(scores, places, paths, sides, self._state_labels())
+            for (b, i), p in zip(owners, np.exp(logs), strict=True):
+                known = result[b][i]
+                result[b][i] = ScoredSpan(known.span, known.probability + float(p))
+        return result
+
     def _blocks(self, X: Iterable[Any]) -> Iterable[chain.ChainScores]:
         inputs = listed(X)
         self._require_fitted()
-        for i in range(0, len(inputs), _BLOCK):
-            yield self._scores(inputs[i : i + _BLOCK])
+        finer = self._state_labels()
+        size = _BLOCK if finer is None else max(1, _BLOCK * len(self.labels_) // len(finer))
+        for i in range(0, len(inputs), size):
+            yield self._scores(inputs[i : i + size])
 
     def _require_fitted(self) -> None:
         self._fitted_tags()
@@ -329,8 +355,6 @@ def _span_rows(
     tags: TagSet, spans: Sequence[Sequence[Span]], lengths: npt.NDArray[np.int64]
 ) -> tuple[list[tuple[tuple[int, int, int], Any, Any, Any]], list[tuple[int, int]]]:
     """Every way of writing every span, and which span each belongs to."""
-    if len(spans) != len(lengths):
-        raise ModelError(f"spans are given for {len(spans)} sentences, but there are {len(lengths)}")
     rows, owners = [], []
     for b, own in enumerate(spans):
         for i, span in enumerate(own):

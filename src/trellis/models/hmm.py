@@ -10,6 +10,9 @@
     HMM(states=3).fit_unlabelled(sequences)              problem 2: which model; with tags, HMM().fit(sentences)
     boxes.predict([["red", "white", "red"]])             problem 3: which states
 
+With `order=2` a tag depends on the two before it: better tags, at a fifth of the speed with 17 labels. It is learnt
+from labels only.
+
 Tags may be given for all tokens, for some (None: unknown; a set: one of these), or for none: `fit` counts what is
 known and leaves the rest to Baum-Welch.
 """
@@ -25,19 +28,21 @@ import numpy.typing as npt
 
 from trellis import chain
 from trellis.config import setting
-from trellis.errors import ConfigError, DataError, ModelError, NoPathError
+from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import hmm_lattice
 from trellis.models.base import FitOptions, Tagger, compare, headline
 from trellis.models.data import Labelled, learnt_tag_set, listed, name_of
 from trellis.models.hmm_data import Symbol, encode, tokens_of
 from trellis.models.hmm_estimation import unknown_log_emissions
 from trellis.models.hmm_expectation import Part
+from trellis.models.hmm_histories import BEGIN
 from trellis.models.hmm_lattice import Lattice
-from trellis.models.hmm_learning import Learnt, learn
+from trellis.models.hmm_learning import Learnt, check_order, learn
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
 from trellis.models.hmm_storage import from_stored, to_stored
 from trellis.models.markov import draw, sample_paths
 from trellis.models.probability import FloatArray, logs
+from trellis.models.states import log_mass, sum_by_label, to_labels
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 
@@ -55,6 +60,10 @@ class HMMConfig:
     emission_prior: float | None = setting(None, "the same for emissions")
     unknown: bool | None = setting(
         None, "model unknown words by shape and suffix; unset: where there are labels and the observations are strings"
+    )
+    order: Literal[1, 2] = setting(1, "how many labels before it a label depends on; 2 needs labels on all tokens")
+    pairs: int = setting(
+        300, "order 2: so many pairs of labels are told apart, the commonest; the others count as their last label"
     )
     states: int | None = setting(None, "number of states where no labels name them")
     fixed: tuple[Part, ...] = setting(
@@ -74,7 +83,7 @@ class HMMConfig:
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
-        for name, least in (("states", 1), ("max_iterations", 0), ("restarts", 1)):
+        for name, least in (("pairs", 0), ("states", 1), ("max_iterations", 0), ("restarts", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")
@@ -131,6 +140,8 @@ class HMM(Tagger[HMMConfig]):
         if len(names) != L or len(index) != V:
             raise ModelError(f"expected {L} states and {V} distinct symbols, got {len(names)} and {len(index)}")
         model = cls(**options)
+        if model.config.order != 1:
+            raise ModelError(f"from_probabilities makes models of order 1, got order = {model.config.order}")
         model.tagset_ = TagSet(names)
         model.model_ = Learnt(index, parameters)
         return model
@@ -142,8 +153,24 @@ class HMM(Tagger[HMMConfig]):
 
     @property
     def transitions_(self) -> FloatArray:
-        """``(L, L)`` probability of the column's state to follow the row's."""
+        """``(L, L)`` probability of the column's state to follow the row's; order 2 falls back on it."""
         return self._fitted().parameters.transitions
+
+    @property
+    def histories_(self) -> dict[tuple[str | None, ...], FloatArray]:
+        """What each state of the chain remembers, and the probabilities ``(L,)`` of the label that follows.
+
+        ``("NOUN",)`` is a noun, ``("DET", "NOUN")`` one after a determiner, ``(None, "NOUN")`` one that comes first.
+        With order 1 there are only the first; with order 2, they stand for what has no pair of its own.
+        """
+        labels, model = self.labels_, self._fitted()
+        found: dict[tuple[str | None, ...], FloatArray] = {
+            (label,): row for label, row in zip(labels, model.parameters.transitions, strict=True)
+        }
+        if model.histories is not None:
+            for (a, b), row in zip(model.histories.pairs, model.histories.rows, strict=True):
+                found[(None if a == BEGIN else labels[a], labels[b])] = row
+        return found
 
     @property
     def emissions_(self) -> FloatArray:
@@ -162,15 +189,13 @@ class HMM(Tagger[HMMConfig]):
 
     def log_likelihood(self, X: Iterable[Any]) -> FloatArray:
         """Log probability of each sequence of observations; minus infinity where the model cannot emit it."""
-        scores = self.chain_scores(X)
-        try:
-            return chain.log_partition(scores)
-        except NoPathError:
-            parts = split(scores.emissions, scores.lengths)
-            return np.array([_log_likelihood(_of_sequence(scores, own)) for own in parts])
+        return np.concatenate([np.empty(0), *map(log_mass, self._blocks(X))])
 
     def forward(self, observations: Any) -> Lattice:
-        """Alpha of one sequence: probability of the observations so far and each state at t."""
+        """Alpha of one sequence: probability of the observations so far and each state at t.
+
+        With order 2 the states, here and in `backward`, are those of `histories_`.
+        """
         return hmm_lattice.forward(self.chain_scores([observations]))
 
     def backward(self, observations: Any) -> Lattice:
@@ -181,7 +206,10 @@ class HMM(Tagger[HMMConfig]):
         """Gamma and xi of one sequence."""
         found = chain.marginals(self.chain_scores([observations]), pairwise=True)
         assert found.pairwise is not None
-        return Posteriors(found.tokens, found.pairwise)
+        finer, L = self._state_labels(), len(self.labels_)
+        second = sum_by_label(found.pairwise, finer, L)  # (T - 1, S, L)
+        xi = sum_by_label(second.swapaxes(1, 2), finer, L).swapaxes(1, 2)
+        return Posteriors(sum_by_label(found.tokens, finer, L), xi)
 
     def predict_posterior(self, X: Iterable[Any]) -> list[list[str]]:
         """The most probable state of each token by itself; `predict` gives the most probable whole sequence.
@@ -193,11 +221,13 @@ class HMM(Tagger[HMMConfig]):
 
     def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[Sample]:
         """`n` sequences of states and their observations, drawn from the model."""
-        p, random = self._fitted().parameters, np.random.default_rng(seed)
+        model, random = self._fitted(), np.random.default_rng(seed)
         if length < 0 or n < 0:
             raise ModelError(f"length and n must be >= 0, got {length} and {n}")
         symbols = [*self.symbols_, None]  # None stands for an unknown word
-        paths = sample_paths(p.start, p.transitions, length, n, random)
+        p = model.parameters
+        start, transitions = (p.start, p.transitions) if model.histories is None else model.histories.expanded(p)
+        paths = to_labels(sample_paths(start, transitions, length, n, random), self._state_labels())
         drawn = draw(p.emissions.T[paths.ravel()], random).reshape(n, length)
         decode = self._fitted_tags().decode
         return [Sample([symbols[i] for i in own], decode(path)) for own, path in zip(drawn, paths, strict=True)]
@@ -205,12 +235,14 @@ class HMM(Tagger[HMMConfig]):
     def sample_states(self, X: Iterable[Any], n: int = 1, *, seed: int = 0) -> list[list[list[str]]]:
         """For each input `n` state sequences, drawn from their distribution given the observations."""
         scores = self.chain_scores(X)
-        drawn = [split(own, scores.lengths) for own in chain.sample(scores, n, seed=seed)]
+        sampled = to_labels(chain.sample(scores, n, seed=seed), self._state_labels())
+        drawn = [split(own, scores.lengths) for own in sampled]
         return [[self._fitted_tags().decode(path) for path in paths] for paths in zip(*drawn, strict=True)]
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         options.refuse_resume("an HMM")
         before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
+        check_order(data, self.config.order)
         tags = self._tag_set(data, tags_before)
         self.model_, history = learn(data, tags, before, self.config, self._legal(tags), dev, options)
         self.tagset_ = tags
@@ -253,7 +285,12 @@ class HMM(Tagger[HMMConfig]):
         legal = self._legal(self._fitted_tags())
         p = model.parameters
         masked = Parameters(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
-        return chain_scores(masked, emissions, lengths, logs(legal.end.astype(np.float64)))
+        scores = chain_scores(masked, emissions, lengths, logs(legal.end.astype(np.float64)))
+        return scores if model.histories is None else model.histories.scores(scores, legal)
+
+    def _state_labels(self) -> npt.NDArray[np.int64] | None:
+        histories = self._fitted().histories
+        return None if histories is None else histories.labels(len(self.labels_))
 
     def _unknown(self, inputs: Sequence[Any], places: npt.NDArray[np.int64]) -> FloatArray:
         """Log emissions of the unknown observations; without a model of them, minus infinity."""
@@ -277,14 +314,3 @@ class HMM(Tagger[HMMConfig]):
 
     def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         self.model_ = from_stored(manifest, arrays)
-
-
-def _log_likelihood(scores: chain.ChainScores) -> float:
-    try:
-        return float(chain.log_partition(scores)[0])
-    except NoPathError:
-        return -np.inf
-
-
-def _of_sequence(scores: chain.ChainScores, emissions: FloatArray) -> chain.ChainScores:
-    return chain.ChainScores(emissions, [len(emissions)], scores.transitions, scores.start, scores.end)

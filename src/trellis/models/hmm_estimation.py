@@ -15,7 +15,7 @@ import numpy as np
 
 from trellis.models.hmm_forms import Forms
 from trellis.models.hmm_parameters import IntArray, Parameters
-from trellis.models.probability import FloatArray, Smoothing, logs, normalised, smoothed, uniform
+from trellis.models.probability import BoolArray, FloatArray, Smoothing, logs, normalised, smoothed, uniform
 from trellis.ragged import offsets_of
 from trellis.tags import AllowedTransitions
 
@@ -59,6 +59,12 @@ class Estimation:
         emissions = normalised(table.T, uniform(np.ones(len(table), dtype=np.bool_))).T
         return Parameters(*self._chain(total), np.ascontiguousarray(emissions)), forms
 
+    def after_pairs(self, counts: FloatArray, last: IntArray, transitions: FloatArray) -> FloatArray:
+        """``(P, L)`` probabilities of what follows pairs of states; they back off to the pair's `last` state alone."""
+        legal = self.legal.transitions[last]
+        total = counts + np.where(legal, self.transition_prior, 0.0)
+        return smoothed(total, legal, self._smoothing, 0.0, transitions[last])
+
     @property
     def _smoothing(self) -> Smoothing:
         return "witten_bell" if self.witten_bell else "none"
@@ -84,14 +90,19 @@ def count_labelled(
     counts = Parameters.zeros(L, V)
     own = np.ones(len(lengths)) if weights is None else weights
     by_token = np.repeat(own, lengths)
-    first = offsets_of(lengths)[:-1][lengths > 0]
-    inner = np.ones(len(states), dtype=np.bool_)
-    inner[first] = False
-    later = np.flatnonzero(inner)
+    inner = following(lengths)
+    first, later = np.flatnonzero(~inner), np.flatnonzero(inner)
     np.add.at(counts.start, states[first], own[lengths > 0])
     np.add.at(counts.transitions, (states[later - 1], states[later]), by_token[later])
     np.add.at(counts.emissions, (symbols, states), by_token)
     return counts
+
+
+def following(lengths: IntArray) -> BoolArray:
+    """``(N,)``: whether a token has one before it in its sequence."""
+    inner = np.ones(int(lengths.sum()), dtype=np.bool_)
+    inner[offsets_of(lengths)[:-1][lengths > 0]] = False
+    return inner
 
 
 def _shares(counts: FloatArray) -> FloatArray:

@@ -18,11 +18,12 @@ import numpy as np
 from trellis import chain
 from trellis.errors import ModelError
 from trellis.models.base import FitOptions, compare, headline
-from trellis.models.data import Labelled
+from trellis.models.data import Label, Labelled, name_of
 from trellis.models.hmm_data import Corpus, Symbol, encode, index_symbols, number
 from trellis.models.hmm_estimation import Estimation, count_labelled
 from trellis.models.hmm_expectation import PARTS, HMMObjective, Part
 from trellis.models.hmm_forms import Forms
+from trellis.models.hmm_histories import Histories, Triples
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
 from trellis.models.probability import FloatArray, logs
 from trellis.ragged import split
@@ -46,6 +47,10 @@ class Learnt:
     """Counts of labelled sentences: what training goes on from."""
     forms: Forms | None = None
     """Tells unknown words apart; with it, the last row of the emissions is that of all unknown words."""
+    histories: Histories | None = None
+    """Order 2: the pairs of states that the next one depends on."""
+    triples: Triples | None = None
+    """Order 2: counts of labelled sentences, as `labelled`."""
 
 
 def learn(
@@ -65,9 +70,12 @@ def learn(
     index = index_symbols(data.inputs, None if before is None else before.symbols)
     corpus = number(data, tags, index, options.sentence_weights)
     known = np.array([bool((own >= 0).all()) for own in split(corpus.states, corpus.lengths)])
-    labelled = _labelled_counts(corpus.select(known), before, len(tags), len(index))
+    counted = corpus.select(known)
+    labelled = _labelled_counts(counted, before, len(tags), len(index))
     has_labels = bool(labelled.emissions.any())
-    task = _Task(index, labelled, has_labels, before, settings, estimation_of(settings, legal, has_labels=has_labels))
+    estimation = estimation_of(settings, legal, has_labels=has_labels)
+    triples = _labelled_triples(counted, before) if settings.order == 2 else None
+    task = _Task(index, labelled, has_labels, before, settings, estimation, triples)
     if known.all():
         return _count(task)
     validate = None if dev is None else _validation(dev, tags, index, legal)
@@ -84,6 +92,23 @@ class _Task:
     before: Learnt | None
     settings: HMMConfig
     estimation: Estimation
+    triples: Triples | None
+
+
+def check_order(data: Labelled, order: int) -> None:
+    """Order 2 is learnt by counting: every token needs its label."""
+    if order == 1 or not data.partial:
+        return
+    for i, own in enumerate(data.labels):
+        if not all(map(_is_known, own)):
+            raise ModelError(
+                f"order = 2 is learnt from labels alone, but {name_of(i, data.inputs[i])} has a token without one: "
+                "leave such sentences out, or use order = 1"
+            )
+
+
+def _is_known(label: Label) -> bool:
+    return isinstance(label, str) or (label is not None and len(set(label)) == 1)
 
 
 def _labelled_counts(corpus: Corpus, before: Learnt | None, L: int, V: int) -> Parameters:
@@ -93,11 +118,20 @@ def _labelled_counts(corpus: Corpus, before: Learnt | None, L: int, V: int) -> P
     return counts.plus(widened(before.labelled, L, V))
 
 
+def _labelled_triples(corpus: Corpus, before: Learnt | None) -> Triples:
+    counts = Triples.count(corpus)
+    if before is None:
+        return counts
+    if before.triples is None:
+        raise ModelError("warm_start with order = 2 goes on from a model of order 2, but this one is of order 1")
+    return counts.plus(before.triples)
+
+
 def _count(task: _Task) -> tuple[Learnt, History]:
     """Relative frequencies, smoothed; the history is one step."""
     begin = time.perf_counter()
     learnt = _finished(task, task.estimation.parameters(task.labelled), task.labelled)
-    loss = _loss_of_counts(task.labelled, learnt.parameters)
+    loss = _loss_of_counts(learnt)
     return learnt, History((Step(1, loss, None, None, time.perf_counter() - begin, 0.0),), "converged", 0)
 
 
@@ -193,7 +227,15 @@ def _finished(task: _Task, parameters: Parameters, counts: Parameters) -> Learnt
         for part in task.settings.fixed:
             parameters = replace(parameters, **{part: _held(task.before.parameters, parameters, part)})
         forms = task.before.forms if "emissions" in task.settings.fixed else forms
-    return Learnt(task.index, parameters, task.labelled, forms)
+    return Learnt(task.index, parameters, task.labelled, forms, _histories(task, parameters), task.triples)
+
+
+def _histories(task: _Task, parameters: Parameters) -> Histories | None:
+    if task.triples is None:
+        return None
+    if task.before is not None and "transitions" in task.settings.fixed:
+        return task.before.histories
+    return Histories.learn(task.triples, parameters.transitions, task.estimation, task.settings.pairs)
 
 
 def _held(before: Parameters, after: Parameters, part: Part) -> FloatArray:
@@ -211,10 +253,14 @@ def models_unknown(settings: HMMConfig, symbols: dict[Symbol, int], has_labels: 
     return strings and (has_labels if settings.unknown is None else settings.unknown)
 
 
-def _loss_of_counts(counts: Parameters, p: Parameters) -> float:
+def _loss_of_counts(model: Learnt) -> float:
     """The negative log-likelihood of the labelled sentences under the model."""
-    total = 0.0
+    total, counts, p = 0.0, model.labelled, model.parameters
+    assert counts is not None
     for part in PARTS:
+        if part == "transitions" and model.histories is not None and model.triples is not None:
+            total -= model.histories.log_likelihood(model.triples, p.transitions)
+            continue
         own: FloatArray = getattr(counts, part)
         seen = own > 0
         total -= float(own[seen] @ logs(getattr(p, part)[: len(own)][seen]))

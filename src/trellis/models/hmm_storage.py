@@ -11,6 +11,7 @@ from trellis.errors import ModelError, StoreError
 from trellis.models.hmm_data import Symbol
 from trellis.models.hmm_expectation import PARTS
 from trellis.models.hmm_forms import Forms
+from trellis.models.hmm_histories import Histories, Triples
 from trellis.models.hmm_learning import Learnt
 from trellis.models.hmm_parameters import Parameters
 
@@ -25,6 +26,10 @@ def to_stored(model: Learnt) -> tuple[dict[str, Any], Arrays]:
         arrays |= {f"labelled_{part}": getattr(model.labelled, part) for part in PARTS}
     if model.forms is not None:
         arrays |= {"form_counts": model.forms.counts, "form_prior": model.forms.prior}
+    if model.histories is not None:
+        arrays |= {"pairs": model.histories.pairs, "pair_rows": model.histories.rows}
+    if model.triples is not None:
+        arrays |= {"triples": model.triples.labels, "triple_counts": model.triples.counts}
     forms = None if model.forms is None else list(model.forms.keys)
     return {"symbols": symbols, "forms": forms}, arrays
 
@@ -39,7 +44,16 @@ def from_stored(manifest: dict[str, Any], arrays: Arrays) -> Learnt:
     if keys is not None:
         counts = _array(arrays, "form_counts", (len(keys), L))
         forms = Forms(tuple(keys), counts, _array(arrays, "form_prior", (L,)))
-    return Learnt({symbol: i for i, symbol in enumerate(manifest["symbols"])}, parameters, labelled, forms)
+    symbols = {symbol: i for i, symbol in enumerate(manifest["symbols"])}
+    return Learnt(symbols, parameters, labelled, forms, *_order_2(arrays, L))
+
+
+def _order_2(arrays: Arrays, L: int) -> tuple[Histories | None, Triples | None]:
+    if "pairs" not in arrays:
+        return None, None
+    P, K = (len(arrays[name]) if name in arrays else 0 for name in ("pairs", "triples"))
+    histories = Histories(_array(arrays, "pairs", (P, 2)), _array(arrays, "pair_rows", (P, L)))
+    return histories, Triples(_array(arrays, "triples", (K, 3)), _array(arrays, "triple_counts", (K,)))
 
 
 def _plain(symbol: Symbol) -> str | int:
