@@ -94,7 +94,7 @@ def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFea
             values, has_subwords = encoder.pooled(batch)
             mask = batch["mask"]
             places = (torch.from_numpy(starts[chosen])[:, None] + torch.arange(mask.shape[1]))[mask.cpu()].numpy()
-            pooled[places] = values[mask].float().cpu().numpy()
+            pooled[places] = torch.stack([layer[mask] for layer in values], dim=1).float().cpu().numpy()
             present[places] = has_subwords[mask].cpu().numpy()
     return WordFeatures(pooled, present, subwords.tokens)
 

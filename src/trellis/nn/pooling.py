@@ -144,8 +144,8 @@ class WordPooling(nn.Module):
 
     def pool(
         self, states: Tensor | Sequence[Tensor], word_ids: Tensor, mask: Tensor, *, rows: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """The part without parameters: layers ``(B, T, layers, H)``, and which words have subwords, ``(B, T)``."""
+    ) -> tuple[list[Tensor], Tensor]:
+        """The part without parameters: each layer ``(B, T, H)``, and which words have subwords, ``(B, T)``."""
         layers = [states] if isinstance(states, Tensor) else list(states)
         if len(layers) != (self.layers or 1):
             raise ShapeError(f"expected the states of {self.layers or 1} layers, got {len(layers)}")
@@ -153,13 +153,16 @@ class WordPooling(nn.Module):
         segments = arrange(layers[0], word_ids, T, rows, None if rows is None else B)
         pooled = [_reduce(layer, segments, self.how).view(B, T, -1) for layer in layers]
         present = (segments.counts[:-1] > 0).view(B, T)
-        return (pooled[0].unsqueeze(2) if len(pooled) == 1 else torch.stack(pooled, dim=2)), present
+        return pooled, present
 
-    def finish(self, pooled: Tensor, present: Tensor, mask: Tensor) -> Tensor:
+    def finish(self, pooled: Sequence[Tensor], present: Tensor, mask: Tensor) -> Tensor:
         """The learned part: the mix of layers, and the vector of words without subwords."""
-        features = pooled.squeeze(2) if self.layers is None else self._mix(pooled)
+        features = pooled[0] if self.layers is None else self._mix(pooled)
         return torch.where((mask & ~present)[..., None], self.absent, features)
 
-    def _mix(self, pooled: Tensor) -> Tensor:
-        weights = self.scale * self.weights.softmax(0)
-        return (weights[None] @ pooled).squeeze(2)  # einsum would copy the layers, and take ten times as long
+    def _mix(self, pooled: Sequence[Tensor]) -> Tensor:
+        first, *others = (self.scale * self.weights.softmax(0)).unbind()
+        mixed = pooled[0] * first
+        for layer, weight in zip(pooled[1:], others, strict=True):  # a stack of all would cost more than the sum
+            mixed = torch.addcmul(mixed, layer, weight)
+        return mixed

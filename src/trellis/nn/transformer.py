@@ -131,14 +131,14 @@ class TransformerEncoder(nn.Module):
         pooled, present = self.pooled(on_device)
         return self.pooling.finish(pooled, present, on_device["mask"]), on_device["mask"]
 
-    def pooled(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """What the pooling gives before its weights: layers ``(B, T, layers, H)``, words with subwords ``(B, T)``."""
+    def pooled(self, batch: Mapping[str, Tensor]) -> tuple[Sequence[Tensor], Tensor]:
+        """What the pooling gives before its weights: each layer ``(B, T, H)``, and words with subwords ``(B, T)``."""
         mask = batch["mask"]
         if "pooled" in batch:
-            return batch["pooled"], batch["present"]
+            return batch["pooled"].unbind(2), batch["present"]
         if batch["ids"].numel() == 0:
-            empty = self.pooling.absent.new_zeros(*mask.shape, self.pooling.layers or 1, self.output_size)
-            return empty, torch.zeros_like(mask)
+            empty = self.pooling.absent.new_zeros(*mask.shape, self.output_size)
+            return [empty] * (self.pooling.layers or 1), torch.zeros_like(mask)
         return self.pooling.pool(self.states(batch), batch["word_ids"], mask, rows=batch["rows"])
 
     def states(self, batch: Mapping[str, Tensor]) -> list[Tensor]:
