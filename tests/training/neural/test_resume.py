@@ -1,0 +1,244 @@
+"""A training that was killed goes on to the very weights of one that was not."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.neural import victim
+from tests.training.neural.toys import Labels, Linear
+from trellis import store
+from trellis.config import to_dict
+from trellis.errors import ConfigError, ModelError
+from trellis.training.neural import CheckpointWarning, TrainingSettings, train
+from trellis.training.neural.checkpoints import Checkpoints
+
+ROOT = Path(__file__).parents[3]
+SETTINGS = victim.SETTINGS
+UNTIMED = dict(seconds=0.0, seconds_left=0.0, tokens_per_second=0.0)
+
+
+def weights(task):
+    return {name: value.numpy().tobytes() for name, value in task.module.state_dict().items()}
+
+
+def untimed(history):
+    """What two runs have in common."""
+    steps = [{**{k: getattr(s, k) for k in s.__slots__}, **UNTIMED} for s in history.steps]
+    return steps, history.reason, history.kept
+
+
+def resumed(folder, settings=SETTINGS, task=None):
+    task = task or Labels()
+    history = train(task, settings, folder=folder, resume=True)
+    return weights(task), untimed(history)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    task = Labels()
+    history = train(task, SETTINGS)
+    return weights(task), untimed(history)
+
+
+@pytest.fixture(scope="module")
+def forks():
+    """A process that forks trainings, so that torch is imported once; it does not use torch itself."""
+    if not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    command = [sys.executable, "-m", "tests.training.neural.victim"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+
+        def ask(folder, *kill):
+            print(folder, *kill, file=process.stdin, flush=True)
+            return process.stdout.readline().strip()
+
+        yield ask
+        process.stdin.close()
+
+
+def test_killed_at_every_event(forks, uninterrupted, tmp_path):
+    """At each step, write, sync, rename and removal in turn; every child goes on from where the one before died."""
+    outcomes = []
+    for kill in range(1, 200):
+        folder = tmp_path / str(kill)
+        outcomes.append(forks(folder, kill))
+        if outcomes[-1] == "finished":
+            break
+        # Died in the first life at event `kill`; the second life dies soon after, the third one lives.
+        forks(folder, 1 + kill % 7)
+        assert resumed(folder) == uninterrupted, f"killed at event {kill}"
+        assert not list(folder.glob(".*.tmp")), "something half-written was left"
+        shutil.rmtree(folder)
+    assert set(outcomes[:-1]) == {"killed"}
+    assert outcomes[-1] == "finished"
+    assert len(outcomes) > 40
+
+
+def test_killed_again_and_again_at_random_moments(forks, uninterrupted, tmp_path):
+    rng = random.Random(1)
+    outcomes = [forks(tmp_path, "after", f"{rng.uniform(0.01, 0.12):.3f}") for _ in range(8)]
+    assert set(outcomes) <= {"killed", "finished"}
+    assert resumed(tmp_path) == uninterrupted
+
+
+def test_a_finished_training_is_only_loaded_again(uninterrupted, tmp_path):
+    assert resumed(tmp_path) == uninterrupted
+    task = Labels()
+    task.loss = None
+    assert resumed(tmp_path, task=task) == uninterrupted
+
+
+def damage(path, how):
+    content = bytearray(path.read_bytes())
+    if how == "truncated":
+        content = content[: len(content) // 2]
+    elif how == "empty":
+        content = bytearray()
+    else:
+        place = len(content) - 5 if how == "a bit in the tensors" else 400
+        content[place] ^= 4
+    path.write_bytes(content)
+
+
+class TestDamage:
+    @pytest.mark.parametrize("how", ["truncated", "empty", "a bit in the tensors", "a bit in the header"])
+    def test_the_checkpoint_before_it_is_used(self, how, uninterrupted, tmp_path):
+        resumed(tmp_path)
+        files = sorted(tmp_path.glob("checkpoint-*"))
+        assert len(files) == 2
+        damage(files[-1], how)
+        with pytest.warns(CheckpointWarning, match=r"step \d+ cannot be used, going back.*checkpoint-\d+.safetensors"):
+            assert resumed(tmp_path) == uninterrupted
+
+    def test_all_damaged_is_the_beginning(self, uninterrupted, tmp_path):
+        resumed(tmp_path)
+        for path in tmp_path.glob("checkpoint-*"):
+            damage(path, "truncated")
+        with pytest.warns(CheckpointWarning) as seen:
+            assert resumed(tmp_path) == uninterrupted
+        assert len(seen) == 2
+
+    def test_so_is_a_checkpoint_whose_kept_weights_are_damaged_or_gone(self, uninterrupted, tmp_path):
+        resumed(tmp_path)
+        for spoil in (lambda path: damage(path, "a bit in the tensors"), Path.unlink):
+            for path in tmp_path.glob("kept-*"):
+                spoil(path)
+            with pytest.warns(CheckpointWarning, match="kept-"):
+                assert resumed(tmp_path) == uninterrupted
+
+    def test_the_damaged_one_is_gone_after_the_next_is_written(self, tmp_path):
+        resumed(tmp_path)
+        newest = max(tmp_path.glob("checkpoint-*"))
+        damage(newest, "truncated")
+        with pytest.warns(CheckpointWarning):
+            resumed(tmp_path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            resumed(tmp_path)
+
+
+class TestChanges:
+    @pytest.mark.parametrize(
+        ("name", "value"), [("learning_rate", 0.5), ("seed", 9), ("optimizer", "sgd"), ("epochs", 4), ("clip", None)]
+    )
+    def test_a_changed_setting_is_named(self, name, value, tmp_path):
+        resumed(tmp_path)
+        changed = TrainingSettings(**{**to_dict(SETTINGS), name: value})
+        was = getattr(SETTINGS, name)
+        message = f"^cannot resume with another {name}: the training began with {was!r}, now it is {value!r}$"
+        with pytest.raises(ConfigError, match=message):
+            resumed(tmp_path, changed)
+
+    def test_changed_data_and_changed_modules_are_too(self, tmp_path):
+        resumed(tmp_path)
+        with pytest.raises(ModelError, match="examples of the training were 24, now they are 23"):
+            resumed(tmp_path, task=Labels(23))
+        task = Labels()
+        task.lengths = task.lengths[::-1].copy()
+        with pytest.raises(ModelError, match="lengths crc32"):
+            resumed(tmp_path, task=task)
+        task = Labels()
+        task.module.out = torch.nn.Linear(12, 5)
+        with pytest.raises(ModelError, match=r"'out\.bias' are \(4,\) there, \(5,\) here"):
+            resumed(tmp_path, task=task)
+
+    def test_more_epochs_go_on_where_the_schedule_allows_it(self, tmp_path):
+        settings = dict(schedule="constant", warmup=0.0, batch_size=5)
+        whole = Labels()
+        train(whole, TrainingSettings(**settings, epochs=4))
+        resumed(tmp_path, TrainingSettings(**settings, epochs=2))
+        assert resumed(tmp_path, TrainingSettings(**settings, epochs=4))[0] == weights(whole)
+
+    def test_patience_counts_across_lives(self, tmp_path):
+        settings = dict(schedule="constant", warmup=0.0)
+        task = Linear()
+        task.scores = [0.5, 0.4]
+        train(task, TrainingSettings(**settings, epochs=2, patience=3), folder=tmp_path)
+        task = Linear()
+        task.scores = [0.3, 0.9]
+        history = train(task, TrainingSettings(**settings, epochs=9, patience=3), folder=tmp_path, resume=True)
+        assert (history.reason, len(history.steps), history.kept) == ("early_stopping", 3, 0)
+
+
+class TestFolder:
+    def test_resume_without_a_folder(self):
+        with pytest.raises(ModelError, match="resume needs the folder"):
+            train(Labels(), SETTINGS, resume=True)
+
+    def test_an_unfinished_training_is_not_thrown_away(self, forks, tmp_path):
+        assert forks(tmp_path, 60) == "killed"
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(ModelError, match="a training that did not end: resume it, or remove"):
+            train(Labels(), SETTINGS, folder=tmp_path)
+        assert sorted(tmp_path.iterdir()) == before
+
+    def test_a_finished_one_makes_way(self, tmp_path):
+        resumed(tmp_path)
+        train(Labels(), TrainingSettings(epochs=1), folder=tmp_path)
+        assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+
+    @pytest.mark.parametrize("keep", [1, 3])
+    def test_only_the_newest_checkpoints_stay(self, keep, tmp_path):
+        train(Labels(), TrainingSettings(**{**to_dict(SETTINGS), "keep": keep, "epochs": 5}), folder=tmp_path)
+        assert len(list(tmp_path.glob("checkpoint-*"))) == keep
+        assert 1 <= len(list(tmp_path.glob("kept-*"))) <= keep
+
+    def test_checkpoints_come_every_few_steps_and_each_epoch(self, tmp_path, monkeypatch):
+        saved = []
+        monkeypatch.setattr(Checkpoints, "save", lambda self, step, *rest: saved.append(step))
+        train(Labels(), TrainingSettings(epochs=2, batch_size=4, checkpoint_every=4), folder=tmp_path)
+        assert saved == [4, 6, 8, 12]
+        saved.clear()
+        train(Labels(), TrainingSettings(epochs=2, batch_size=4), folder=tmp_path)
+        assert saved == [6, 12]
+
+
+def test_tensors_of_all_kinds_survive(tmp_path):
+    kinds = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int16, torch.int8)
+    tensors = {str(kind): torch.arange(6).reshape(2, 3).to(kind) for kind in kinds}
+    tensors |= {"bool": torch.tensor([True, False]), "scalar": torch.tensor(3.5), "empty": torch.zeros(0, 3)}
+    checkpoints = Checkpoints(tmp_path, keep=1)
+    checkpoints.save(3, {"x": 1.5}, {"weights": tensors, "none": {}}, None)
+    found = checkpoints.newest()
+    assert (found.step, found.values, found.parts["none"], found.kept) == (3, {"x": 1.5}, {}, None)
+    for name, tensor in tensors.items():
+        back = found.parts["weights"][name]
+        assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
+        assert torch.equal(back, tensor)
+
+
+def test_nothing_is_pickled(tmp_path):
+    resumed(tmp_path)
+    for path in [*tmp_path.glob("checkpoint-*"), *tmp_path.glob("kept-*")]:
+        arrays = store.load(path).arrays
+        assert arrays
+        assert all(array.dtype != np.dtype(object) for array in arrays.values())
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".pt", ".pkl", ".bin")]

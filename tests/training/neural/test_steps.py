@@ -1,0 +1,207 @@
+"""Steps against steps by hand: groups, decay, clipping, accumulation, precision."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.training.neural.toys import Labels, Linear
+from trellis.errors import ConfigError, ModelError
+from trellis.training.neural.loop import train
+from trellis.training.neural.machine import Machine
+from trellis.training.neural.optimizer import build_optimizer, optimizer_state, restore_optimizer
+from trellis.training.neural.schedules import Schedule
+from trellis.training.neural.settings import TrainingSettings
+from trellis.training.neural.stepper import Diverged, Stepper
+
+PLAIN = dict(optimizer="sgd", momentum=0.0, weight_decay=0.0, schedule="constant", warmup=0.0, clip=None)
+ALL = np.arange(20)
+
+
+def stepper(task, **changes):
+    settings = TrainingSettings(**{**PLAIN, **changes})
+    return Stepper(task, settings, Machine(settings), Schedule(settings, 100))
+
+
+def weights(task):
+    return torch.cat([p.detach().reshape(-1) for p in task.module.parameters()])
+
+
+def gradient(task, examples=ALL):
+    loss, count = task.loss(examples)
+    return torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss / count, list(task.module.parameters()))])
+
+
+def test_a_plain_step_goes_down_the_mean_loss():
+    task = Linear()
+    expected = weights(task) - 0.1 * gradient(task)
+    loss = task.loss(ALL)[0].item()
+    taken = stepper(task, learning_rate=0.1).take(0, [ALL])
+    torch.testing.assert_close(weights(task), expected, rtol=1e-12, atol=0)
+    assert (taken.loss, taken.items, taken.learning_rate) == (pytest.approx(loss), 20, 0.1)
+
+
+def test_accumulated_batches_equal_one_big_batch():
+    big, small = Linear(), Linear()
+    one = stepper(big, learning_rate=0.1, clip=0.7).take(0, [ALL])
+    many = stepper(small, learning_rate=0.1, clip=0.7).take(0, [ALL[:3], ALL[3:11], ALL[11:]])
+    torch.testing.assert_close(weights(small), weights(big), rtol=1e-12, atol=0)
+    assert (many.items, many.gradient_norm) == (one.items, pytest.approx(one.gradient_norm))
+
+
+def test_a_whole_training_with_accumulation_equals_one_in_big_batches():
+    trained = []
+    for changes in (dict(batch_size=20), dict(batch_size=4, accumulate=5)):
+        task = Linear()
+        train(task, TrainingSettings(**PLAIN, learning_rate=0.1, epochs=3, **changes))
+        trained.append(weights(task))
+    torch.testing.assert_close(*trained, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("clip", [0.01, 1e9])
+def test_long_gradients_are_shortened_and_short_ones_left_alone(clip):
+    task = Linear()
+    g = gradient(task)
+    expected = weights(task) - 0.1 * g * min(1, clip / g.norm())
+    taken = stepper(task, learning_rate=0.1, clip=clip).take(0, [ALL])
+    torch.testing.assert_close(weights(task), expected, rtol=1e-12, atol=0)
+    assert taken.gradient_norm == pytest.approx(g.norm().item())
+
+
+def test_the_groups_have_their_own_rates_and_only_matrices_decay():
+    task = Labels()
+    settings = TrainingSettings(learning_rate=0.5, head_learning_rate=0.25, weight_decay=0.1)
+    names = {id(p): name for name, p in task.module.named_parameters()}
+    found = {
+        names[id(p)]: (group["peak"], group["weight_decay"])
+        for group in build_optimizer(task, settings).param_groups
+        for p in group["params"]
+    }
+    assert found.keys() == dict(task.module.named_parameters()).keys()
+    assert found["embedding.weight"] == found["lstm.weight_hh_l0"] == (0.5, 0.1)
+    assert found["lstm.bias_hh_l0"] == found["norm.weight"] == (0.5, 0.0)
+    assert found["out.weight"] == (0.25, 0.1)
+    assert found["out.bias"] == (0.25, 0.0)
+
+
+def test_rates_follow_the_schedule_in_every_group():
+    task = Linear()
+    before, g = weights(task), gradient(task)
+    taken = stepper(task, learning_rate=9.0, head_learning_rate=0.1, warmup=4.0).take(1, [ALL])
+    assert taken.learning_rate == pytest.approx(0.05)
+    torch.testing.assert_close(weights(task), before - 0.05 * g, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_the_optimizer_is_torchs(name):
+    ours, theirs = Linear(dtype=torch.float32), Linear(dtype=torch.float32)
+    one = stepper(ours, optimizer=name, learning_rate=0.1, momentum=0.9, weight_decay=0.3)
+    groups = [
+        {"params": [theirs.module.weight], "weight_decay": 0.3},
+        {"params": [theirs.module.bias], "weight_decay": 0.0},
+    ]
+    two = (
+        torch.optim.AdamW(groups, lr=0.1, foreach=False)
+        if name == "adamw"
+        else torch.optim.SGD(groups, lr=0.1, momentum=0.9, foreach=False)
+    )
+    for number in range(5):
+        one.take(number, [ALL])
+        two.zero_grad()
+        loss, count = theirs.loss(ALL)
+        (loss / count).backward()
+        two.step()
+    torch.testing.assert_close(weights(ours), weights(theirs), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_the_optimizers_memory_survives_a_round_trip(name):
+    one, two = Linear(), Linear()
+    first, second = (stepper(task, optimizer=name, momentum=0.9) for task in (one, two))
+    first.take(0, [ALL])
+    state = optimizer_state(first.optimizer, {id(p): n for n, p in one.module.named_parameters()})
+    assert state
+    two.module.load_state_dict(one.module.state_dict())
+    restore_optimizer(second.optimizer, dict(two.module.named_parameters()), {k: v.clone() for k, v in state.items()})
+    for each in (first, second):
+        each.take(1, [ALL[:5]])
+    assert torch.equal(weights(one), weights(two))
+
+
+def test_parameters_in_no_group_are_named():
+    task = Labels()
+    task.groups = lambda: [("head", list(task.module.out.parameters()))]
+    with pytest.raises(ModelError, match=r"in no group would never be trained: embedding\.weight, lstm"):
+        build_optimizer(task, TrainingSettings())
+
+
+def test_frozen_parameters_stay_and_nothing_to_train_is_an_error():
+    task = Linear()
+    task.module.weight.requires_grad_(False)
+    before = task.module.weight.clone()
+    stepper(task).take(0, [ALL])
+    assert torch.equal(task.module.weight, before)
+    task.module.bias.requires_grad_(False)
+    with pytest.raises(ModelError, match="nothing to train"):
+        stepper(task)
+
+
+def test_examples_without_a_loss_take_a_step_of_nothing():
+    task = Linear()
+    task.loss = lambda examples: (torch.zeros(()), 0)
+    before = weights(task)
+    assert stepper(task).take(0, [ALL[:1]]).items == 0
+    assert torch.equal(weights(task), before)
+
+
+@pytest.mark.parametrize(("value", "word"), [(math.nan, "loss is nan"), (math.inf, "loss is inf")])
+def test_a_loss_that_is_no_number_is_refused_before_it_reaches_the_weights(value, word):
+    task = Linear()
+    task.x[3] = value
+    before = weights(task)
+    with pytest.raises(Diverged, match=f"diverged at step 8: the {word}, at learning rate 0.002; lower"):
+        stepper(task).take(7, [ALL])
+    assert torch.equal(weights(task), before)
+
+
+def test_so_is_a_gradient_that_is_no_number_under_a_fine_loss():
+    task = Linear()
+    task.loss = lambda examples: (task.module.weight.abs().sum() * 0 + task.module.bias.mul(0).sqrt().sum(), 1)
+    with pytest.raises(Diverged, match="the gradient's length is nan"):
+        stepper(task).take(0, [ALL])
+
+
+def test_chance_depends_on_seed_and_step_only():
+    drawn = []
+    for seed, number in ((1, 5), (1, 5), (1, 6), (2, 5)):
+        Machine(TrainingSettings(seed=seed)).seed(number)
+        drawn.append((torch.rand(()).item(), np.random.random()))
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn)) == 3
+
+
+def test_bf16_runs_the_forward_pass_in_bf16_and_keeps_float_weights():
+    task = Linear(dtype=torch.float32)
+    kinds = []
+    task.module.register_forward_hook(lambda module, inputs, output: kinds.append(output.dtype))
+    stepper(task, precision="bf16").take(0, [ALL])
+    stepper(task, precision="fp32").take(0, [ALL])
+    assert kinds == [torch.bfloat16, torch.float32]
+    assert task.module.weight.dtype == torch.float32
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
+def test_fp16_needs_a_gpu_and_auto_is_fp32_without_one():
+    with pytest.raises(ConfigError, match="'fp16' needs a GPU, the device is cpu"):
+        Machine(TrainingSettings(precision="fp16"))
+    assert Machine(TrainingSettings(precision="auto")).precision == "no"
+
+
+def test_tied_parameters_are_trained_once():
+    task = Linear(size=1)
+    task.module = nn.Sequential(task.module, nn.Linear(1, 1, dtype=torch.float64))
+    task.module[1].weight = task.module[0].weight
+    stepper(task, optimizer="adamw").take(0, [ALL])
+    assert task.module[1].weight is task.module[0].weight
