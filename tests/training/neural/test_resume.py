@@ -22,7 +22,7 @@ from trellis.training.neural.checkpoints import Checkpoints
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = victim.SETTINGS
-UNTIMED = dict(seconds=0.0, seconds_left=0.0, tokens_per_second=0.0)
+UNTIMED = {"seconds": 0.0, "seconds_left": 0.0, "tokens_per_second": 0.0}
 
 
 def weights(task):
@@ -171,20 +171,20 @@ class TestChanges:
             resumed(tmp_path, task=task)
 
     def test_more_epochs_go_on_where_the_schedule_allows_it(self, tmp_path):
-        settings = dict(schedule="constant", warmup=0.0, batch_size=5)
+        settings = {"schedule": "constant", "warmup": 0.0, "batch_size": 5}
         whole = Labels()
         train(whole, TrainingSettings(**settings, epochs=4))
         resumed(tmp_path, TrainingSettings(**settings, epochs=2))
         assert resumed(tmp_path, TrainingSettings(**settings, epochs=4))[0] == weights(whole)
 
     def test_patience_counts_across_lives(self, tmp_path):
-        settings = dict(schedule="constant", warmup=0.0)
+        settings = {"schedule": "constant", "warmup": 0.0}
         task = Linear()
         task.scores = [0.5, 0.4]
-        train(task, TrainingSettings(**settings, epochs=2, patience=3), folder=tmp_path)
+        train(task, TrainingSettings(**settings, epochs=2, patience=2), folder=tmp_path)
         task = Linear()
         task.scores = [0.3, 0.9]
-        history = train(task, TrainingSettings(**settings, epochs=9, patience=3), folder=tmp_path, resume=True)
+        history = train(task, TrainingSettings(**settings, epochs=9, patience=2), folder=tmp_path, resume=True)
         assert (history.reason, len(history.steps), history.kept) == ("early_stopping", 3, 0)
 
 
@@ -194,7 +194,7 @@ class TestFolder:
             train(Labels(), SETTINGS, resume=True)
 
     def test_an_unfinished_training_is_not_thrown_away(self, forks, tmp_path):
-        assert forks(tmp_path, 60) == "killed"
+        assert forks(tmp_path, 40) == "killed"
         before = sorted(tmp_path.iterdir())
         with pytest.raises(ModelError, match="a training that did not end: resume it, or remove"):
             train(Labels(), SETTINGS, folder=tmp_path)
