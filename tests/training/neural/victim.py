@@ -22,7 +22,7 @@ from trellis import store
 from trellis.training.neural import TrainingSettings, train
 
 SETTINGS = TrainingSettings(
-    epochs=3,
+    epochs=2,
     batch_size=5,
     accumulate=2,
     averaging="swa",
