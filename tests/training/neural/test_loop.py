@@ -12,7 +12,14 @@ from trellis.errors import ConfigError, DataError, ModelError
 from trellis.training.neural import DivergedWarning, TrainingSettings, load_history, train
 from trellis.training.neural.files import tensorboard_folder
 
-SGD = dict(optimizer="sgd", learning_rate=0.05, schedule="constant", warmup=0.0, weight_decay=0.0, batch_size=5)
+SGD = {
+    "optimizer": "sgd",
+    "learning_rate": 0.05,
+    "schedule": "constant",
+    "warmup": 0.0,
+    "weight_decay": 0.0,
+    "batch_size": 5,
+}
 
 
 def snapshots(task):

@@ -16,7 +16,7 @@ from trellis.training.neural.schedules import Schedule
 from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.stepper import Diverged, Stepper
 
-PLAIN = dict(optimizer="sgd", momentum=0.0, weight_decay=0.0, schedule="constant", warmup=0.0, clip=None)
+PLAIN = {"optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0, "schedule": "constant", "warmup": 0.0, "clip": None}
 ALL = np.arange(20)
 
 
@@ -53,7 +53,7 @@ def test_accumulated_batches_equal_one_big_batch():
 
 def test_a_whole_training_with_accumulation_equals_one_in_big_batches():
     trained = []
-    for changes in (dict(batch_size=20), dict(batch_size=4, accumulate=5)):
+    for changes in ({"batch_size": 20}, {"batch_size": 4, "accumulate": 5}):
         task = Linear()
         train(task, TrainingSettings(**PLAIN, learning_rate=0.1, epochs=3, **changes))
         trained.append(weights(task))

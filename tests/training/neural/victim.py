@@ -22,7 +22,7 @@ from trellis import store
 from trellis.training.neural import TrainingSettings, train
 
 SETTINGS = TrainingSettings(
-    epochs=3,
+    epochs=2,
     batch_size=5,
     accumulate=2,
     averaging="swa",
@@ -35,6 +35,7 @@ SETTINGS = TrainingSettings(
 
 def main() -> None:
     torch.set_num_threads(1)
+    train(Labels(), TrainingSettings(epochs=1))  # Loads what torch loads late; with one thread, forks stay safe.
     for line in sys.stdin:
         folder, *kill = line.split()
         child = os.fork()
@@ -46,7 +47,8 @@ def main() -> None:
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         told = "killed" if os.WIFSIGNALED(status) else "finished" if status == 0 else f"failed with {status}"
-        print(told, flush=True)
+        sys.stdout.write(f"{told}\n")
+        sys.stdout.flush()
 
 
 def _run(folder: Path, kill: int | None) -> None:

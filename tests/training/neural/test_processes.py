@@ -1,0 +1,55 @@
+"""Two processes, as accelerate launches them, train what one process trains."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.training.neural.toys import Linear
+from trellis.training.neural import TrainingSettings, load_history, train
+
+ROOT = Path(__file__).parents[3]
+SETTINGS = TrainingSettings(epochs=2, batch_size=5, accumulate=2, learning_rate=0.05, optimizer="sgd", clip=1.0)
+
+
+def main(folder: str) -> None:
+    """What each process runs."""
+    task = Linear(examples=17)
+    task.scores = [0.1, 0.2]
+    train(task, SETTINGS, folder=folder)
+    np.save(f"{folder}/{os.environ['RANK']}.npy", task.module.weight.detach().numpy())
+
+
+def test_two_processes_equal_one(tmp_path):
+    if not hasattr(os, "fork"):
+        pytest.skip("needs gloo")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-c", f"from {__name__} import main; main({str(tmp_path)!r})"]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
+    processes = [
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    alone = Linear(examples=17)
+    alone.scores = [0.1, 0.2]
+    history = train(alone, SETTINGS)
+    first, second = (np.load(tmp_path / f"{rank}.npy") for rank in range(2))
+    assert np.array_equal(first, second)
+    np.testing.assert_allclose(first, alone.module.weight.detach().numpy(), rtol=1e-12)
+    assert [s.loss for s in load_history(tmp_path).steps] == pytest.approx([s.loss for s in history.steps])
+    assert load_history(tmp_path).kept == 1
