@@ -177,6 +177,16 @@ class TestChanges:
         resumed(tmp_path, TrainingSettings(**settings, epochs=2))
         assert resumed(tmp_path, TrainingSettings(**settings, epochs=4))[0] == weights(whole)
 
+    def test_a_lowered_learning_rate_stays_lowered(self, tmp_path):
+        settings = {"schedule": "plateau", "plateau_patience": 1, "warmup": 0.0}
+        rates = []
+        for epochs, scores in ((2, [0.5, 0.4]), (4, [0.4, 0.4])):
+            task = Linear()
+            task.scores = scores
+            history = train(task, TrainingSettings(**settings, epochs=epochs), folder=tmp_path, resume=True)
+            rates = [step.learning_rate for step in history.steps]
+        assert rates == [0.002, 0.002, 0.001, 0.0005]
+
     def test_patience_counts_across_lives(self, tmp_path):
         settings = {"schedule": "constant", "warmup": 0.0}
         task = Linear()

@@ -49,7 +49,8 @@ def draw_curve(history: History) -> str:
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers, about `count` of them, that reach from at most `low` to at least `high`."""
-    span = (high - low) or abs(high) or 1.0
+    # A flat line is not blown up beyond a thousandth of its height.
+    span = max(high - low, 1e-3 * max(abs(low), abs(high), 1e-9))
     unit = 10.0 ** math.floor(math.log10(span / count))
     size = next(unit * k for k in (1, 2, 5, 10) if span / (unit * k) <= count)
     first, last = math.floor(low / size), math.ceil(high / size)
