@@ -243,7 +243,9 @@ void bind_objective(nb::module_& m) {
       .def("choose_states",
            [](Training& self, double min_freq, bool all) {
              nb::gil_scoped_release release;
-             self.objective.choose_states(min_freq, all);
+             Objective& objective = self.objective;
+             objective.set_states(choose_states(objective.data(), objective.supervision(), objective.attributes(),
+                                                objective.L(), min_freq, all));
            })
       .def("set_states",
            [](Training& self, const Array<const int64_t>& ends, const Array<const uint16_t>& labels) {
