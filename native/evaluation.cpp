@@ -10,14 +10,13 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace trellis {
 namespace {
 
 // Sentences go through inference some thousands of tokens at a time: what passes between its stages stays in cache.
 std::vector<int64_t> cut_shards(const std::vector<int64_t>& offsets) {
-  constexpr int64_t tokens = 16384;
+  constexpr int64_t tokens = 8192;
   std::vector<int64_t> cuts{0};
   const int64_t B = int64_t(offsets.size()) - 1;
   for (int64_t b = 1; b < B; ++b)
@@ -91,90 +90,46 @@ struct Shard {
 template <typename R>
 class EvaluationIn final : public Evaluation {
  public:
-  EvaluationIn(const Dataset& data, int64_t attributes, int64_t L)
-      : plan_(data, attributes),
-        L_(L),
-        shards_(cut_shards(data.offsets)),
-        rows_(size_t((plan_.rows() + data.tokens()) * L)) {}
+  explicit EvaluationIn(const Objective& objective)
+      : objective_(objective),
+        L_(objective.L()),
+        shards_(cut_shards(objective.data().offsets)),
+        plan_(objective.data(), objective.pairs()) {}
 
-  void set_states(const Pairs& pairs) override { table_ = std::make_unique<WeightTable<R>>(pairs); }
-
-  StateFeatures choose_states(const Objective& objective, double min_freq, bool all) override {
-    mark_labels(objective);
-    plan_.collect_rows(rows_.data(), L_);
-    const auto kept = [&](const double* frequency, int64_t l) {
-      return all || (frequency[l] > 0.0 && frequency[l] >= min_freq);
-    };
-    const auto for_attributes = [&](auto f) { plan_.for_attributes(rows_.data(), L_, f, true); };
-    StateFeatures states;
-    states.ends.resize(size_t(objective.attributes()));
-    for_attributes([&](int64_t a, const double* frequency) {
-      states.ends[size_t(a)] = 0;
-      for (int64_t l = 0; l < L_; ++l) states.ends[size_t(a)] += kept(frequency, l);
-    });
-    std::partial_sum(states.ends.begin(), states.ends.end(), states.ends.begin());
-    states.labels.resize(states.ends.empty() ? 0 : size_t(states.ends.back()));
-    for_attributes([&](int64_t a, const double* frequency) {
-      int64_t p = a ? states.ends[size_t(a) - 1] : 0;
-      for (int64_t l = 0; l < L_; ++l)
-        if (kept(frequency, l)) states.labels[size_t(p++)] = uint16_t(l);
-    });
-    return states;
-  }
-
-  Outcome evaluate(const Objective& objective, const double* weights, double* gradient, double* loss) override {
-    std::vector<double> transitions(size_t(L_ * L_)), step_sums(size_t(L_ * L_), 0.0);
-    objective.transition_scores(weights, 1.0, transitions.data());
-    const std::vector<R> chain = chain_scores(objective, transitions);
-    table_->fill(weights);
-    plan_.score_rows(*table_, L_, rows_.data());
+  Outcome evaluate(const double* weights, double* gradient, double* loss) override {
+    std::vector<double> step_sums(size_t(L_ * L_), 0.0);
+    const std::vector<R> chain = chain_scores(weights);
+    plan_.score_rows(weights);
     *loss = 0.0;
     for (size_t s = 0; s + 1 < shards_.size(); ++s) {
-      const Outcome outcome = evaluate_shard(objective, shards_[s], shards_[s + 1], chain, gradient, step_sums, loss);
+      const Outcome outcome = evaluate_shard(shards_[s], shards_[s + 1], chain, weights, gradient, step_sums, loss);
       if (outcome.status != exact) return {outcome.status, outcome.sequence + shards_[s]};
     }
     if (!gradient) return {};
-    plan_.collect_rows(rows_.data(), L_);
-    plan_.gradient(rows_.data(), objective.pairs(), gradient);
-    double* step_gradient = gradient + objective.states().labels.size();
-    for (const int32_t step : objective.steps()) *step_gradient++ = step_sums[size_t(step)];
+    plan_.gradient(gradient);
+    double* step_gradient = gradient + objective_.states().labels.size();
+    for (const int32_t step : objective_.steps()) *step_gradient++ = step_sums[size_t(step)];
     return {};
   }
 
  private:
-  R* derivatives(int64_t token) { return rows_.data() + (plan_.rows() + token) * L_; }
-
-  // The gold labels as indicators, so that counts come by the way of the gradient. A token whose label is known in
-  // part counts for each label it may have, one of which nothing is known for none.
-  void mark_labels(const Objective& objective) {
-    const Supervision& known = objective.supervision();
-    for (int64_t n = 0; n < objective.data().tokens(); ++n) {
-      R* row = derivatives(n);
-      std::fill_n(row, L_, R(0));
-      const uint8_t* allowed = known.allowed ? known.allowed + n * L_ : nullptr;
-      if (!allowed) {
-        row[known.tags[n]] = R(1);
-      } else if (std::find(allowed, allowed + L_, 0) != allowed + L_) {
-        std::copy_n(allowed, L_, row);
-      }
-    }
-  }
-
   // Transitions, then start, then end, in R.
-  std::vector<R> chain_scores(const Objective& objective, const std::vector<double>& transitions) const {
+  std::vector<R> chain_scores(const double* weights) const {
+    std::vector<double> transitions(size_t(L_ * L_));
+    objective_.transition_scores(weights, 1.0, transitions.data());
     std::vector<R> scores(transitions.begin(), transitions.end());
-    scores.insert(scores.end(), objective.start_scores().begin(), objective.start_scores().end());
-    scores.insert(scores.end(), objective.end_scores().begin(), objective.end_scores().end());
+    scores.insert(scores.end(), objective_.start_scores().begin(), objective_.start_scores().end());
+    scores.insert(scores.end(), objective_.end_scores().begin(), objective_.end_scores().end());
     return scores;
   }
 
-  Outcome evaluate_shard(const Objective& objective, int64_t first, int64_t last, const std::vector<R>& chain,
+  Outcome evaluate_shard(int64_t first, int64_t last, const std::vector<R>& chain, const double* weights,
                          bool with_gradient, std::vector<double>& step_sums, double* loss) {
-    const Dataset& data = objective.data();
-    const Supervision& known = objective.supervision();
+    const Dataset& data = objective_.data();
+    const Supervision& known = objective_.supervision();
     const int64_t from = data.offsets[size_t(first)], to = data.offsets[size_t(last)];
     emissions_.resize(std::max(emissions_.size(), size_t((to - from) * L_)));
-    plan_.score_tokens(*table_, L_, rows_.data(), from, to, emissions_.data());
+    plan_.score_tokens(weights, from, to, emissions_.data());
     const std::vector<double> ones(size_t(last - first), 1.0);
     Shard<R> shard{layout_of(data.offsets, first, last),
                    emissions_.data(),
@@ -186,7 +141,7 @@ class EvaluationIn final : public Evaluation {
                    known.sentence_weights ? known.sentence_weights + first : ones.data(),
                    known.token_weights ? known.token_weights + from : nullptr,
                    L_,
-                   with_gradient ? derivatives(from) : nullptr,
+                   with_gradient ? plan_.derivatives(from) : nullptr,
                    std::vector<double>(size_t(last - first)),
                    std::vector<R>(size_t(L_ * (L_ + 2)))};
     const Outcome outcome = shard.allowed ? shard.partial_labels(step_sums) : shard.full_labels(step_sums);
@@ -195,20 +150,18 @@ class EvaluationIn final : public Evaluation {
     return {};
   }
 
-  Plan<R> plan_;
+  const Objective& objective_;
   int64_t L_;
   std::vector<int64_t> shards_;  // sentences at which shards begin, and B
-  std::unique_ptr<WeightTable<R>> table_;
-  std::vector<R> rows_;  // [R + N, L] scores of the shared bundles; then derivatives of those and of all tokens
+  Plan<R> plan_;
   std::vector<R> emissions_;
 };
 
 }  // namespace
 
-std::unique_ptr<Evaluation> make_evaluation(const Dataset& data, int64_t attributes, int64_t L,
-                                            bool single_precision) {
-  if (single_precision) return std::make_unique<EvaluationIn<float>>(data, attributes, L);
-  return std::make_unique<EvaluationIn<double>>(data, attributes, L);
+std::unique_ptr<Evaluation> make_evaluation(const Objective& objective, bool single_precision) {
+  if (single_precision) return std::make_unique<EvaluationIn<float>>(objective);
+  return std::make_unique<EvaluationIn<double>>(objective);
 }
 
 }  // namespace trellis

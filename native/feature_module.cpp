@@ -243,7 +243,9 @@ void bind_objective(nb::module_& m) {
       .def("choose_states",
            [](Training& self, double min_freq, bool all) {
              nb::gil_scoped_release release;
-             self.objective.choose_states(min_freq, all);
+             Objective& objective = self.objective;
+             objective.set_states(choose_states(objective.data(), objective.supervision(), objective.attributes(),
+                                                objective.L(), min_freq, all));
            })
       .def("set_states",
            [](Training& self, const Array<const int64_t>& ends, const Array<const uint16_t>& labels) {
@@ -298,31 +300,48 @@ void bind_objective(nb::module_& m) {
       });
 }
 
-using Vectors = std::vector<Array<const double>>;
+template <typename T>
+using Vectors = std::vector<Array<const T>>;
 
-std::vector<const double*> pointers(const Vectors& vectors) {
-  std::vector<const double*> result;
+template <typename T>
+std::vector<const T*> pointers(const Vectors<T>& vectors) {
+  std::vector<const T*> result;
   for (const auto& vector : vectors) result.push_back(vector.data());
   return result;
 }
 
 void bind_vectors(nb::module_& m) {
-  m.def("dot_products", [](const Vectors& left, const Vectors& right) {
-    const auto a = pointers(left), b = pointers(right);
-    const int64_t size = int64_t(left[0].size());
+  m.def("dot", [](const Array<const double>& a, const Array<const double>& b) {
+    nb::gil_scoped_release release;
+    return dot(a.data(), b.data(), int64_t(a.size()));
+  });
+  m.def("combine", [](const Vectors<double>& vectors, const std::vector<double>& factors, const Array<double>& out) {
+    const auto from = pointers<double>(vectors);
+    nb::gil_scoped_release release;
+    combine(from, factors, int64_t(out.size()), out.data());
+  });
+  m.def("combine_steps", [](const Vectors<float>& vectors, const std::vector<double>& factors,
+                            const Array<const double>& v, double factor, const Array<double>& out) {
+    const auto from = pointers<float>(vectors);
+    nb::gil_scoped_release release;
+    combine(from, factors, v.data(), factor, int64_t(out.size()), out.data());
+  });
+  m.def("add_decay", [](const Array<const double>& weights, double factor, const Array<double>& gradient) {
+    nb::gil_scoped_release release;
+    return add_decay(weights.data(), factor, int64_t(weights.size()), gradient.data());
+  });
+  m.def("learn_step", [](const Array<const double>& x, const Array<const double>& x_before,
+                         const Array<const double>& g, const Array<const double>& g_before,
+                         const Array<const double>& v, const Vectors<float>& vectors, const Array<float>& s,
+                         const Array<float>& y) {
+    const auto from = pointers<float>(vectors);
+    const Steps step{x.data(), x_before.data(), g.data(), g_before.data()};
     std::vector<double> products;
     {
       nb::gil_scoped_release release;
-      products = dot_products(a, b, size);
+      products = learn_step(step, v.data(), from, int64_t(v.size()), s.data(), y.data());
     }
     return copy_of(products.data(), products.size());
-  });
-  m.def("combine", [](const Vectors& vectors, const std::vector<double>& factors, const Array<double>& out) {
-    const auto from = pointers(vectors);
-    double* to = out.data();
-    const int64_t size = int64_t(out.size());
-    nb::gil_scoped_release release;
-    combine(from, factors, size, to);
   });
 }
 

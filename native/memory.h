@@ -31,6 +31,11 @@ class Block {
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   Block(Block&& other) noexcept : data_(other.data_) { other.data_ = nullptr; }
+  Block& operator=(Block&& other) noexcept {
+    T* mine = data_;
+    data_ = other.data_, other.data_ = mine;
+    return *this;
+  }
   ~Block() { std::free(data_); }
 
   operator T*() const { return data_; }

@@ -13,13 +13,13 @@ Objective::Objective(std::shared_ptr<const Dataset> data, int64_t attributes, in
       base_(size_t(L * L), 0.0),
       start_(size_t(L), 0.0),
       end_(size_t(L), 0.0),
-      evaluation_(make_evaluation(*data_, attributes, L, single_precision)) {
+      single_precision_(single_precision) {
   states_.ends.assign(size_t(attributes), 0);
 }
 
 void Objective::set_states(StateFeatures states) {
   states_ = std::move(states);
-  evaluation_->set_states(pairs());
+  evaluation_.reset();
 }
 
 void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end) {
@@ -33,6 +33,11 @@ void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start
     start_[size_t(l)] = start[l] ? 0.0 : forbidden;
     end_[size_t(l)] = end[l] ? 0.0 : forbidden;
   }
+}
+
+Outcome Objective::evaluate(const double* weights, double* gradient, double* loss) {
+  if (!evaluation_) evaluation_ = make_evaluation(*this, single_precision_);
+  return evaluation_->evaluate(weights, gradient, loss);
 }
 
 void Objective::transition_scores(const double* weights, double scale, double* scores) const {

@@ -25,26 +25,26 @@ struct StateFeatures {
   std::vector<uint16_t> labels;
 };
 
+// The state features that occur (sum of absolute values at least min_freq), or all of them.
+StateFeatures choose_states(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
+                            double min_freq, bool all);
+
 class Objective;
 
 // How the objective is computed, in single or double precision; see evaluation.cpp.
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
-  // The state features that occur (sum of absolute values at least min_freq), or all of them.
-  virtual StateFeatures choose_states(const Objective& objective, double min_freq, bool all) = 0;
-  virtual void set_states(const Pairs& pairs) = 0;
-  virtual Outcome evaluate(const Objective& objective, const double* weights, double* gradient, double* loss) = 0;
+  virtual Outcome evaluate(const double* weights, double* gradient, double* loss) = 0;
 };
 
-std::unique_ptr<Evaluation> make_evaluation(const Dataset& data, int64_t attributes, int64_t L, bool single_precision);
+std::unique_ptr<Evaluation> make_evaluation(const Objective& objective, bool single_precision);
 
 class Objective {
  public:
   Objective(std::shared_ptr<const Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
             bool single_precision);
 
-  void choose_states(double min_freq, bool all) { set_states(evaluation_->choose_states(*this, min_freq, all)); }
   void set_states(StateFeatures states);
   // transitions[i * L + j]: 2 has a weight, 1 scores 0, 0 is forbidden; start, end: 1 allowed, 0 forbidden
   void set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end);
@@ -59,9 +59,7 @@ class Objective {
   const std::vector<int32_t>& steps() const { return steps_; }  // transitions with a weight, as from * L + to
 
   // sum_b weight_b * nll_b, and its gradient [size] unless null; the outcome names the first sentence it fails on.
-  Outcome evaluate(const double* weights, double* gradient, double* loss) {
-    return evaluation_->evaluate(*this, weights, gradient, loss);
-  }
+  Outcome evaluate(const double* weights, double* gradient, double* loss);
 
   // Transition scores [L, L] of these weights times scale; the scores of first and last labels are fixed.
   void transition_scores(const double* weights, double scale, double* scores) const;
@@ -75,7 +73,8 @@ class Objective {
   StateFeatures states_;
   std::vector<int32_t> steps_;
   std::vector<double> base_, start_, end_;  // 0, or minus infinity where forbidden
-  std::unique_ptr<Evaluation> evaluation_;
+  bool single_precision_;
+  std::unique_ptr<Evaluation> evaluation_;  // of these states; made when first asked for
 };
 
 }  // namespace trellis

@@ -3,16 +3,18 @@
 #include "threads.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 
 namespace trellis {
 namespace {
 
-constexpr int64_t ahead = 8;  // rows are fetched this many steps before they are added
-
 template <typename R>
-void fetch(const R* row, int64_t L) {
-  for (int64_t l = 0; l < L; l += 64 / int64_t(sizeof(R))) __builtin_prefetch(row + l);
+const RowKernels<R>& row_kernels() {
+#if defined(TRELLIS_X86)
+  if (!std::strcmp(instruction_set(), "avx512")) return avx512_row_kernels<R>();
+  if (!std::strcmp(instruction_set(), "avx2")) return avx2_row_kernels<R>();
+#endif
+  return baseline_row_kernels<R>();
 }
 
 std::vector<int64_t> uses_of_bundles(const Dataset& data) {
@@ -21,152 +23,185 @@ std::vector<int64_t> uses_of_bundles(const Dataset& data) {
   return uses;
 }
 
-void copy_bundle(const Dataset& data, int64_t u, Lists& to) {
-  for (int64_t e = data.bundle_begin(u); e < data.bundle_ends[size_t(u)]; ++e) {
-    to.items.push_back(data.attributes[size_t(e)]);
-    if (!data.values.empty()) to.values.push_back(data.values[size_t(e)]);
-  }
-}
+// A list's number turned into the number of its row.
+struct Part {
+  const Lists* lists;
+  int64_t first_row;
+};
 
-// The lists turned round: for each item the lists that have it, in order, numbered from `first_number`.
-void count_items(const Lists& lists, std::vector<int64_t>& ends) {
-  for (const int32_t item : lists.items) ++ends[size_t(item)];
-}
-
-void put_lists(const Lists& lists, int32_t first_number, std::vector<int64_t>& next, Lists& to) {
-  for (int64_t i = 0; i < int64_t(lists.ends.size()); ++i) {
+void put_lists(const Part& part, int64_t from, std::vector<int64_t>& next, Lists& to) {
+  const Lists& lists = *part.lists;
+  for (int64_t i = 0; i < lists.size(); ++i) {
     for (int64_t at = lists.begin(i); at < lists.ends[size_t(i)]; ++at) {
-      const size_t place = size_t(next[size_t(lists.items[size_t(at)])]++);
-      to.items[place] = first_number + int32_t(i);
+      const int64_t item = lists.items[size_t(at)] - from;
+      if (item < 0 || item >= int64_t(next.size())) continue;
+      const size_t place = size_t(next[size_t(item)]++);
+      to.items[place] = int32_t(part.first_row + i);
       if (!to.values.empty()) to.values[place] = lists.value(at);
     }
   }
 }
 
-Lists inverse(int64_t items, std::initializer_list<std::pair<const Lists*, int32_t>> parts) {
+// The lists turned round: for each of the items from .. from + count - 1, the rows of the lists that have it.
+Lists inverse(int64_t from, int64_t count, std::initializer_list<Part> parts) {
   Lists result;
-  result.ends.assign(size_t(items), 0);
+  result.ends.assign(size_t(count), 0);
   bool weighted = false;
-  for (const auto& [lists, number] : parts) {
-    count_items(*lists, result.ends);
-    weighted |= !lists->values.empty();
+  for (const Part& part : parts) {
+    for (int64_t at = 0; at < part.lists->begin(part.lists->size()); ++at) {
+      const int64_t item = part.lists->items[size_t(at)] - from;
+      if (item >= 0 && item < count) ++result.ends[size_t(item)];
+    }
+    weighted |= !part.lists->values.empty();
   }
-  std::vector<int64_t> next(size_t(items), 0);
-  for (int64_t i = 0, sum = 0; i < items; ++i) {
+  std::vector<int64_t> next(size_t(count), 0);
+  for (int64_t i = 0, sum = 0; i < count; ++i) {
     next[size_t(i)] = sum;
     sum = result.ends[size_t(i)] += sum;
   }
-  result.items.resize(items ? size_t(result.ends.back()) : 0);
+  result.items.resize(size_t(result.begin(count)));
   if (weighted) result.values.resize(result.items.size());
-  for (const auto& [lists, number] : parts) put_lists(*lists, number, next, result);
+  for (const Part& part : parts) put_lists(part, from, next, result);
+  result.finish();
   return result;
 }
 
 }  // namespace
 
 template <typename R>
-Plan<R>::Plan(const Dataset& data, int64_t attributes) {
-  const std::vector<int64_t> uses = uses_of_bundles(data);
-  std::vector<int32_t> row_of(size_t(data.bundles()), -1);
-  for (int64_t u = 0; u < data.bundles(); ++u) {
-    if (uses[size_t(u)] < 2 || data.bundle_ends[size_t(u)] - data.bundle_begin(u) < 2) continue;
-    row_of[size_t(u)] = int32_t(rows());
-    copy_bundle(data, u, bundles_);
-    bundles_.close();
+Plan<R>::Plan(const Dataset& data, const Pairs& pairs)
+    : pairs_(pairs),
+      L_(pairs.labels_in_all),
+      attribute_rows_(size_t(pairs.attributes), -1),
+      bundle_rows_(size_t(data.bundles()), -1),
+      kernels_(row_kernels<R>()),
+      rows_(0) {
+  number_rows(data);
+  // Rows between, so that reading whole vectors of attributes never touches a bundle that is being written.
+  bundle_row_ = int64_t(row_attributes_.size()) + rows_padding / L_ + 1;
+  token_row_ = bundle_row_ + int64_t(row_bundles_.size());
+  for (const int32_t u : row_bundles_) {
+    list_bundle(data, u, bundle_parts_, bundle_pairs_);
+    bundle_parts_.close(), bundle_pairs_.close();
   }
   for (int64_t n = 0; n < data.tokens(); ++n) {
     for (int64_t g = 0; g < data.groups; ++g) {
       const int64_t u = data.bundle(n, g);
-      if (row_of[size_t(u)] >= 0) {
-        token_rows_.items.push_back(row_of[size_t(u)]);
+      if (bundle_rows_[size_t(u)] < 0) {
+        list_bundle(data, u, token_parts_, token_pairs_);
       } else {
-        copy_bundle(data, u, token_extras_);
+        token_parts_.items.push_back(int32_t(bundle_row_ + bundle_rows_[size_t(u)]));
+        if (!data.values.empty()) token_parts_.values.push_back(1.0);
       }
     }
-    token_rows_.close();
-    token_extras_.close();
+    token_parts_.close(), token_pairs_.close();
   }
-  row_tokens_ = inverse(rows(), {{&token_rows_, 0}});
-  attribute_rows_ = inverse(attributes, {{&bundles_, 0}, {&token_extras_, int32_t(rows())}});
+  for (Lists* lists : {&bundle_parts_, &bundle_pairs_, &token_parts_, &token_pairs_}) lists->finish();
+  const int64_t all_pairs = pairs.attributes ? pairs.ends[pairs.attributes - 1] : 0;
+  bundle_uses_ = inverse(bundle_row_, token_row_ - bundle_row_, {{&token_parts_, token_row_}});
+  attribute_uses_ = inverse(0, int64_t(row_attributes_.size()), {{&bundle_parts_, bundle_row_}, {&token_parts_, token_row_}});
+  pair_uses_ = inverse(0, all_pairs, {{&bundle_pairs_, bundle_row_}, {&token_pairs_, token_row_}});
+  bundle_rows_ = {};
+  rows_ = Block<R>((token_row_ + data.tokens()) * L_ + rows_padding, R(0));
+}
+
+// Rows are numbered in the order of their first use: what one word says at its own place and at its neighbours' lies
+// close together, and so do the frequent words.
+template <typename R>
+void Plan<R>::number_rows(const Dataset& data) {
+  const std::vector<int64_t> uses = uses_of_bundles(data);
+  for (int64_t n = 0; n < data.tokens(); ++n) {
+    for (int64_t g = 0; g < data.groups; ++g) {
+      const int64_t u = data.bundle(n, g), begin = data.bundle_begin(u), end = data.bundle_ends[size_t(u)];
+      if (bundle_rows_[size_t(u)] >= 0) continue;
+      if (uses[size_t(u)] > 1 && end - begin > 1) {
+        bundle_rows_[size_t(u)] = int32_t(row_bundles_.size());
+        row_bundles_.push_back(int32_t(u));
+      }
+      for (int64_t e = begin; e < end; ++e) number_attribute(data.attributes[size_t(e)]);
+    }
+  }
 }
 
 template <typename R>
-void Plan<R>::score_rows(const WeightTable<R>& weights, int64_t L, R* rows) const {
-  run_balanced(bundles_.ends, [&](int64_t first, int64_t last) {
-    std::fill(rows + first * L, rows + last * L, R(0));
-    for (int64_t r = first; r < last; ++r)
-      for (int64_t at = bundles_.begin(r); at < bundles_.ends[size_t(r)]; ++at)
-        weights.add(bundles_.items[size_t(at)], R(bundles_.value(at)), rows + r * L);
+void Plan<R>::number_attribute(int32_t a) {
+  if (attribute_rows_[size_t(a)] >= 0 || (pairs_.ends[a] - pairs_.begin(a)) * 4 <= L_) return;
+  attribute_rows_[size_t(a)] = int32_t(row_attributes_.size());
+  row_attributes_.push_back(a);
+}
+
+template <typename R>
+void Plan<R>::list_bundle(const Dataset& data, int64_t u, Lists& rows, Lists& pairs) const {
+  const auto put = [&](Lists& to, int64_t item, int64_t e) {
+    to.items.push_back(int32_t(item));
+    if (!data.values.empty()) to.values.push_back(data.values[size_t(e)]);
+  };
+  for (int64_t e = data.bundle_begin(u); e < data.bundle_ends[size_t(u)]; ++e) {
+    const int32_t a = data.attributes[size_t(e)];
+    if (attribute_rows_[size_t(a)] >= 0) {
+      put(rows, attribute_rows_[size_t(a)], e);
+    } else {
+      for (int64_t p = pairs_.begin(a); p < pairs_.ends[a]; ++p) put(pairs, p, e);
+    }
+  }
+}
+
+template <typename R>
+void Plan<R>::add_pairs(const Lists& pairs, const double* weights, int64_t first, int64_t last, R* rows) const {
+  for (int64_t i = first; i < last; ++i, rows += L_) {
+    for (int64_t at = pairs.begin(i); at < pairs.ends[size_t(i)]; ++at) {
+      __builtin_prefetch(weights + pairs.items[size_t(at + rows_ahead)]);
+      const int32_t p = pairs.items[size_t(at)];
+      rows[pairs_.labels[p]] += R(pairs.value(at) * weights[p]);
+    }
+  }
+}
+
+template <typename R>
+void Plan<R>::score_rows(const double* weights) {
+  in_chunks(int64_t(row_attributes_.size()), [&](int64_t i) {
+    const int32_t a = row_attributes_[size_t(i)];
+    for (int64_t p = pairs_.begin(a); p < pairs_.ends[a]; ++p) rows_[i * L_ + pairs_.labels[p]] = R(weights[p]);
+  });
+  run_balanced(bundle_parts_.ends, [&](int64_t first, int64_t last) {
+    R* to = rows_ + (bundle_row_ + first) * L_;
+    kernels_.add(rows_, L_, bundle_parts_.view(), first, last, to);
+    add_pairs(bundle_pairs_, weights, first, last, to);
   });
 }
 
 template <typename R>
-void Plan<R>::score_tokens(const WeightTable<R>& weights, int64_t L, const R* rows, int64_t first, int64_t last,
-                           R* emissions) const {
+void Plan<R>::score_tokens(const double* weights, int64_t first, int64_t last, R* emissions) const {
   constexpr int64_t chunk = 512;
-  const int64_t rows_in_all = int64_t(token_rows_.items.size());
   run_tasks((last - first + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
     const int64_t begin = first + task * chunk, end = std::min(begin + chunk, last);
-    std::fill(emissions + (begin - first) * L, emissions + (end - first) * L, R(0));
-    for (int64_t n = begin; n < end; ++n) {
-      R* emission = emissions + (n - first) * L;
-      for (int64_t at = token_rows_.begin(n); at < token_rows_.ends[size_t(n)]; ++at) {
-        if (at + ahead < rows_in_all) fetch(rows + token_rows_.items[size_t(at + ahead)] * L, L);
-        add_row(emission, rows + token_rows_.items[size_t(at)] * L, R(1), L);
-      }
-      for (int64_t at = token_extras_.begin(n); at < token_extras_.ends[size_t(n)]; ++at)
-        weights.add(token_extras_.items[size_t(at)], R(token_extras_.value(at)), emission);
-    }
+    R* to = emissions + (begin - first) * L_;
+    kernels_.add(rows_, L_, token_parts_.view(), begin, end, to);
+    add_pairs(token_pairs_, weights, begin, end, to);
   });
 }
 
 template <typename R>
-void Plan<R>::collect_rows(R* rows, int64_t L) const {
-  const R* tokens = rows + this->rows() * L;
-  const int64_t count = int64_t(row_tokens_.items.size());
-  run_balanced(row_tokens_.ends, [&](int64_t first, int64_t last) {
-    std::vector<double> sums(static_cast<size_t>(L));
-    for (int64_t r = first; r < last; ++r) {
-      std::fill(sums.begin(), sums.end(), 0.0);
-      for (int64_t at = row_tokens_.begin(r); at < row_tokens_.ends[size_t(r)]; ++at) {
-        if (at + ahead < count) fetch(tokens + row_tokens_.items[size_t(at + ahead)] * L, L);
-        add_row(sums.data(), tokens + row_tokens_.items[size_t(at)] * L, 1.0, L);
+void Plan<R>::gradient(double* gradient) {
+  run_balanced(bundle_uses_.ends, [&](int64_t first, int64_t last) {
+    kernels_.collect(rows_, L_, bundle_uses_.view(), first, last, rows_ + (bundle_row_ + first) * L_);
+  });
+  run_balanced(pair_uses_.ends, [&](int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; ++p) {
+      double sum = 0.0;
+      for (int64_t at = pair_uses_.begin(p); at < pair_uses_.ends[size_t(p)]; ++at) {
+        __builtin_prefetch(rows_ + pair_uses_.items[size_t(at + rows_ahead)] * L_ + pairs_.labels[p]);
+        sum += pair_uses_.value(at) * double(rows_[pair_uses_.items[size_t(at)] * L_ + pairs_.labels[p]]);
       }
-      std::copy(sums.begin(), sums.end(), rows + r * L);
+      gradient[p] = sum;
     }
   });
-}
-
-template <typename R>
-void Plan<R>::sum_rows(int64_t a, const R* rows, int64_t L, bool absolute, double* sums) const {
-  std::fill_n(sums, L, 0.0);
-  const int64_t count = int64_t(attribute_rows_.items.size());
-  for (int64_t at = attribute_rows_.begin(a); at < attribute_rows_.ends[size_t(a)]; ++at) {
-    if (at + ahead < count) fetch(rows + attribute_rows_.items[size_t(at + ahead)] * L, L);
-    const double value = attribute_rows_.value(at);
-    add_row(sums, rows + attribute_rows_.items[size_t(at)] * L, absolute ? std::fabs(value) : value, L);
-  }
-}
-
-// An attribute with few labels reads only those of each row.
-template <typename R>
-void Plan<R>::gradient(const R* rows, const Pairs& pairs, double* gradient) const {
-  const int64_t L = pairs.labels_in_all;
-  run_balanced(attribute_rows_.ends, [&](int64_t first, int64_t last) {
-    std::vector<double> sums(static_cast<size_t>(L));
-    for (int64_t a = first; a < last; ++a) {
-      const int64_t begin = pairs.begin(a), end = pairs.ends[a];
-      if ((end - begin) * 4 > L) {
-        sum_rows(a, rows, L, false, sums.data());
-        for (int64_t p = begin; p < end; ++p) gradient[p] = sums[pairs.labels[p]];
-        continue;
-      }
-      std::fill(gradient + begin, gradient + end, 0.0);
-      for (int64_t at = attribute_rows_.begin(a); at < attribute_rows_.ends[size_t(a)]; ++at) {
-        const R* row = rows + attribute_rows_.items[size_t(at)] * L;
-        const double value = attribute_rows_.value(at);
-        for (int64_t p = begin; p < end; ++p) gradient[p] += value * double(row[pairs.labels[p]]);
-      }
+  run_balanced(attribute_uses_.ends, [&](int64_t first, int64_t last) {
+    std::vector<double> sums(static_cast<size_t>(L_));
+    for (int64_t i = first; i < last; ++i) {
+      const int32_t a = row_attributes_[size_t(i)];
+      kernels_.total(rows_, L_, attribute_uses_.view(), i, i + 1, sums.data());
+      for (int64_t p = pairs_.begin(a); p < pairs_.ends[a]; ++p) gradient[p] = sums[pairs_.labels[p]];
     }
   });
 }

@@ -1,4 +1,5 @@
-// Vector operations of L-BFGS on long vectors of doubles, in fixed chunks: the same result with any number of threads.
+// Vector operations of L-BFGS on long vectors, in fixed chunks: the same result with any number of threads. What is
+// remembered of earlier steps is in single precision, half the memory to read; all arithmetic is in double.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +7,25 @@
 
 namespace trellis {
 
-// dots[i * right.size() + j] = left[i] . right[j]; each vector is read once.
-std::vector<double> dot_products(const std::vector<const double*>& left, const std::vector<const double*>& right,
-                                 int64_t size);
+double dot(const double* a, const double* b, int64_t size);
+
 // out = sum_i factors[i] * vectors[i]; out may be one of the vectors.
 void combine(const std::vector<const double*>& vectors, const std::vector<double>& factors, int64_t size,
              double* out);
+// out = sum_i factors[i] * vectors[i] + factor * v
+void combine(const std::vector<const float*>& vectors, const std::vector<double>& factors, const double* v,
+             double factor, int64_t size, double* out);
+
+// gradient += factor * weights; returns weights . weights
+double add_decay(const double* weights, double factor, int64_t size, double* gradient);
+
+// A step of the optimizer from x_before to x, where the gradient went from g_before to g.
+struct Steps {
+  const double *x, *x_before, *g, *g_before;
+};
+// s = x - x_before, y = g - g_before, and the products of s, y and v with the vectors, s, y and v, row after row: all in
+// one pass.
+std::vector<double> learn_step(const Steps& step, const double* v, const std::vector<const float*>& vectors,
+                               int64_t size, float* s, float* y);
 
 }  // namespace trellis

@@ -181,10 +181,28 @@ def compile_tokens(
 def compile_features(sentences: Any, attributes: Attributes, grow: bool, /) -> Dataset: ...
 def feature_strings(templates: TemplateSet, columns: list[list[Any]], names: list[str], /) -> list[list[bytes]]: ...
 def score_dataset(data: Dataset, weights: Weights, out: npt.NDArray[np.float64], /) -> None: ...
-def dot_products(
-    left: list[npt.NDArray[np.float64]], right: list[npt.NDArray[np.float64]], /
-) -> npt.NDArray[np.float64]: ...
+def dot(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64], /) -> float: ...
 def combine(vectors: list[npt.NDArray[np.float64]], factors: list[float], out: npt.NDArray[np.float64], /) -> None: ...
+def combine_steps(
+    vectors: list[npt.NDArray[np.float32]],
+    factors: list[float],
+    v: npt.NDArray[np.float64],
+    factor: float,
+    out: npt.NDArray[np.float64],
+    /,
+) -> None: ...
+def add_decay(weights: npt.NDArray[np.float64], factor: float, gradient: npt.NDArray[np.float64], /) -> float: ...
+def learn_step(
+    x: npt.NDArray[np.float64],
+    x_before: npt.NDArray[np.float64],
+    g: npt.NDArray[np.float64],
+    g_before: npt.NDArray[np.float64],
+    v: npt.NDArray[np.float64],
+    vectors: list[npt.NDArray[np.float32]],
+    s: npt.NDArray[np.float32],
+    y: npt.NDArray[np.float32],
+    /,
+) -> npt.NDArray[np.float64]: ...
 
 class Expectation:
     def __init__(

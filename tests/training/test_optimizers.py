@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from trellis.training import History, Iterate, lbfgs, owlqn, pseudo_gradient, run
-from trellis.training.hessian import InverseHessian, combine, dot
+from trellis.training.hessian import InverseHessian, add_decay, combine, dot
 from trellis.training.linesearch import wolfe
 
 
@@ -64,13 +64,13 @@ def test_lbfgs_at_the_minimum_stops_at_once():
 def test_the_two_loops_equal_the_recursion_on_long_vectors():
     random = np.random.default_rng(1)
     size, memory = 50, 4
-    hessian, pairs = InverseHessian(size, memory), []
+    hessian, pairs = InverseHessian(np.zeros(size), memory), []
     for _ in range(7):
-        x, x0 = random.normal(size=(2, size))
-        y = 0.3 * (x - x0) + 0.02 * random.normal(size=size)
-        hessian.update(x, x0, y, np.zeros(size))
-        pairs.append((x - x0, y))
-    v = random.normal(size=size)
+        s = random.normal(size=size).astype(np.float32).astype(np.float64)  # as they are kept
+        y = (0.3 * s + 0.02 * random.normal(size=size)).astype(np.float32).astype(np.float64)
+        v = random.normal(size=size)
+        hessian.update(s, np.zeros(size), y, np.zeros(size), v)
+        pairs.append((s, y))
     q, alphas = v.copy(), []
     for s, y in reversed(pairs[-memory:]):
         alphas.append(s @ q / (s @ y))
@@ -79,13 +79,18 @@ def test_the_two_loops_equal_the_recursion_on_long_vectors():
     q *= s @ y / (y @ y)
     for s, y in pairs[-memory:]:
         q += s * (alphas.pop() - y @ q / (s @ y))
-    np.testing.assert_allclose(hessian.descent(v, np.empty(size)), -q, rtol=1e-9)
+    direction = np.empty(size)
+    assert hessian.descent(direction) == pytest.approx(-q @ v, rel=1e-9)
+    np.testing.assert_allclose(direction, -q, rtol=1e-9)
+    assert hessian.length == pytest.approx(np.linalg.norm(v))
 
 
 def test_a_step_without_positive_curvature_teaches_nothing():
-    hessian = InverseHessian(3, 2)
-    hessian.update(np.ones(3), np.zeros(3), -np.ones(3), np.zeros(3))
-    np.testing.assert_array_equal(hessian.descent(np.ones(3), np.empty(3)), -np.ones(3))
+    direction = np.empty(3)
+    hessian = InverseHessian(np.zeros(3), 2)
+    hessian.update(np.ones(3), np.zeros(3), -np.ones(3), np.zeros(3), np.ones(3))
+    assert hessian.descent(direction) == -3
+    np.testing.assert_array_equal(direction, -np.ones(3))
 
 
 @pytest.mark.parametrize("size", [1, 15, 16, 2047, 2048, 50_001])
@@ -93,6 +98,9 @@ def test_vector_operations_of_every_length(size):
     a, b = np.random.default_rng(2).normal(size=(2, size))
     assert dot(a, b) == pytest.approx(float(a @ b), rel=1e-9, abs=1e-9)
     np.testing.assert_allclose(combine([a, b], [2.0, -3.0], a.copy()), 2 * a - 3 * b, rtol=1e-12, atol=1e-12)
+    decayed = b.copy()
+    assert add_decay(a, 0.5, decayed) == pytest.approx(float(a @ a), rel=1e-9)
+    np.testing.assert_allclose(decayed, b + 0.5 * a, rtol=1e-12, atol=1e-12)
     out = a.copy()
     np.testing.assert_allclose(combine([out, b], [1.0, 1.0], out), a + b, rtol=1e-12, atol=1e-12)
 

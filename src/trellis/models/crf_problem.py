@@ -21,7 +21,7 @@ from trellis.models.data import Labelled, name_of
 from trellis.ragged import check_lengths
 from trellis.tags import TagSet
 from trellis.training import Descent, Perceptron
-from trellis.training.hessian import combine, dot
+from trellis.training.hessian import add_decay, dot
 
 Vector = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -145,8 +145,7 @@ class CRFObjective:
         """Loss with its L2 term, and the gradient of both."""
         loss = self._checked(self.native.evaluate(weights, gradient))
         if self.c2:
-            loss += self.c2 * dot(weights, weights)
-            combine([gradient, weights], [1.0, 2.0 * self.c2], gradient)
+            loss += self.c2 * add_decay(weights, 2.0 * self.c2, gradient)
         return loss
 
     def descend(self, order: npt.NDArray[np.int64], descent: Descent) -> float:

@@ -1,21 +1,25 @@
 """The inverse Hessian as L-BFGS knows it: from the last few steps s and changes of the gradient y.
 
 H v by the two-loop recursion (Nocedal 1980). All vectors it meets are sums of the s, the y and v, so the
-recursion runs on their coefficients, and needs only the dot products between them: each long vector is read
-twice a multiplication, whatever the memory.
+recursion runs on their coefficients, and needs only the dot products between them. Learning a step makes s and y and
+all new products in one pass over the long vectors, the multiplication is a second one, whatever the memory. The
+s and y are kept in single precision: H is then exact for slightly other steps, which serves as well.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from trellis import _native
 from trellis.training.objective import Vector
 
+Step = npt.NDArray[np.float32]
+
 
 def dot(a: Vector, b: Vector) -> float:
     """Dot product, the same with any number of threads."""
-    return float(_native.dot_products([a], [b])[0])
+    return _native.dot(a, b)
 
 
 def norm(a: Vector) -> float:
@@ -29,54 +33,59 @@ def combine(vectors: list[Vector], factors: list[float], out: Vector) -> Vector:
     return out
 
 
+def add_decay(weights: Vector, factor: float, gradient: Vector) -> float:
+    """Add ``factor * weights`` to the gradient; returns ``weights . weights``."""
+    return _native.add_decay(weights, factor, gradient)
+
+
 class InverseHessian:
-    """Approximation from at most `memory` pairs (s, y)."""
+    """Approximation from at most `memory` pairs (s, y), and its product with one vector v, given ahead."""
 
-    def __init__(self, size: int, memory: int) -> None:
-        self._size, self._memory = size, memory
-        self._pairs: list[tuple[Vector, Vector]] = []
-        self._products = np.zeros((0, 0))  # [2k, 2k] between s_0.. s_k-1, y_0.. y_k-1
+    def __init__(self, v: Vector, memory: int) -> None:
+        self._memory, self._v = memory, v
+        self._pairs: list[tuple[Step, Step]] = []
+        self._products = np.array([[dot(v, v)]])  # [2k + 1, 2k + 1] between s_0.. s_k-1, y_0.. y_k-1, v
 
-    def update(self, x: Vector, x_before: Vector, g: Vector, g_before: Vector) -> None:
-        """Learn from a step; one without positive curvature teaches nothing."""
-        oldest = self._pairs.pop(0) if len(self._pairs) == self._memory else None
-        s, y = oldest or (np.empty(self._size), np.empty(self._size))
-        if oldest is not None:
-            k = self._memory
-            kept = [i for i in range(2 * k) if i not in (0, k)]
-            self._products = self._products[np.ix_(kept, kept)]
-        combine([x, x_before], [1.0, -1.0], s)
-        combine([g, g_before], [1.0, -1.0], y)
-        self._append(s, y)
-
-    def _append(self, s: Vector, y: Vector) -> None:
-        before = self._vectors()
+    def update(self, x: Vector, x_before: Vector, g: Vector, g_before: Vector, v: Vector) -> None:
+        """Learn from a step; one without positive curvature teaches nothing. `v` is what comes next."""
+        s, y = self._room(len(v))
         k = len(self._pairs)
-        fresh = _native.dot_products([s, y], [*before, s, y]).reshape(2, 2 * k + 2)
-        if not fresh[0, 2 * k + 1] > 0:
-            return
-        products = np.empty((2 * k + 2, 2 * k + 2))
-        old = [*range(k), *range(k + 1, 2 * k + 1)]
-        products[np.ix_(old, old)] = self._products
-        where = [*old, k, 2 * k + 1]
-        products[k, where] = products[where, k] = fresh[0]
-        products[2 * k + 1, where] = products[where, 2 * k + 1] = fresh[1]
-        self._products = products
-        self._pairs.append((s, y))
+        old, new = [*range(k), *range(k + 1, 2 * k + 1)], [k, 2 * k + 1, 2 * k + 2]
+        fresh = _native.learn_step(x, x_before, g, g_before, v, self._vectors(), s, y).reshape(3, 2 * k + 3)
+        products = np.empty((2 * k + 3, 2 * k + 3))
+        products[np.ix_(old, old)] = self._products[: 2 * k, : 2 * k]
+        products[np.ix_(new, [*old, *new])] = fresh
+        products[np.ix_([*old, *new], new)] = fresh.T
+        if 0 < fresh[0, 2 * k + 1] < np.inf:
+            self._pairs.append((s, y))
+        else:
+            kept = [*old, 2 * k + 2]
+            products = products[np.ix_(kept, kept)]
+        self._products, self._v = products, v
 
-    def _vectors(self) -> list[Vector]:
+    def _room(self, size: int) -> tuple[Step, Step]:
+        """Arrays for a new pair: those of the oldest, which is forgotten, where the memory is full."""
+        k = len(self._pairs)
+        if k < self._memory:
+            return np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
+        kept = [i for i in range(2 * k) if i not in (0, k)]
+        self._products = self._products[np.ix_(kept, kept)]
+        return self._pairs.pop(0)
+
+    def _vectors(self) -> list[Step]:
         return [s for s, _ in self._pairs] + [y for _, y in self._pairs]
 
-    def descent(self, v: Vector, out: Vector) -> Vector:
-        """``-H v``, into `out`."""
+    @property
+    def length(self) -> float:
+        """``|v|``."""
+        return float(np.sqrt(self._products[-1, -1]))
+
+    def descent(self, out: Vector) -> float:
+        """``-H v``, into `out`; returns its product with v."""
         k = len(self._pairs)
-        if k == 0:
-            return combine([v], [-1.0], out)
-        vectors = [*self._vectors(), v]
-        table = np.zeros((2 * k, 2 * k + 1))
-        table[:, : 2 * k] = self._products
-        table[:, 2 * k] = _native.dot_products([v], vectors[:-1])
-        return combine(vectors, _two_loops(table, k).tolist(), out)
+        factors = _two_loops(self._products, k) if k else np.array([-1.0])
+        _native.combine_steps(self._vectors(), factors[:-1].tolist(), self._v, float(factors[-1]), out)
+        return float(self._products[-1] @ factors)
 
 
 def _two_loops(products: Vector, k: int) -> Vector:

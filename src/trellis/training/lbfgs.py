@@ -50,9 +50,9 @@ def lbfgs(
     x, g = start.copy(), np.empty_like(start)
     x_next, g_next, direction = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     loss = objective.evaluate(x, g)
-    length = norm(g)
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
-    hessian = InverseHessian(len(x), memory)
+    hessian = InverseHessian(g, memory)
+    length = hessian.length
     step = 1.0 / length if length else 1.0
 
     def along(t: float) -> tuple[float, float]:
@@ -60,13 +60,13 @@ def lbfgs(
         return objective.evaluate(x_next, g_next), dot(g_next, direction)
 
     while length > 0:
-        hessian.descent(g, direction)
-        trial = wolfe(along, loss, dot(g, direction), step, max_linesearch)
+        slope = hessian.descent(direction)
+        trial = wolfe(along, loss, slope, step, max_linesearch)
         if trial is None:
             yield Iterate(x, loss, length, "no_progress")
             return
-        hessian.update(x_next, x, g_next, g)
+        hessian.update(x_next, x, g_next, g, g_next)
         x, x_next, g, g_next = x_next, x, g_next, g
-        loss, length, step = trial.loss, norm(g), 1.0
+        loss, length, step = trial.loss, hessian.length, 1.0
         yield Iterate(x, loss, length, test.check(loss, length, norm(x)))
     yield Iterate(x, loss, length, "converged")

@@ -39,25 +39,25 @@ def owlqn(
     max_linesearch: int = 20,
 ) -> Iterator[Iterate]:
     """Iterates of OWL-QN from `start`; their loss includes the L1 term."""
-    x, g = start.copy(), np.empty_like(start)
+    x, g, direction = start.copy(), np.empty_like(start), np.empty_like(start)
     loss = objective.evaluate(x, g) + c1 * float(np.abs(x).sum())
     uphill = pseudo_gradient(x, g, c1)
-    length = norm(uphill)
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
-    hessian = InverseHessian(len(x), memory)
+    hessian = InverseHessian(uphill, memory)
+    length = hessian.length
     step = 1.0 / length if length else 1.0
     while length > 0:
-        direction = hessian.descent(uphill, np.empty_like(x))
+        hessian.descent(direction)
         direction[direction * uphill >= 0.0] = 0.0
         found = _backtrack(objective, x, loss, uphill, direction, c1, step, max_linesearch)
         if found is None:
             yield Iterate(x, loss, length, "no_progress")
             return
         x_next, g_next, loss = found
-        hessian.update(x_next, x, g_next, g)
+        uphill = pseudo_gradient(x_next, g_next, c1)
+        hessian.update(x_next, x, g_next, g, uphill)
         x, g, step = x_next, g_next, 1.0
-        uphill = pseudo_gradient(x, g, c1)
-        length = norm(uphill)
+        length = hessian.length
         yield Iterate(x, loss, length, test.check(loss, length, norm(x)))
     yield Iterate(x, loss, length, "converged")
 
