@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, NamedTuple, Self
 
 from trellis.training.objective import Vector
 
@@ -66,6 +66,19 @@ class History:
     def loss(self) -> float:
         """The loss of the weights that were kept."""
         return self.steps[self.kept].loss
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; `from_dict` takes them back."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The history that `to_dict` described; what a later version adds to a step is left out."""
+        known = {item.name for item in fields(Step)}
+        steps = tuple(
+            Step(**{name: value for name, value in step.items() if name in known}) for step in values["steps"]
+        )
+        return cls(steps, values["reason"], values["kept"])
 
 
 Progress = Callable[[Step], None]
