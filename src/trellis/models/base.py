@@ -30,6 +30,7 @@ from trellis.errors import ConfigError, ModelError
 from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
 from trellis.models import states
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
+from trellis.models.lattice_view import LatticeView, lattice_view
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, tagged
 from trellis.ragged import split
 from trellis.tags import Scheme, Span, Style, TagSet, spans_from_sequences
@@ -145,6 +146,10 @@ class Tagger(ABC, Generic[C]):
             pairs = zip(labels, self._probabilities(block), scored, strict=True)
             answers += [(own, p[np.arange(len(own)), tags.encode(own)].tolist(), found) for own, p, found in pairs]
         return [tagged(item, *answer) for item, answer in zip(items, answers, strict=True)]
+
+    def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
+        """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
+        return lattice_view(self, self._sentence(sentence), k)
 
     def marginals(self, X: Iterable[Any], *, known: Known | None = None) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label (in the order of `labels_`) at each token."""
