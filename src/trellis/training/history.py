@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple, Self
 
+from trellis import config
 from trellis.training.objective import Vector
 
 Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted", "diverged"]
@@ -68,17 +69,16 @@ class History:
         return self.steps[self.kept].loss
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; `from_dict` takes them back."""
-        return asdict(self)
+        """Plain values, ready for JSON; what a step does not know is left out."""
+        steps = [{name: value for name, value in asdict(step).items() if value is not None} for step in self.steps]
+        return {"reason": self.reason, "kept": self.kept, "steps": steps}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The history that `to_dict` described; what a later version adds to a step is left out."""
-        known = {item.name for item in fields(Step)}
-        steps = tuple(
-            Step(**{name: value for name, value in step.items() if name in known}) for step in values["steps"]
-        )
-        return cls(steps, values["reason"], values["kept"])
+        """The history of these values; what a later version adds to a step is left out."""
+        empty = {item.name: None for item in fields(Step)}
+        known = ({name: step.get(name) for name in empty} for step in values["steps"])
+        return cls(tuple(config.from_dict(Step, step) for step in known), values["reason"], values["kept"])
 
 
 Progress = Callable[[Step], None]
