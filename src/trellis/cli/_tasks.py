@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
@@ -65,6 +65,8 @@ def find_setting(
         raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag a token")
     if task is Task.POS and scheme is None:
         chosen = Scheme.PLAIN
+    if task is Task.SEG and scheme is None and _are_letters(sequences, Scheme.BMES):
+        chosen = Scheme.BMES  # without long words, BIOES fits as well
     return Setting(task, chosen, fit.style, strict)
 
 
@@ -87,8 +89,12 @@ def characters(sentences: list[Sentence], scheme: Scheme) -> list[Sentence]:
 
 def _is_spelled(sentences: list[Sentence]) -> bool:
     """Whether the tags are bare letters, which say where words begin and end."""
-    labels = {tag for sentence in sentences for tag in sentence.tags or ()}
-    return bool(labels) and all(label in ALL_LETTERS for label in labels)
+    return any(s.tags for s in sentences) and _are_letters([s.tags or () for s in sentences], None)
+
+
+def _are_letters(sequences: Iterable[Sequence[str]], scheme: Scheme | None) -> bool:
+    letters = ALL_LETTERS if scheme is None else scheme.letters
+    return all(tag in letters for tags in sequences for tag in tags)
 
 
 def in_scheme(sentences: list[Sentence], setting: Setting) -> list[Sentence]:
