@@ -12,6 +12,9 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 
 def lazy_command(name: str, module: str, function: str) -> type[TyperCommand]:
     """A command class that stands for ``module.function`` in lists, and becomes it once it is called."""
@@ -31,7 +34,7 @@ def real_command(name: str, module: str, function: str) -> Any:
 
 
 def _until_closed(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which ends well where the reader of its output goes away, as ``head`` does."""
+    """The command, which ends well where the reader of its output goes away, as ``head`` does, and at Ctrl-C."""
 
     @functools.wraps(command)
     def run(**options: Any) -> None:
@@ -41,5 +44,8 @@ def _until_closed(command: Callable[..., None]) -> Callable[..., None]:
         except BrokenPipeError:
             # What is still buffered goes nowhere, without a complaint at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            typer.echo("trellis: interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
 
     return run

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import trellis
+from trellis.cli._lazy import INTERRUPTED
 from trellis.cli._reading import (
     ColumnsOption,
     EncodingOption,
@@ -35,8 +36,6 @@ from trellis.models.families import get_family
 from trellis.text import Sentence, get_tokenizer
 from trellis.training import History
 from trellis.training.progress import LiveLine
-
-INTERRUPTED = 130
 
 _REASONS = {
     "converged": "converged",

@@ -264,6 +264,13 @@ class Tagger(ABC, Generic[C]):
             manifest, arrays = state["learnt"]
             self._restore(manifest | {"labels": list(self.labels_)}, arrays)
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        # No kind of estimator: "classifier" would split the data by label, and a label here is a whole sequence.
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True), input_tags=InputTags(string=True))
+
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is anything to predict with."""
         return self.tagset_ is not None
