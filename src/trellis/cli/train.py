@@ -173,11 +173,8 @@ class Run:
         options: dict[str, Any] = {"dev": self.data.sentences("dev")}
         # Neural training goes on from its last checkpoint; the others start from the weights they have.
         options |= {"folder": place, "resume": resume} if get_family(self.model).neural else {"warm_start": resume}
-        if say.is_terminal and not say.quiet:
-            with LiveLine(say) as line:
-                tagger.fit(sentences, progress=line, **options)
-        else:
-            tagger.fit(sentences, **options)
+        with LiveLine(say) as line:
+            tagger.fit(sentences, progress=line, **options)
         self.seconds = time.perf_counter() - begin
         say.print(f"{self.model}: {_ending(tagger.history_)}, {self.seconds:.1f} s")
         return tagger
