@@ -83,3 +83,43 @@ def test_a_missing_file_is_a_configuration_error(tmp_path):
 
 def test_paths_become_text():
     assert config.to_dict(Outer(name=str(Path("a/b"))))["name"] == "a/b"
+
+
+def test_assignments_change_single_settings_the_last_one_winning():
+    found = config.override(Outer(), ["rate=2", "name = Ada", "inner.size=7", 'words=["a", "b"]', "kind=b", "rate=3.5"])
+    assert found == Outer(3.5, "Ada", "b", ("a", "b"), None, Inner(7))
+    assert config.override(Outer(name="x"), ["name="]) == Outer()
+    assert config.override(Outer(weights={"a": 1.0}), ["weights.b=2"]).weights == {"a": 1.0, "b": 2.0}
+    assert config.override(Outer(), []) == Outer()
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("rat=1", r"^Outer has no setting 'rat'; did you mean 'rate'\?$"),
+        ("size=1", r"^Outer has no setting 'size'; did you mean 'inner.size'\?$"),
+        ("inner.sise=1", r"^Outer has no setting 'inner.sise'; did you mean 'inner.size'\?$"),
+        ("iner.size=1", r"^Outer has no setting 'iner.size'; did you mean 'inner.size'\?$"),
+        ("rate.x=1", "^Outer has no setting 'rate.x'"),
+        ("rate=fast", "^setting 'rate' must be float, got 'fast'$"),
+        ("inner.size=1.5", "^setting 'inner.size' must be int, got 1.5$"),
+        ("rate=", "^setting 'rate' must be float, got None$"),
+        ("rate", "^expected key=value, got 'rate'$"),
+        ("=3", "^expected key=value, got '=3'$"),
+    ],
+)
+def test_assignments_that_are_refused(assignment, message):
+    with pytest.raises(ConfigError, match=message):
+        config.override(Outer(), [assignment])
+
+
+def test_a_file_comes_on_top_of_what_is_there(tmp_path):
+    (tmp_path / "c.toml").write_text("rate = 2\n[inner]\nsize = 9\n")
+    assert config.layered(Outer(name="kept"), tmp_path / "c.toml") == Outer(rate=2.0, name="kept", inner=Inner(9))
+    (tmp_path / "c.toml").write_text("[inner]\nsise = 9\n")
+    with pytest.raises(ConfigError, match=r"c.toml: Inner has no setting 'inner.sise'; did you mean 'size'\?"):
+        config.layered(Outer(), tmp_path / "c.toml")
+
+
+def test_the_keys_are_dotted():
+    assert list(config.keys(Outer())) == ["rate", "name", "kind", "words", "weights", "inner.size"]

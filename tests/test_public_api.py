@@ -31,7 +31,9 @@ EXPORTS = {
         "NeuralConfig",
         "NeuralTagger",
         "ScoredSpan",
+        "Tagged",
         "Tagger",
+        "TextSpan",
         "load",
     ],
     "trellis.chain": [

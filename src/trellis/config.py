@@ -26,7 +26,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -34,7 +34,20 @@ from typing import Any, Literal, TypeVar, Union
 
 from trellis.errors import ConfigError
 
-__all__ = ["dataclass", "from_dict", "from_toml", "load", "save", "section", "setting", "to_dict", "to_toml"]
+__all__ = [
+    "dataclass",
+    "from_dict",
+    "from_toml",
+    "keys",
+    "layered",
+    "load",
+    "override",
+    "save",
+    "section",
+    "setting",
+    "to_dict",
+    "to_toml",
+]
 
 T = TypeVar("T")
 
@@ -77,14 +90,7 @@ def to_toml(config: Any) -> str:
 
 def from_toml(cls: type[T], text: str, *, name: str = "configuration") -> T:
     """Read what `to_toml` wrote, or a person."""
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{name} is not TOML: {error}") from None
-    try:
-        return from_dict(cls, values)
-    except ConfigError as error:
-        raise ConfigError(f"{name}: {error}") from None
+    return _from_file(cls, _toml(text, name), name)
 
 
 def save(config: Any, path: str | Path) -> None:
@@ -94,11 +100,97 @@ def save(config: Any, path: str | Path) -> None:
 
 def load(cls: type[T], path: str | Path) -> T:
     """Read a configuration from a TOML file."""
+    return from_toml(cls, _text(path), name=str(path))
+
+
+def layered(config: T, path: str | Path) -> T:
+    """The configuration with what a TOML file sets on top; what the file leaves out stays as it is."""
+    values = _merged(config, _toml(_text(path), str(path)))
+    return _from_file(type(config), values, str(path))
+
+
+def _merged(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    result = to_dict(config)
+    for key, value in values.items():
+        section = getattr(config, key, None)
+        nested = dataclasses.is_dataclass(section) and isinstance(value, Mapping)
+        result[key] = _merged(section, value) if nested else value
+    return result
+
+
+def _from_file(cls: type[T], values: Mapping[str, Any], name: str) -> T:
+    """As `from_dict`, with the name of what was read in front of an error."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return from_dict(cls, values)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def _text(path: str | Path) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"configuration {path} cannot be read: {error}") from None
-    return from_toml(cls, text, name=str(path))
+
+
+def _toml(text: str, name: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{name} is not TOML: {error}") from None
+
+
+def keys(config: Any, section: str = "") -> Iterator[str]:
+    """The dotted names of all settings, those of nested configurations too."""
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value):
+            yield from keys(value, f"{section}{item.name}.")
+        else:
+            yield f"{section}{item.name}"
+
+
+def override(config: T, assignments: Iterable[str]) -> T:
+    """The configuration with assignments like ``training.epochs=3`` on top, the later ones winning.
+
+    Values are TOML; what is not, such as ``features=ner``, is taken as a string, and nothing after the ``=`` leaves the
+    setting unset.
+    """
+    values = to_dict(config)
+    for assignment in assignments:
+        key, equals, text = (part.strip() for part in assignment.partition("="))
+        if not (key and equals):
+            raise ConfigError(f"expected key=value, got {assignment!r}")
+        _assign(values, key, _parsed(text), config)
+    return from_dict(type(config), values)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"] if text else None
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _assign(values: dict[str, Any], key: str, value: Any, config: Any) -> None:
+    *sections, name = key.split(".")
+    place: Any = values
+    owner: Any = config
+    for section in sections:
+        place = place.get(section) if isinstance(place, dict) else None
+        owner = getattr(owner, section, None)
+    # Below a setting that is a table of its own, such as label_weights.PER, any name will do.
+    if not isinstance(place, dict) or (dataclasses.is_dataclass(owner) and name not in place):
+        raise ConfigError(f"{type(config).__name__} has no setting {key!r}{_nearest(key, list(keys(config)))}")
+    place[name] = value
+
+
+def _nearest(key: str, names: list[str]) -> str:
+    """The setting that was probably meant: one of the same name in another section, or the most similar."""
+    last = key.rpartition(".")[2]
+    elsewhere = [name for name in names if name.rpartition(".")[2] == last]
+    near = elsewhere or get_close_matches(key, names, n=1, cutoff=0.0)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _plain(value: Any) -> Any:

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from html import escape
+from itertools import accumulate
 
 from trellis.errors import DataError
 
@@ -75,6 +78,22 @@ class Sentence:
         """The same sentence with other tags."""
         return replace(self, tags=tags)
 
+    def with_text(self, separator: str = " ") -> Sentence:
+        """The same sentence with a text and offsets; where it has none, the text is its tokens, separated."""
+        if self.text is not None and self.offsets is not None:
+            return self
+        ends = list(accumulate(len(token) + len(separator) for token in self.tokens))
+        stops = [end - len(separator) for end in ends]
+        offsets = [(stop - len(token), stop) for token, stop in zip(self.tokens, stops, strict=True)]
+        return replace(self, text=separator.join(self.tokens), offsets=offsets)
+
+    def _repr_html_(self) -> str:
+        """Tokens with their tags above them, each type in its colour, for notebooks."""
+        if self.tags is None:
+            return f"<div>{escape(' '.join(self.tokens))}</div>"
+        pairs = zip(self.tokens, self.tags, strict=True)
+        return f'<div style="line-height:2.4">{" ".join(_ruby(token, tag) for token, tag in pairs)}</div>'
+
     def _check_columns(self) -> None:
         for name, values in self.columns.items():
             if len(values) != len(self.tokens):
@@ -101,6 +120,18 @@ class Sentence:
 
     def _mismatch(self, what: str, count: int) -> str:
         return f"{self._prefix}{count} {what} for {len(self.tokens)} tokens: {' '.join(self.tokens[:8])!r}"
+
+
+def hue(label: str) -> int:
+    """An angle on the colour wheel for a type of span, the same in every run and on every screen."""
+    return zlib.crc32(label.encode("utf-8", "surrogatepass")) * 137 % 360
+
+
+def _ruby(token: str, tag: str) -> str:
+    """One token under its tag; tags of one type (B-PER, I-PER, PER-E) share a colour, O has none."""
+    kind = re.sub(r"^[BIESMLU]-|-[BIESMLU]$", "", tag)
+    colour = "" if tag == "O" else f' style="background:hsl({hue(kind)},70%,85%);color:#111"'
+    return f"<ruby{colour}>{escape(token)}<rt>{'' if tag == 'O' else escape(tag)}</rt></ruby>"
 
 
 def _as_tuple(values: Sequence[str], what: str) -> tuple[str, ...]:

@@ -171,6 +171,64 @@ class TaggerContract:
         with pytest.raises(ModelError, match="not fitted"):
             copy.predict([["a"]])
 
+    def test_scikit_learns_pipelines_and_searches_run(self):
+        search = pytest.importorskip("sklearn.model_selection")
+        from sklearn.pipeline import Pipeline
+        from sklearn.preprocessing import FunctionTransformer
+
+        X, y = [list(s.tokens) for s in TRAIN] * 2, [list(s.tags) for s in TRAIN] * 2
+        pipeline = Pipeline([("as they are", FunctionTransformer(list)), ("tagger", self.make())])
+        found = search.GridSearchCV(pipeline, {"tagger__constraints": [True, False]}, cv=2).fit(X, y)
+        assert found.best_score_ == 1.0
+        assert found.best_estimator_.named_steps["tagger"].config.constraints is True
+        assert found.predict(X[:1]) == [y[0]]
+
+    def test_raw_text_gives_spans_with_offsets_and_probabilities(self, model):
+        tagged = model("Anna Smith lives in New York.")
+        assert tagged.tokens == ("Anna", "Smith", "lives", "in", "New", "York", ".")
+        assert [(s.start, s.end, s.label, s.text) for s in tagged] == [
+            (0, 10, "PER", "Anna Smith"),
+            (20, 28, "LOC", "New York"),
+        ]
+        assert [s.probability for s in tagged] == [s.probability for s in model.span_probabilities([tagged.tokens])[0]]
+        rows = model.marginals([tagged.tokens])[0]
+        assert tagged.probabilities == tuple(
+            row[model.labels_.index(tag)] for row, tag in zip(rows, tagged.tags, strict=True)
+        )
+        assert model("").spans == ()
+
+    def test_what_is_known_is_kept_and_the_rest_follows_from_it(self, model):
+        x, known = ["Anna", "met", "Rome"], [{"B-LOC", "B-PER"}, None, "O"]
+        paths = [p for p in itertools.product(model.labels_, repeat=3) if p[0] in known[0] and p[2] == "O"]
+        weights = model.sequence_probabilities([x] * len(paths), paths)
+        best = model.kbest([x], 1, known=[known])[0][0]
+        assert model.predict([x], known=[known])[0] == best.tags == list(paths[int(weights.argmax())])
+        assert best.probability == pytest.approx(weights.max() / weights.sum(), rel=1e-5)
+        place = model.labels_.index("B-LOC")
+        expected = sum(w for w, p in zip(weights, paths, strict=True) if p[0] == "B-LOC") / weights.sum()
+        assert model.marginals([x], known=[known])[0][0, place] == pytest.approx(expected, rel=1e-5)
+        assert model.annotate([x], known=[known])[0].tags == tuple(best.tags)
+
+    def test_what_is_known_must_be_possible(self, model):
+        with pytest.raises(TagError, match="sentence 0, position 0: label 'B-X' at position 0 is not in the tag set"):
+            model.predict([["Anna"]], known=[["B-X"]])
+        with pytest.raises(TrellisError):
+            model.predict([["Anna"]], known=[["I-PER"]])
+        with pytest.raises(DataError, match="sentence 0 has 1 tokens and 2 labels"):
+            model.predict([["Anna"]], known=[["O", "O"]])
+
+    def test_the_tokenizer_is_learnt_and_kept(self, model, tmp_path):
+        characters = self.make().fit([Sentence(list("我喜欢"), list("SBE")), Sentence(list("他很好"), list("SSS"))])
+        for tagger, name in ((model, "words"), (characters, "characters")):
+            tagger.save(tmp_path / name)
+            assert tagger.tokenizer_ == models.load(tmp_path / name).tokenizer_ == name
+            assert pickle.loads(pickle.dumps(tagger)).tokenizer_ == name
+
+    def test_the_trellis_has_the_probabilities_and_the_best_paths(self, model):
+        view = model.trellis("Anna met Rome", k=2)
+        np.testing.assert_array_equal(view.probabilities, model.marginals([["Anna", "met", "Rome"]])[0])
+        assert list(view.paths) == model.kbest([["Anna", "met", "Rome"]], 2)[0]
+
     def test_settings_can_be_changed_and_mistyped_ones_are_named(self):
         model = self.make()
         name = dataclasses.fields(model.config)[0].name

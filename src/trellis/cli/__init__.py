@@ -1,14 +1,34 @@
-"""The ``trellis`` command: one file a subcommand, argument parsing and printing only."""
+"""The ``trellis`` command: one file a subcommand, argument parsing and printing only.
+
+Exit codes: 0; 1 for what the data or the model says no to; 2 for usage; 130 after Ctrl-C. Errors are one paragraph on
+standard error, with a traceback only under ``--debug``.
+"""
 
 from __future__ import annotations
 
 import sys
+import traceback
+from typing import NoReturn
 
 import typer
 
 from trellis import __version__
-from trellis.cli import check, convert, demo, score
+from trellis.cli._lazy import lazy_command
 from trellis.errors import TrellisError
+
+# Name, module, function, and the line that `trellis --help` shows.
+_COMMANDS = (
+    ("demo", "demo", "demo", "See what Trellis does, in the terminal."),
+    ("init", "init", "init", "Print the settings of a model, explained, as TOML."),
+    ("train", "train", "train", "Train a tagger of any family on your files."),
+    ("tag", "tag", "tag", "Tag raw text, tokens, CoNLL or JSON Lines with a trained model."),
+    ("eval", "evaluate", "evaluate", "Score a trained model on a file with the right tags."),
+    ("inspect", "inspect", "inspect", "Look into a model: labels, transitions, features, training record."),
+    ("explain", "explain", "explain", "Why each label of a text: the trellis, its paths, the features that decided."),
+    ("check", "check", "check", "Check files before training: counts, labels, tag scheme, duplicates, overlap."),
+    ("convert", "convert", "convert", "Convert a corpus to another format, another tag scheme, or both."),
+    ("score", "score", "score", "Score predicted tags against gold tags."),
+)
 
 app = typer.Typer(
     name="trellis",
@@ -17,10 +37,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command()(demo.demo)
-app.command()(check.check)
-app.command()(convert.convert)
-app.command()(score.score)
+
+
+def _stand_in() -> None:
+    raise AssertionError("the command itself is called in place of this one")
+
+
+for _name, _module, _function, _about in _COMMANDS:
+    _class = lazy_command(_name, f"trellis.cli.{_module}", _function)
+    app.command(_name, cls=_class, help=_about)(_stand_in)
 
 
 def _version(wanted: bool) -> None:
@@ -32,14 +57,42 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    debug: bool = typer.Option(False, "--debug", help="Show a traceback where there is an error."),
 ) -> None:
     """Exact, fast sequence labelling."""
 
 
-def main() -> None:
-    """Run the command line: exit code 0, 1 for what data or model says no to, 2 for usage."""
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line; always ends in `SystemExit`."""
+    given = sys.argv[1:] if arguments is None else arguments
+    given, debug = _without_debug(given)
     try:
-        app()
-    except TrellisError as error:
-        typer.echo(f"trellis: {error}", err=True)
-        sys.exit(1)
+        app(given, prog_name="trellis", obj=given)
+    except (TrellisError, OSError) as error:
+        _fail(_described(error), debug)
+    except MemoryError:
+        _fail("out of memory", debug)
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+        _fail(f"unexpected {problem}\nThis is a mistake in Trellis; --debug shows where it happened.", debug)
+    sys.exit(0)
+
+
+def _without_debug(given: list[str]) -> tuple[list[str], bool]:
+    """The arguments without ``--debug``, which may stand anywhere before ``--``."""
+    end = given.index("--") if "--" in given else len(given)
+    kept = [argument for argument in given[:end] if argument != "--debug"]
+    return [*kept, *given[end:]], len(kept) < end
+
+
+def _described(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror is not None:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _fail(problem: str, debug: bool) -> NoReturn:
+    if debug:
+        traceback.print_exc()
+    typer.echo(f"trellis: {problem}", err=True)
+    sys.exit(1)

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from trellis import corpus
+from trellis.cli._reading import reading_options
 from trellis.corpus.check import CheckedFile, CheckReport, FileSummary, Finding, check_files
 from trellis.tags import Scheme
 
@@ -57,18 +58,6 @@ def check(
         _print(report)
     if report.errors:
         raise typer.Exit(1)
-
-
-def reading_options(tokens: str | None, tags: str | None, columns: str | None) -> dict[str, object]:
-    """The options of a reader that were given on the command line; a column that is a number is an index."""
-    given = {"tokens": _column(tokens), "tags": _column(tags)}
-    if columns is not None:
-        given["columns"] = [name.strip() for name in columns.split(",") if name.strip()]
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _column(name: str | None) -> object:
-    return int(name) if name is not None and name.removeprefix("-").isdecimal() else name
 
 
 def _print(report: CheckReport) -> None:

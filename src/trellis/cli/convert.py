@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from trellis import corpus
-from trellis.cli.check import reading_options
+from trellis.cli._reading import reading_options
 from trellis.corpus import convert as conversion
 from trellis.tags import Scheme
 

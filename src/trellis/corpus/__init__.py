@@ -69,6 +69,12 @@ class Stream:
     report: Report
     _sentences: Iterator[Sentence]
 
+    @classmethod
+    def of(cls, form: Format, source: Source, options: dict[str, Any]) -> Stream:
+        """What a format reads from an opened file, with options of its own."""
+        _check_options(form.read, options, f"reading {form.name}")
+        return cls(source.report, form.read(source, **options))
+
     @property
     def format(self) -> str:
         """The format the file was taken for; ``report.reason`` says why."""
@@ -110,8 +116,7 @@ def iterate(
     if chosen is None:
         chosen, reason = guess_format(source)
     source.report.format, source.report.reason = chosen.name, reason
-    _check_options(chosen.read, options, f"reading {chosen.name}")
-    return Stream(source.report, chosen.read(source, **options))
+    return Stream.of(chosen, source, options)
 
 
 def write(

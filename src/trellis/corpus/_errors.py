@@ -12,14 +12,18 @@ _LONGEST_SHOWN = 120
 
 
 class CorpusError(DataError):
-    """A line that cannot be read as what the format wants, with its `path`, `line` (from 1) and `text`."""
+    """A line that cannot be read as what the format wants, with its `path`, `line` (from 1) and `text`.
 
-    def __init__(self, problem: str, *, path: str, line: int, text: str) -> None:
+    `whole` is all that is lost with it: the lines of its sentence, or the line itself.
+    """
+
+    def __init__(self, problem: str, *, path: str, line: int, text: str, whole: str | None = None) -> None:
         super().__init__(f"{path}:{line}: {problem}: {_shortened(text)!r}")
         self.problem = problem
         self.path = path
         self.line = line
         self.text = text
+        self.whole = text if whole is None else whole
 
 
 class LineError(Exception):

@@ -59,9 +59,9 @@ class Source:
         """The first block: what a format is guessed from, and a layout taken from."""
         self._blocks = chain([first] if first else [], blocks)
 
-    def fail(self, problem: str, line: int, text: str) -> None:
-        """Raise the error, or with ``on_error="skip"`` count it and return."""
-        error = CorpusError(problem, path=self.name, line=line, text=text)
+    def fail(self, problem: str, line: int, text: str, whole: str | None = None) -> None:
+        """Raise the error, or with ``on_error="skip"`` count it and return; `whole` is what goes with the line."""
+        error = CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
         if self.on_error == "raise":
             raise error
         self.report.skipped += 1
@@ -110,7 +110,7 @@ class Source:
         byte = ord(text[bad.start()]) - 0xDC00
         place = f"byte 0x{byte:02x} at character {bad.start() - start + 1}"
         problem = f"expected text in {self._encoding}, found {place}; pass the right encoding"
-        self.fail(problem, first + text.count("\n", 0, start), shown)
+        self.fail(problem, first + text.count("\n", 0, start), shown, whole=text)
         return True
 
     def _read_blocks(self) -> Iterator[tuple[int, str, bool]]:

@@ -192,7 +192,7 @@ def _data_lines(source: Source, layout: _Layout, lines: range, paragraph: str) -
             try:
                 layout.check(cells)
             except LineError as problem:
-                source.fail(str(problem), number, line)
+                source.fail(str(problem), number, line, whole=paragraph)
                 return [], ""
             numbers.append(number)
             kept.append(tabbed)

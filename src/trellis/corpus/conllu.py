@@ -94,7 +94,7 @@ def _words(source: Source, lines: range, paragraph: str) -> tuple[str | None, li
                 numbers.append(number)
                 rows.append(row)
         except LineError as problem:
-            source.fail(str(problem), number, line)
+            source.fail(str(problem), number, line, whole=paragraph)
             return None, [], []
     return text, numbers, rows
 

@@ -65,9 +65,9 @@ def write(sentences: Iterable[Sentence], *, shape: str = "label", scheme: Scheme
         raise DataError(f"unknown shape {shape!r}, expected one of {', '.join(_SHAPES)}")
     source = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
     for sentence in sentences:
-        text, offsets = _text_of(sentence)
-        spans = None if sentence.tags is None else _char_spans(sentence, offsets, source)
-        yield dumps(_SHAPES[shape](text, spans))
+        whole = sentence.with_text()
+        spans = None if whole.tags is None else _char_spans(whole, whole.offsets or (), source)
+        yield dumps(_SHAPES[shape](whole.text or "", spans))
 
 
 def parse_record(record: Any) -> tuple[str, list[CharSpan] | None]:
@@ -150,16 +150,6 @@ def _token_span(span: CharSpan, text: str, starts: list[int], ends: list[int]) -
                 "expected spans to begin and end with a token"
             )
     return Span(first, last + 1, span.label)
-
-
-def _text_of(sentence: Sentence) -> tuple[str, Sequence[Offsets]]:
-    if sentence.text is not None and sentence.offsets is not None:
-        return sentence.text, sentence.offsets
-    offsets, start = [], 0
-    for token in sentence.tokens:
-        offsets.append((start, start + len(token)))
-        start += len(token) + 1
-    return " ".join(sentence.tokens), offsets
 
 
 def _char_spans(sentence: Sentence, offsets: Sequence[Offsets], scheme: Scheme) -> list[CharSpan]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trellis import store
 from trellis.errors import StoreError
-from trellis.models.base import Labelling, ScoredSpan, Tagger
+from trellis.models.base import Tagger
 from trellis.models.crf import CRF, CRFConfig
+from trellis.models.families import tagger_class
+from trellis.models.folder import model_file
 from trellis.models.hmm import HMM, HMMConfig
 from trellis.models.markov import MarkovChain
+from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
 if TYPE_CHECKING:
     from trellis.models.neural import NeuralTagger
@@ -28,12 +30,13 @@ __all__ = [
     "NeuralConfig",
     "NeuralTagger",
     "ScoredSpan",
+    "Tagged",
     "Tagger",
+    "TextSpan",
     "load",
 ]
 
 _LAZY = {"NeuralConfig": "trellis.models.neural_config", "NeuralTagger": "trellis.models.neural"}  # with torch
-_KINDS = {"crf": "CRF", "hmm": "HMM", "neural": "NeuralTagger"}
 
 
 def __getattr__(name: str) -> Any:
@@ -43,9 +46,11 @@ def __getattr__(name: str) -> Any:
 
 
 def load(path: str | Path, *, verify: bool = True) -> Tagger[Any]:
-    """Open a saved model of any kind."""
-    stored = store.load(path, verify=verify)
-    if stored.kind not in _KINDS:
-        raise StoreError(f"{path} holds a model of unknown kind {stored.kind!r}; known are {', '.join(_KINDS)}")
-    family: type[Tagger[Any]] = getattr(sys.modules[__name__], _KINDS[stored.kind])
-    return family.from_stored(stored)
+    """Open a saved model of any kind: a file that `save` wrote, or a folder that ``trellis train`` made."""
+    file = model_file(path)
+    stored = store.load(file, verify=verify)
+    try:
+        cls = tagger_class(stored.kind)
+    except StoreError as error:
+        raise StoreError(f"{path} holds {error}") from None
+    return cls.from_stored(stored)

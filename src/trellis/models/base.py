@@ -2,6 +2,7 @@
 
     fit(sentences) or fit(X, y)      learn; `dev` stops early
     tag(sentences)                   the sentences with tags; predict(X) gives bare label lists
+    tagger("raw text"), annotate     tags, spans by character, and the probability of each
     marginals, kbest, span_probabilities, sequence_probabilities
                                      exact probabilities from forward-backward
     evaluate(sentences)              the scores that fit the scheme: spans, or accuracy for plain tags
@@ -28,32 +29,19 @@ from trellis import chain, config, store
 from trellis.errors import ConfigError, ModelError
 from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
 from trellis.models import states
-from trellis.models.data import Label, Labelled, Supervised, listed
+from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
+from trellis.models.lattice_view import LatticeView, lattice_view
+from trellis.models.tagged import Labelling, ScoredSpan, Tagged, tagged
 from trellis.ragged import split
 from trellis.tags import Scheme, Span, Style, TagSet, spans_from_sequences
-from trellis.text import Sentence
+from trellis.text import Sentence, tokenize
 from trellis.training import History, Progress
 
 C = TypeVar("C")
 _BLOCK = 16384  # sentences that are answered at a time
 FloatArray = npt.NDArray[np.float64]
 Scores = EntityScores | TaggingScores
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Labelling:
-    """One way to label a sentence, with its exact probability."""
-
-    tags: list[str]
-    probability: float
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ScoredSpan:
-    """A span with the exact probability that it begins and ends there and has that label."""
-
-    span: Span
-    probability: float
+Known = Sequence[Sequence[Label]]
 
 
 class Tagger(ABC, Generic[C]):
@@ -68,6 +56,7 @@ class Tagger(ABC, Generic[C]):
         self.config: C = _replaced(base, options)
         self.tagset_: TagSet | None = None
         self.history_: History | None = None
+        self.tokenizer_ = "words"
 
     @abstractmethod
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -121,6 +110,7 @@ class Tagger(ABC, Generic[C]):
         weights = _check_weights(sentence_weights, len(data.inputs))
         place = None if folder is None else Path(folder)
         self._learn(data, held_out, FitOptions(weights, warm_start, progress, place, resume))
+        self.tokenizer_ = tokenizer_of(data.inputs)
         return self
 
     def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:
@@ -128,33 +118,48 @@ class Tagger(ABC, Generic[C]):
         self._require_fitted()
         return self._scores(listed(X))
 
-    def predict(self, X: Iterable[Any]) -> list[list[str]]:
-        """The best labels of each input."""
-        labels, finer = np.array(self.labels_, dtype=object), self._state_labels()
-        labels = labels if finer is None else labels[finer]
-        return [
-            own.tolist() for block in self._blocks(X) for own in split(labels[chain.viterbi(block).tags], block.lengths)
-        ]
+    def predict(self, X: Iterable[Any], *, known: Known | None = None) -> list[list[str]]:
+        """The best labels of each input, or the best that agree with what is `known` of them.
 
-    def tag(self, sentences: Iterable[Sentence | Sequence[str]]) -> list[Sentence]:
+        What is known is given as the labels of `fit` are: a label, a set of labels one of which it is, or None.
+        """
+        return [own for block in self._blocks(X, known) for own in self._best(block)]
+
+    def tag(self, sentences: Iterable[Sentence | Sequence[str]], *, known: Known | None = None) -> list[Sentence]:
         """The sentences with the best tags; token lists become sentences."""
         items = [item if isinstance(item, Sentence) else Sentence(item) for item in listed(sentences)]
-        return [item.with_tags(tags) for item, tags in zip(items, self.predict(items), strict=True)]
+        return [item.with_tags(tags) for item, tags in zip(items, self.predict(items, known=known), strict=True)]
 
-    def marginals(self, X: Iterable[Any]) -> list[FloatArray]:
+    def __call__(self, text: str) -> Tagged:
+        """Tag raw text, split by `tokenizer_` as the training data were."""
+        return self.annotate([text])[0]
+
+    def annotate(self, texts: Iterable[str | Sentence | Sequence[str]], *, known: Known | None = None) -> list[Tagged]:
+        """Tags, their probabilities and the spans by character of raw texts, sentences or token lists."""
+        separator = "" if self.tokenizer_ == "characters" else " "
+        items = [self._sentence(item).with_text(separator) for item in listed(texts)]
+        tags, answers = self._fitted_tags(), []
+        for block in self._blocks(items, known):
+            labels = self._best(block)
+            spans = spans_from_sequences(labels, tags.scheme, style=tags.style)
+            scored = self._scored_spans(block, spans)
+            pairs = zip(labels, self._probabilities(block), scored, strict=True)
+            answers += [(own, p[np.arange(len(own)), tags.encode(own)].tolist(), found) for own, p, found in pairs]
+        return [tagged(item, *answer) for item, answer in zip(items, answers, strict=True)]
+
+    def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
+        """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
+        return lattice_view(self, self._sentence(sentence), k)
+
+    def marginals(self, X: Iterable[Any], *, known: Known | None = None) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label (in the order of `labels_`) at each token."""
-        L, finer = len(self.labels_), self._state_labels()
-        found = []
-        for block in self._blocks(X):
-            tokens = chain.marginals(block).tokens
-            found += split(states.sum_by_label(tokens, finer, L), block.lengths)
-        return found
+        return [own for block in self._blocks(X, known) for own in self._probabilities(block)]
 
-    def kbest(self, X: Iterable[Any], k: int) -> list[list[Labelling]]:
+    def kbest(self, X: Iterable[Any], k: int, *, known: Known | None = None) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer where fewer exist."""
         tags, finer = self._fitted_tags(), self._state_labels()
         found = []
-        for block in self._blocks(X):
+        for block in self._blocks(X, known):
             paths, log_z = chain.kbest(block, k), chain.log_partition(block)
             for ids, scores, z in zip(paths.tags, paths.scores, log_z, strict=True):
                 pairs = zip(states.to_labels(ids, finer), np.exp(scores - z), strict=True)
@@ -201,7 +206,7 @@ class Tagger(ABC, Generic[C]):
         tags = self._fitted_tags()
         manifest, arrays = self._state()
         manifest |= {"config": config.to_dict(self.config), "labels": list(tags.labels)}
-        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
+        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value, "tokenizer": self.tokenizer_}
         store.save(path, self.kind, manifest, arrays)
 
     @classmethod
@@ -215,6 +220,7 @@ class Tagger(ABC, Generic[C]):
         manifest = dict(stored.manifest)
         model = cls(config.from_dict(cls.config_class, manifest["config"]))
         model.tagset_ = TagSet(tuple(manifest["labels"]), Scheme(manifest["scheme"]), Style(manifest["style"]))
+        model.tokenizer_ = manifest.get("tokenizer", "words")
         model._restore(manifest, stored.arrays)
         return model
 
@@ -247,14 +253,23 @@ class Tagger(ABC, Generic[C]):
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and arrays, for copies between processes; files are written by `save`."""
         state: dict[str, Any] = {"config": self.config, "tagset": self.tagset_, "history": self.history_}
+        state["tokenizer"] = self.tokenizer_
         return state if self.tagset_ is None else state | {"learnt": self._state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The inverse of `__getstate__`."""
         self.config, self.tagset_, self.history_ = state["config"], state["tagset"], state["history"]
+        self.tokenizer_ = state["tokenizer"]
         if "learnt" in state:
             manifest, arrays = state["learnt"]
             self._restore(manifest | {"labels": list(self.labels_)}, arrays)
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        # No kind of estimator: "classifier" would split the data by label, and a label here is a whole sequence.
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True), input_tags=InputTags(string=True))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is anything to predict with."""
@@ -272,13 +287,31 @@ class Tagger(ABC, Generic[C]):
                 result[b][i] = ScoredSpan(known.span, known.probability + float(p))
         return result
 
-    def _blocks(self, X: Iterable[Any]) -> Iterable[chain.ChainScores]:
+    def _blocks(self, X: Iterable[Any], known: Known | None = None) -> Iterable[chain.ChainScores]:
         inputs = listed(X)
-        self._require_fitted()
-        finer = self._state_labels()
-        size = _BLOCK if finer is None else max(1, _BLOCK * len(self.labels_) // len(finer))
+        tags, finer = self._fitted_tags(), self._state_labels()
+        size = _BLOCK if finer is None else max(1, _BLOCK * len(tags) // len(finer))
+        given = None if known is None else Labelled.of(inputs, known)
         for i in range(0, len(inputs), size):
-            yield self._scores(inputs[i : i + size])
+            scores = self._scores(inputs[i : i + size])
+            if given is not None:
+                allowed = given.part(i, i + size).allowed(tags)
+                scores = scores.restricted(allowed if finer is None else allowed[:, finer])
+            yield scores
+
+    def _best(self, block: chain.ChainScores) -> list[list[str]]:
+        labels, finer = np.array(self.labels_, dtype=object), self._state_labels()
+        found = states.to_labels(chain.viterbi(block).tags, finer)
+        return [own.tolist() for own in split(labels[found], block.lengths)]
+
+    def _probabilities(self, block: chain.ChainScores) -> list[FloatArray]:
+        by_state = chain.marginals(block).tokens
+        return split(states.sum_by_label(by_state, self._state_labels(), len(self.labels_)), block.lengths)
+
+    def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
+        if isinstance(item, str):
+            return tokenize(item, self.tokenizer_)
+        return item if isinstance(item, Sentence) else Sentence(item)
 
     def _require_fitted(self) -> None:
         self._fitted_tags()

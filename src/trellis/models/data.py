@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from trellis.errors import DataError, ModelError, TagError
 from trellis.tags import Scheme, TagSet, fit_schemes, validate_tags
-from trellis.text import Sentence
+from trellis.text import Sentence, graphemes
 
 Label = str | None | Iterable[str]
 Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]]
@@ -46,6 +46,10 @@ class Labelled:
                 raise DataError(f"{name_of(i, item)} has {len(item)} tokens and {len(own)} labels: expected as many")
         partial = any(type(label) is not str and not isinstance(label, str) for own in tags for label in own)
         return cls(items, tags, partial)
+
+    def part(self, start: int, stop: int) -> Labelled:
+        """Some of the inputs, with their labels."""
+        return Labelled(self.inputs[start:stop], self.labels[start:stop], self.partial)
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
@@ -136,6 +140,17 @@ def listed(inputs: Iterable[Any]) -> Sequence[Any]:
     if isinstance(inputs, str | Sentence):
         raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
     return inputs if isinstance(inputs, list | tuple) else list(inputs)
+
+
+def tokenizer_of(inputs: Sequence[Any]) -> str:
+    """The tokenizer that makes such tokens of raw text: "characters" where all are single characters, else "words"."""
+    tokens = chain.from_iterable(item.tokens if isinstance(item, Sentence) else item for item in inputs)
+    first = next(tokens, "")
+    return "characters" if all(map(_is_character, chain([first], tokens))) else "words"
+
+
+def _is_character(token: Any) -> bool:
+    return isinstance(token, str) and (len(token) == 1 or len(graphemes(token)) == 1)
 
 
 def name_of(number: int, item: Any) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, NamedTuple, Self
 
+from trellis import config
 from trellis.training.objective import Vector
 
 Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted", "diverged"]
@@ -66,6 +67,18 @@ class History:
     def loss(self) -> float:
         """The loss of the weights that were kept."""
         return self.steps[self.kept].loss
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; what a step does not know is left out."""
+        steps = [{name: value for name, value in asdict(step).items() if value is not None} for step in self.steps]
+        return {"reason": self.reason, "kept": self.kept, "steps": steps}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The history of these values; what a later version adds to a step is left out."""
+        empty = {item.name: None for item in fields(Step)}
+        known = ({name: step.get(name) for name in empty} for step in values["steps"])
+        return cls(tuple(config.from_dict(Step, step) for step in known), values["reason"], values["kept"])
 
 
 Progress = Callable[[Step], None]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from pathlib import Path
-from typing import Any
 
-from trellis import config
 from trellis.errors import ConfigError, DataError
 from trellis.training.history import History, Step
 from trellis.training.neural.curve import draw_curve
@@ -18,7 +15,7 @@ HISTORY, CURVE = "history.json", "learning-curve.svg"
 
 def save_history(history: History, folder: Path) -> None:
     """Write history.json and the picture of it."""
-    _write(folder / HISTORY, json.dumps(history_values(history), indent=1) + "\n")
+    _write(folder / HISTORY, json.dumps(history.to_dict(), indent=1) + "\n")
     _write(folder / CURVE, draw_curve(history))
 
 
@@ -26,26 +23,11 @@ def load_history(folder: Path) -> History:
     """Read history.json."""
     path = folder / HISTORY
     try:
-        return history_from(json.loads(path.read_text(encoding="utf-8")))
+        return History.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, TypeError, KeyError) as error:
         raise DataError(f"{path} is not a history of training: {error}") from None
-
-
-def history_values(history: History) -> dict[str, Any]:
-    """The history as plain values; what a step does not know is left out."""
-    steps = [
-        {key: value for key, value in dataclasses.asdict(step).items() if value is not None} for step in history.steps
-    ]
-    return {"reason": history.reason, "kept": history.kept, "steps": steps}
-
-
-def history_from(values: dict[str, Any]) -> History:
-    """The history of these values."""
-    empty = {item.name: None for item in dataclasses.fields(Step)}
-    steps = tuple(config.from_dict(Step, {**empty, **step}) for step in values["steps"])
-    return History(steps, values["reason"], values["kept"])
 
 
 class TensorBoard:

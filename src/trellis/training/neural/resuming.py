@@ -17,7 +17,7 @@ from trellis.errors import ConfigError, DataError, ModelError
 from trellis.training.history import History
 from trellis.training.neural.averaging import Average
 from trellis.training.neural.checkpoints import Checkpoint, Checkpoints
-from trellis.training.neural.files import HISTORY, history_from, history_values, load_history
+from trellis.training.neural.files import HISTORY, load_history
 from trellis.training.neural.machine import Machine
 from trellis.training.neural.optimizer import optimizer_state, restore_optimizer
 from trellis.training.neural.place import Place, Record
@@ -44,7 +44,7 @@ class State:
         history = History(tuple(self.record.steps), "interrupted", self.record.kept)
         return {
             "place": asdict(self.place),
-            "history": history_values(history),
+            "history": history.to_dict(),
             "kept_step": self.record.weights_step,
             "schedule": self.schedule.state(),
             "averaged": self.average.count,
@@ -69,7 +69,7 @@ class State:
         self.schedule.restore(values["schedule"])
         for name, value in values["place"].items():
             setattr(self.place, name, value)
-        history = history_from(values["history"])
+        history = History.from_dict(values["history"])
         self.record.steps[:], self.record.kept = history.steps, history.kept
         self.record.weights, self.record.weights_step = saved.kept, values["kept_step"]
         if self.scaler is not None:

@@ -1,0 +1,168 @@
+"""Tables of transitions as heat maps: in the terminal, as SVG and as PNG, all written here."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from trellis.errors import ConfigError, StoreError
+from trellis.models import CRF, HMM, Tagger
+
+Colour = tuple[int, int, int]
+_WHITE, _GREY, _RED, _BLUE = (255, 255, 255), (215, 215, 215), (200, 40, 40), (40, 80, 200)
+_NUMBERS = 12  # up to so many labels, cells hold their numbers
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """``values[i][j]`` of label i before label j; minus infinity is forbidden."""
+
+    title: str
+    labels: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+
+    @property
+    def largest(self) -> float:
+        """The largest size of a number, which gets the full colour."""
+        return max((abs(v) for row in self.values for v in row if math.isfinite(v)), default=0.0) or 1.0
+
+    def colour(self, value: float) -> Colour:
+        """Red for and blue against, the stronger the more; grey is forbidden."""
+        if not math.isfinite(value):
+            return _GREY
+        end = _RED if value > 0 else _BLUE
+        share = abs(value) / self.largest
+        return tuple(round(a + (b - a) * share) for a, b in zip(_WHITE, end, strict=True))  # type: ignore[return-value]
+
+    def to_rich(self) -> Table:
+        """Coloured cells, with numbers where there is room for them."""
+        numbered = len(self.labels) <= _NUMBERS
+        table = Table(show_header=numbered, box=None, padding=0)
+        table.add_column("")
+        for label in self.labels:
+            table.add_column(Text(f" {label} "), justify="center", no_wrap=True)
+        for label, row in zip(self.labels, self.values, strict=True):
+            table.add_row(Text(f"{label} "), *(self._cell(value, numbered) for value in row))
+        return table
+
+    def _cell(self, value: float, numbered: bool) -> Text:
+        number = f"{value:.2f}" if math.isfinite(value) else "·"
+        text = f"{number:^7}" if numbered else "· " if number == "·" else self._shade(value) * 2
+        ink = "black" if sum(self.colour(value)) > 380 else "white"
+        return Text(text, style=f"{ink} on rgb({','.join(map(str, self.colour(value)))})")
+
+    def _shade(self, value: float) -> str:
+        """What shows the size of a number where there are no colours."""
+        return " ░▒▓█"[round(4 * abs(value) / self.largest)]
+
+
+def transitions(tagger: Tagger[Any]) -> HeatMap | None:
+    """The transitions of a tagger; None where its chain has other states than its labels."""
+    if isinstance(tagger, CRF):
+        rows = [[0.0 if weight is None else weight for weight in row] for row in tagger.transitions().weights]
+        title = "Transitions: weight of the column's label after the row's"
+    elif isinstance(tagger, HMM):
+        rows = tagger.transitions_.tolist()
+        title = "Transitions: probability of the column's label after the row's"
+    else:
+        rows = tagger.chain_scores([]).transitions.tolist()
+        title = "Transitions: score of the column's label after the row's"
+    if len(rows) != len(tagger.labels_) or not isinstance(rows[0][0], float):
+        return None
+    return HeatMap(title, tuple(tagger.labels_), tuple(tuple(row) for row in rows))
+
+
+def save(heat_map: HeatMap, path: str) -> None:
+    """Write the picture; the suffix says which kind."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in (".svg", ".png"):
+        raise ConfigError(f"--plot {path}: expected a name that ends in .svg or .png")
+    data = svg(heat_map).encode() if suffix == ".svg" else png(heat_map)
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def svg(heat_map: HeatMap) -> str:
+    """The heat map as an SVG picture."""
+    size, count = 28, len(heat_map.labels)
+    margin = 20 + 8 * max(map(len, heat_map.labels))
+    side = margin + size * count + 10
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {side} {side + 20}" width="{side}" height="{side + 20}" '
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+        f'<text x="10" y="{side + 10}">{escape(heat_map.title)}</text>'
+    ]
+    for i, label in enumerate(heat_map.labels):
+        place = margin + size * i + size // 2
+        name = escape(label)
+        parts.append(f'<text x="{margin - 6}" y="{place + 4}" text-anchor="end">{name}</text>')
+        parts.append(f'<text transform="translate({place + 4} {margin - 6}) rotate(-90)">{name}</text>')
+    for i, row in enumerate(heat_map.values):
+        for j, value in enumerate(row):
+            r, g, b = heat_map.colour(value)
+            said = f"{heat_map.labels[i]} to {heat_map.labels[j]}: {value:.3f}"
+            parts.append(
+                f'<rect x="{margin + size * j}" y="{margin + size * i}" width="{size - 1}" height="{size - 1}" '
+                f'fill="rgb({r},{g},{b})"><title>{escape(said)}</title></rect>'
+            )
+    return "\n".join([*parts, "</svg>\n"])
+
+
+def png(heat_map: HeatMap) -> bytes:
+    """The heat map as a PNG picture, labels in a font of 3 by 5 points."""
+    size, count = 20, len(heat_map.labels)
+    margin = 10 + 8 * max(map(len, heat_map.labels))
+    side = margin + size * count + 10
+    canvas = [bytearray(b"\xff" * 3 * side) for _ in range(side)]
+    for i, row in enumerate(heat_map.values):
+        for j, value in enumerate(row):
+            line = bytes(heat_map.colour(value)) * (size - 1)
+            for y in range(margin + size * i, margin + size * (i + 1) - 1):
+                start = 3 * (margin + size * j)
+                canvas[y][start : start + len(line)] = line
+    for i, label in enumerate(heat_map.labels):
+        for x, y in _points(label):
+            across, down = margin - 4 - 8 * len(label) + x, margin + size * i + 5 + y
+            canvas[down][3 * across : 3 * across + 3] = b"\0\0\0"
+            across, down = margin + size * i + 5 + y, margin - 6 - x  # turned to the left
+            canvas[down][3 * across : 3 * across + 3] = b"\0\0\0"
+    return _png(canvas, side)
+
+
+def _png(canvas: list[bytearray], side: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    rows = b"".join(b"\0" + bytes(row) for row in canvas)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
+
+
+# Five rows of three points a letter, each row an octal digit; what is not here is drawn as a box.
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
+_SHAPES = (
+    "25755656563444365556746477464434553557557222711152556554444757755655552555265644255736565534216722225555755552"
+    "5577555255552227124775557262277174771317557117471774757712227575775717007000000700002"
+)
+_FONT = {letter: _SHAPES[5 * i : 5 * i + 5] for i, letter in enumerate(_LETTERS)}
+
+
+def _points(text: str) -> Iterator[tuple[int, int]]:
+    """The black points of a text, letters 8 points apart and each point two by two."""
+    for place, letter in enumerate(text):
+        for y, digit in enumerate(_FONT.get(letter.upper(), "77777")):
+            for x in range(3):
+                if int(digit) >> (2 - x) & 1:
+                    corner = 8 * place + 2 * x, 2 * y
+                    yield from ((corner[0] + a, corner[1] + b) for a in (0, 1) for b in (0, 1))

@@ -1,0 +1,102 @@
+"""What ``trellis tag`` reads: sentences as they come, and the broken pieces between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from trellis.cli._reading import Reader, RelayingSource
+from trellis.corpus import CorpusError
+from trellis.corpus._formats import guess_format
+from trellis.corpus._source import OnError
+from trellis.errors import DataError
+from trellis.models.data import Label
+from trellis.text import Sentence, tokenize
+
+UNKNOWN, OR = "_", "|"
+TEXTS = ("text", "tokens")
+Piece = Sentence | CorpusError
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Files to tag: raw text or tokens a line each, or any format of `trellis.corpus`."""
+
+    reader: Reader
+    tokenizer: str
+    form: str | None
+    on_error: OnError
+
+    def pieces(self, path: str) -> tuple[str, Iterator[Piece]]:
+        """The format of a file, and its sentences with what is broken between them, in order."""
+        source = RelayingSource(path, encoding=self.reader.encoding, on_error=self.on_error)
+        form = self.form or _guess(source)
+        if form not in TEXTS:
+            return form, _relayed(source, Reader(form, options=self.reader.options).open(source))
+        tokenizer = "whitespace" if form == "tokens" else self.tokenizer
+        return form, _relayed(source, _lines(source, tokenizer))
+
+
+def _guess(source: RelayingSource) -> str:
+    """Only what cannot be anything else is not raw text."""
+    form, reason = guess_format(source)
+    sure = form.name in ("conllu", "jsonl", "spans") or "spaces" not in reason
+    return form.name if sure and form.name not in ("segmented", "wordtag") else "text"
+
+
+def _lines(source: RelayingSource, tokenizer: str) -> Iterator[Sentence]:
+    for number, line in source.lines():
+        made = tokenize(line, tokenizer)
+        yield Sentence(made.tokens, None, made.text, made.offsets, path=source.name, lines=(number,))
+
+
+def _relayed(source: RelayingSource, sentences: Iterable[Sentence]) -> Iterator[Piece]:
+    for sentence in sentences:
+        yield from source.broken
+        source.broken.clear()
+        yield sentence
+    yield from source.broken
+    source.broken.clear()
+
+
+def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[list[Piece]]:
+    """Pieces a block at a time: so many sentences, or fewer where they are long."""
+    block: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece) if isinstance(piece, Sentence) else 0
+        if len(block) >= sentences or size >= tokens:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+class Constraints:
+    """Known labels, sentence by sentence beside those to be tagged.
+
+    A tag ``_`` says nothing about its token, and ``B-PER|B-ORG`` that it is one of these.
+    """
+
+    def __init__(self, path: str, reader: Reader) -> None:
+        self._path = path
+        self._sentences = iter(reader.read(path).sentences)
+
+    def next_for(self, sentence: Sentence) -> Sequence[Label]:
+        """What is known about this sentence, which must be the next one of the file."""
+        known = next(self._sentences, None)
+        if known is None:
+            raise DataError(f"{self._path}: no sentence is left for {sentence.where}; expected one for each")
+        if known.tokens != sentence.tokens:
+            raise DataError(
+                f"{known.where}: other tokens than {sentence.where} has: "
+                f"expected {' '.join(sentence.tokens)!r}, got {' '.join(known.tokens)!r}"
+            )
+        return [_label(tag) for tag in known.tags or [UNKNOWN] * len(known)]
+
+
+def _label(tag: str) -> Label:
+    if tag == UNKNOWN:
+        return None
+    return tag.split(OR) if OR in tag else tag

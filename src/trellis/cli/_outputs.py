@@ -1,0 +1,138 @@
+"""What ``trellis tag`` writes: one function a form, from answers to text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from trellis.corpus import CorpusError, words_from_sentence
+from trellis.corpus._cells import format_rows
+from trellis.models import Labelling, Tagged
+from trellis.tags import Scheme
+from trellis.text import Sentence, hue
+
+_DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One sentence with its tags, with probabilities and the best labellings where they are wanted."""
+
+    sentence: Sentence
+    probable: Tagged | None = None
+    labellings: Sequence[Labelling] = field(default=())
+
+
+@dataclass(frozen=True)
+class Style:
+    """How answers are drawn."""
+
+    scheme: Scheme
+    probs: bool = False
+    colour: bool = False
+    words: bool = False
+    """The labels have no types: what counts is where words begin and end."""
+
+
+def inline(answer: Answer, style: Style) -> str:
+    """The text on one line with its spans marked, and the k best below one another."""
+    assert answer.probable is not None
+    lines = [_marked(answer.probable, style)]
+    lines += [f"  {item.probability:.4f}  {' '.join(item.tags)}" for item in answer.labellings]
+    return "\n".join(lines) + "\n"
+
+
+def conll(answer: Answer, style: Style) -> str:
+    """A token a line with further columns, tag, and probability if asked for; the k best as sentences with comments."""
+    sentence = answer.sentence
+    if answer.labellings:
+        parts = []
+        for rank, item in enumerate(answer.labellings, 1):
+            rows = format_rows(sentence, [sentence.tokens, *sentence.columns.values(), item.tags], "\t")
+            parts.append(f"# {rank} {item.probability:.{_DIGITS}f}\n{rows}")
+        return "".join(parts)
+    columns: list[Sequence[str]] = [sentence.tokens, *sentence.columns.values(), sentence.tags or ()]
+    if style.probs and answer.probable is not None:
+        columns.append([f"{p:.{_DIGITS}f}" for p in answer.probable.probabilities])
+    return format_rows(sentence, columns, "\t")
+
+
+def jsonl(answer: Answer, style: Style) -> str:
+    """An object a line: text, tokens, offsets, tags, probabilities, spans, further columns, and the k best."""
+    assert answer.probable is not None
+    record = _rounded(answer.probable.to_dict())
+    record |= {name: list(values) for name, values in answer.sentence.columns.items() if name not in record}
+    if answer.labellings:
+        found = answer.labellings
+        record["kbest"] = [{"tags": item.tags, "probability": round(item.probability, _DIGITS)} for item in found]
+    return _dumped(record)
+
+
+def segmented(answer: Answer, style: Style) -> str:
+    """A line of words separated by spaces; the k best one below the other with their probabilities."""
+    if not answer.labellings:
+        return " ".join(words_from_sentence(answer.sentence, scheme=style.scheme)) + "\n"
+    lines = []
+    for item in answer.labellings:
+        words = words_from_sentence(answer.sentence.with_tags(item.tags), scheme=style.scheme)
+        lines.append(f"{item.probability:.{_DIGITS}f}\t{' '.join(words)}\n")
+    return "".join(lines)
+
+
+FORMS: dict[str, Callable[[Answer, Style], str]] = {
+    "inline": inline,
+    "conll": conll,
+    "jsonl": jsonl,
+    "segmented": segmented,
+}
+
+
+def passed_on(error: CorpusError, form: str) -> str:
+    """What could not be tagged, as it came; in JSON Lines with the reason."""
+    if form == "jsonl":
+        return _dumped({"error": str(error), "line": error.line, "raw": error.whole})
+    return error.whole + ("\n\n" if form == "conll" else "\n")
+
+
+def _marked(tagged: Tagged, style: Style) -> str:
+    if style.words:
+        return _alternating(tagged, style)
+    parts, end = [], 0
+    for span in tagged.spans:
+        parts.append(tagged.text[end : span.start])
+        label = span.label + (f" {span.probability:.2f}" if style.probs else "")
+        parts.append(_coloured(span.text, label, hue(span.label)) if style.colour else f"[{span.text}]({label})")
+        end = span.end
+    return "".join([*parts, tagged.text[end:]])
+
+
+def _alternating(tagged: Tagged, style: Style) -> str:
+    """Words: every other one underlined in a terminal, spaces between them elsewhere."""
+    if not style.colour:
+        return " ".join(tagged.words)
+    words = [f"\x1b[4m{word}\x1b[24m" if i % 2 else word for i, word in enumerate(tagged.words)]
+    return "".join(words)
+
+
+def _coloured(text: str, label: str, angle: int) -> str:
+    """ANSI: black on a light colour of 256, the label dim behind it."""
+    colour = (114, 117, 147, 176, 180, 150, 215, 159)[angle * 8 // 360]
+    return f"\x1b[30;48;5;{colour}m {text} \x1b[0m\x1b[2m{label}\x1b[22m"
+
+
+def _rounded(record: dict[str, object]) -> dict[str, object]:
+    def shorter(value: object) -> object:
+        if isinstance(value, float):
+            return round(value, _DIGITS)
+        if isinstance(value, list):
+            return [shorter(item) for item in value]
+        if isinstance(value, dict):
+            return {key: shorter(item) for key, item in value.items()}
+        return value
+
+    return {key: shorter(value) for key, value in record.items()}
+
+
+def _dumped(record: dict[str, object]) -> str:
+    return json.dumps(record, ensure_ascii=False) + "\n"

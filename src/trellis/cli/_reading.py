@@ -1,0 +1,79 @@
+"""The options of commands that read corpora, and reading them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from trellis import corpus
+from trellis.corpus._formats import get_format, guess_format
+from trellis.corpus._source import OnError, Source
+
+FormatOption = Annotated[
+    str | None, typer.Option(help=f"Format of the files: {', '.join(corpus.FORMATS)}; guessed if not given.")
+]
+TokensOption = Annotated[str | None, typer.Option(help="Column or field of the tokens, by name or index.")]
+TagsOption = Annotated[str | None, typer.Option(help="Column or field of the tags, by name or index.")]
+ColumnsOption = Annotated[str | None, typer.Option(help="Names of the columns, separated by commas.")]
+EncodingOption = Annotated[str, typer.Option(help="Character encoding of the files.")]
+
+
+def reading_options(tokens: str | None, tags: str | None, columns: str | None) -> dict[str, object]:
+    """The options of a reader that were given on the command line; a column that is a number is an index."""
+    given = {"tokens": _column(tokens), "tags": _column(tags)}
+    if columns is not None:
+        given["columns"] = [name.strip() for name in columns.split(",") if name.strip()]
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _column(name: str | None) -> object:
+    return int(name) if name is not None and name.removeprefix("-").isdecimal() else name
+
+
+def quoted(paths: Iterable[str]) -> str:
+    """Arguments as a shell takes them."""
+    return " ".join(map(shlex.quote, paths))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How the files of one command are read; `scheme` and `tokenizer` matter to the formats that need them."""
+
+    format: str | None = None
+    encoding: str = "utf-8"
+    options: dict[str, object] = field(default_factory=dict)
+    scheme: str | None = None
+    tokenizer: str | None = None
+
+    def read(self, path: str) -> corpus.Corpus:
+        """All sentences of a file."""
+        stream = self.open(Source(path, encoding=self.encoding))
+        return corpus.Corpus(list(stream), stream.report)
+
+    def open(self, source: Source) -> corpus.Stream:
+        """The sentences of an opened file, one by one."""
+        form, reason = guess_format(source) if self.format is None else (get_format(self.format), "it was asked for")
+        source.report.format, source.report.reason = form.name, reason
+        own: dict[str, Any] = dict(self.options)
+        if form.name in ("segmented", "spans") and self.scheme is not None:
+            own["scheme"] = self.scheme
+        if form.name == "spans" and self.tokenizer is not None:
+            own["tokenizer"] = self.tokenizer
+        return corpus.Stream.of(form, source, own)
+
+
+class RelayingSource(Source):
+    """A file whose broken lines are kept for whoever wants to pass them on, in their order."""
+
+    def __init__(self, path: str, *, encoding: str = "utf-8", on_error: OnError = "raise") -> None:
+        self.broken: list[corpus.CorpusError] = []
+        super().__init__(path, encoding=encoding, on_error=on_error)
+
+    def fail(self, problem: str, line: int, text: str, whole: str | None = None) -> None:
+        """Raise, or keep the error with the whole of what cannot be used."""
+        super().fail(problem, line, text, whole)
+        self.broken.append(corpus.CorpusError(problem, path=self.name, line=line, text=text, whole=whole))

@@ -1,0 +1,46 @@
+"""From ``--model``, ``--task``, ``--config`` and ``--set`` to the settings of a tagger."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from trellis import config
+from trellis.cli._tasks import FEATURES, Task
+from trellis.models.families import FAMILIES, get_family
+from trellis.tags import Scheme
+
+ModelOption = Annotated[
+    str, typer.Option("--model", "-m", metavar="NAME", help=f"Family of the model: {', '.join(FAMILIES)}.")
+]
+TaskOption = Annotated[
+    Task | None,
+    typer.Option(help="What the tags are for; picks features, scheme and metrics. Guessed from the tags if not given."),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. training.epochs=3; may be repeated."),
+]
+
+
+def start_settings(
+    model: str,
+    task: Task | None,
+    config_file: str | None,
+    assignments: list[str],
+    scheme: Scheme | None = None,
+) -> Any:
+    """The family's defaults, then what the task asks for, then the file, then single assignments."""
+    family = get_family(model)
+    settings = config.override(family.defaults(), _of_task(family.kind, task, scheme))
+    if config_file is not None:
+        settings = config.layered(settings, config_file)
+    return config.override(settings, assignments)
+
+
+def _of_task(kind: str, task: Task | None, scheme: Scheme | None) -> list[str]:
+    found = [f"features={FEATURES[task]}"] if kind == "crf" and task is not None else []
+    if scheme is None and task in (Task.SEG, Task.POS):
+        scheme = Scheme.BMES if task is Task.SEG else Scheme.PLAIN
+    return found if scheme is None else [*found, f"scheme={scheme.value.lower()}"]

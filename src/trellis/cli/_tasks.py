@@ -1,0 +1,186 @@
+"""What the tags are for, and what follows from it: how data are prepared, which settings fit, which figures count."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from trellis import metrics
+from trellis.corpus import sentence_from_words, words_from_sentence
+from trellis.errors import ConfigError, DataError
+from trellis.tags import Scheme, Style, convert_tags, fit_schemes
+from trellis.tags.schemes import ALL_LETTERS
+from trellis.text import Sentence
+
+Units = list[list[str]]
+
+
+class Task(enum.StrEnum):
+    """What the tags say."""
+
+    NER = "ner"
+    SEG = "seg"
+    POS = "pos"
+    CHUNK = "chunk"
+
+
+FEATURES = {Task.NER: "ner", Task.SEG: "segment", Task.POS: "pos", Task.CHUNK: "chunk"}
+"""The template set of a feature CRF for each task."""
+
+
+class _Reading(TypedDict):
+    scheme: Scheme
+    style: Style
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How tags are read."""
+
+    task: Task
+    scheme: Scheme
+    style: Style
+    strict: bool = False
+
+    @property
+    def reading(self) -> _Reading:
+        """The options of the functions that read spans."""
+        return {"scheme": self.scheme, "style": self.style, "strict": self.strict}
+
+
+def find_setting(
+    task: Task | None, scheme: str | None, sentences: Iterable[Sentence], *, strict: bool = False
+) -> Setting:
+    """What was asked for, and for the rest what fits the tags best."""
+    sequences = [sentence.tags for sentence in sentences if sentence.tags]
+    fit = fit_schemes(sequences)[0]
+    chosen = fit.scheme if scheme is None else Scheme.parse(scheme)
+    if task is None:
+        bare = all(len(label) == 1 and label != "O" for labels in sequences for label in labels)
+        task = Task.POS if chosen is Scheme.PLAIN else Task.SEG if bare else Task.NER
+    if task in (Task.NER, Task.CHUNK) and chosen is Scheme.PLAIN:
+        raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag a token")
+    if task is Task.POS and scheme is None:
+        chosen = Scheme.PLAIN
+    if task is Task.SEG and scheme is None and _are_letters(sequences, Scheme.BMES):
+        chosen = Scheme.BMES  # without long words, BIOES fits as well
+    return Setting(task, chosen, fit.style, strict)
+
+
+def training_setting(task: Task | None, scheme: str | None, sentences: list[Sentence]) -> Setting:
+    """As `find_setting`; for segmentation, where tokens are whole words, the scheme is BMES unless one is given."""
+    if task is not Task.SEG or _is_spelled(sentences):
+        return find_setting(task, scheme, sentences)
+    return Setting(task, Scheme.BMES if scheme is None else Scheme.parse(scheme), Style.PREFIX)
+
+
+def characters(sentences: list[Sentence], scheme: Scheme) -> list[Sentence]:
+    """The sentences as tagged characters: as they are, or made of their tokens where these are the words."""
+    if _is_spelled(sentences):
+        return sentences
+    return [
+        sentence_from_words(sentence.tokens, scheme=scheme, path=sentence.path, line=sentence.line_of(0))
+        for sentence in sentences
+    ]
+
+
+def _is_spelled(sentences: list[Sentence]) -> bool:
+    """Whether the tags are bare letters, which say where words begin and end."""
+    return any(s.tags for s in sentences) and _are_letters([s.tags or () for s in sentences], None)
+
+
+def _are_letters(sequences: Iterable[Sequence[str]], scheme: Scheme | None) -> bool:
+    letters = ALL_LETTERS if scheme is None else scheme.letters
+    return all(tag in letters for tags in sequences for tag in tags)
+
+
+def in_scheme(sentences: list[Sentence], setting: Setting) -> list[Sentence]:
+    """Sentences with right tags in the scheme of a model, whatever scheme they came in."""
+    if setting.task is Task.SEG:
+        return characters(sentences, setting.scheme)
+    fit = fit_schemes([tags_of(sentence) for sentence in sentences])[0]
+    if Scheme.PLAIN in (fit.scheme, setting.scheme) or (fit.scheme, fit.style) == (setting.scheme, setting.style):
+        return sentences
+    return [_converted(sentence, fit.scheme, fit.style, setting) for sentence in sentences]
+
+
+def _converted(sentence: Sentence, scheme: Scheme, style: Style, to: Setting) -> Sentence:
+    return sentence.with_tags(
+        convert_tags(tags_of(sentence), scheme, to.scheme, style=style, target_style=to.style, repair=True)
+    )
+
+
+def units(sentences: list[Sentence], setting: Setting) -> Units:
+    """What is compared: the words of each sentence for segmentation, its tags otherwise."""
+    if setting.task is not Task.SEG:
+        return [tags_of(sentence) for sentence in sentences]
+    plain = setting.scheme is Scheme.PLAIN
+    return [
+        list(sentence.tokens)
+        if plain or sentence.tags is None
+        else words_from_sentence(sentence, scheme=setting.scheme)
+        for sentence in sentences
+    ]
+
+
+def tags_of(sentence: Sentence) -> list[str]:
+    """The tags, which must be there."""
+    if sentence.tags is None:
+        raise DataError(f"{sentence.where}: the sentence has no tags to score")
+    return list(sentence.tags)
+
+
+def vocabulary(train: list[Sentence], setting: Setting) -> set[str]:
+    """The words of the training data."""
+    if setting.task is Task.SEG:
+        return set().union(*units(train, setting))
+    return {token for sentence in train for token in sentence.tokens}
+
+
+def scores(
+    gold: list[Sentence], predicted: list[Sentence], setting: Setting, seen: set[str] | None = None
+) -> metrics.Report:
+    """The figures the field reports for the task."""
+    right, guessed = units(gold, setting), units(predicted, setting)
+    if setting.task is Task.SEG:
+        return metrics.segmentation_scores(right, guessed, vocabulary=seen)
+    if setting.task is Task.POS:
+        tokens = [sentence.tokens for sentence in gold]
+        return metrics.tagging_scores(right, guessed, tokens=tokens, vocabulary=seen)
+    return metrics.entity_scores(right, guessed, **setting.reading)
+
+
+def counts(
+    gold: list[Sentence], predicted: list[Sentence], setting: Setting
+) -> tuple[metrics.IntArray, metrics.Statistic]:
+    """Counts a sentence, and the figure the task is judged by."""
+    right, guessed = units(gold, setting), units(predicted, setting)
+    if setting.task is Task.SEG:
+        return metrics.segmentation_counts(right, guessed), metrics.f1
+    if setting.task is Task.POS:
+        return metrics.token_counts(right, guessed), metrics.accuracy
+    return metrics.entity_counts(right, guessed, **setting.reading), metrics.f1
+
+
+def mistakes(gold: list[Sentence], predicted: list[Sentence], setting: Setting) -> metrics.Report:
+    """The kinds of mistakes about spans."""
+    if setting.task not in (Task.NER, Task.CHUNK):
+        raise ConfigError(f"--errors names mistakes about spans, and the task is {setting.task}")
+    return metrics.entity_errors(units(gold, setting), units(predicted, setting), **setting.reading)
+
+
+def headline(report: metrics.Report) -> dict[str, float]:
+    """The few figures that people look at, by name."""
+    match report:
+        case metrics.EntityScores(micro=score) | metrics.SegmentationScores(words=score):
+            figures = {"precision": score.precision, "recall": score.recall, "F1": score.f1}
+            if isinstance(report, metrics.SegmentationScores) and report.oov_recall is not None:
+                figures["OOV recall"] = report.oov_recall
+            return figures
+        case metrics.TaggingScores():
+            unknown = report.unknown_accuracy
+            return {"accuracy": report.accuracy} | ({} if unknown is None else {"unknown words": unknown})
+    raise AssertionError(f"no figures for {type(report).__name__}")

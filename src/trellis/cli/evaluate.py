@@ -1,0 +1,82 @@
+"""``trellis eval``: a model against the right tags."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+import trellis
+from trellis.cli._reading import (
+    ColumnsOption,
+    EncodingOption,
+    FormatOption,
+    Reader,
+    TagsOption,
+    TokensOption,
+    reading_options,
+)
+from trellis.cli._settings import TaskOption
+from trellis.cli._tasks import Setting, Task, find_setting, in_scheme, vocabulary
+from trellis.cli.score import judge, show
+from trellis.errors import DataError
+from trellis.models import Tagger, folder
+from trellis.text import Sentence
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File with the right tags; - is standard input.")],
+    task: TaskOption = None,
+    train: Annotated[
+        str | None, typer.Option(help="Training file, for recall or accuracy of known and unknown words.")
+    ] = None,
+    errors: Annotated[bool, typer.Option("--errors", help="Also count the kinds of mistakes.")] = False,
+    interval: Annotated[
+        bool, typer.Option("--interval", help="Also give a 95% bootstrap interval of the main figure.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write Markdown tables.")] = False,
+    format: FormatOption = None,
+    tokens: TokensOption = None,
+    tags: TagsOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = "utf-8",
+) -> None:
+    """Tag a file with a model and score the result against the tags it has.
+
+    The task is the one the model was trained for: spans, words of segmented text, or one tag a token.
+
+    \b
+    Examples:
+      trellis eval model test.conll
+      trellis eval model test.conll --errors --interval
+      trellis eval seg-model test.seg --train train.seg --json
+    """  # noqa: D301 - \b tells click to keep the lines
+    tagger = trellis.load(model)
+    setting = model_setting(tagger, model, task)
+    given = folder.read_record(model).get("reading", {}) | reading_options(tokens, tags, columns)
+    reader = Reader(format, encoding, given, setting.scheme.value, tagger.tokenizer_)
+    truth = _tagged(reader, file, setting)
+    seen = None if train is None else vocabulary(_tagged(reader, train, setting), setting)
+    results = judge(truth, tagger.tag(truth), setting, seen=seen, errors=errors, interval=interval)
+    show(results, setting, as_json=as_json, markdown=markdown)
+
+
+def model_setting(tagger: Tagger[Any], path: str, task: Task | None = None) -> Setting:
+    """How the tags of a model are read: as its record says, or as its labels look."""
+    known = folder.read_record(path).get("task")
+    if task is None and known is not None:
+        task = Task(known)
+    assert tagger.tagset_ is not None
+    scheme, style = tagger.tagset_.scheme, tagger.tagset_.style
+    if task is None:
+        task = find_setting(None, scheme.value, [Sentence(tagger.labels_, tagger.labels_)]).task
+    return Setting(task, scheme, style)
+
+
+def _tagged(reader: Reader, path: str, setting: Setting) -> list[Sentence]:
+    sentences = reader.read(path).sentences
+    if not sentences:
+        raise DataError(f"{path}: there is no sentence to score")
+    return in_scheme(sentences, setting)

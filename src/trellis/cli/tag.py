@@ -1,0 +1,220 @@
+"""``trellis tag``: a model applied to files or standard input, in a stream."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import IO, Annotated, Any
+
+import typer
+
+import trellis
+from trellis.cli._inputs import TEXTS, Constraints, Inputs, Piece, blocks
+from trellis.cli._outputs import FORMS, Answer, Style, passed_on
+from trellis.cli._reading import ColumnsOption, EncodingOption, Reader, TagsOption, TokensOption, reading_options
+from trellis.corpus import FORMATS, CorpusError
+from trellis.corpus._files import open_output
+from trellis.errors import ConfigError, TrellisError
+from trellis.models import Tagger, folder
+from trellis.tags import Role, Scheme, parse_label
+from trellis.text import Sentence
+
+# Sentences and tokens answered at a time: enough for the kernels, little enough for memory and for people who wait.
+_SENTENCES, _TOKENS = 512, 20_000
+
+
+class OnError(enum.StrEnum):
+    """What to do about a line that cannot be tagged."""
+
+    STOP = "stop"
+    PASS = "pass"
+
+
+def tag(
+    model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
+    files: Annotated[list[str] | None, typer.Argument(help="Files to tag; - or none is standard input.")] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help=f"Format of the input: {', '.join((*TEXTS, *FORMATS))}. Guessed; what is unclear is text."
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(help=f"Form of the output: {', '.join(FORMS)}. In a terminal inline; else as the input is."),
+    ] = None,
+    out: Annotated[str, typer.Option("--out", "-o", help="File to write; - is standard output.")] = "-",
+    probs: Annotated[bool, typer.Option("--probs", help="Say how probable each tag or span is.")] = False,
+    kbest: Annotated[int, typer.Option(min=0, help="Also give so many of the most probable labellings.")] = 0,
+    constrain: Annotated[
+        str | None,
+        typer.Option(
+            help="File of the same sentences with known labels, which are kept: _ is unknown, B-PER|B-ORG one of these."
+        ),
+    ] = None,
+    on_error: Annotated[
+        OnError, typer.Option(help="At a line that cannot be tagged: stop, or report it and pass it on.")
+    ] = OnError.STOP,
+    tokens: TokensOption = None,
+    tags: TagsOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = "utf-8",
+) -> None:
+    """Tag raw text, tokens, CoNLL columns or JSON Lines.
+
+    Raw text is a sentence a line, split as the training data were. Order is kept, memory does not grow with the
+    input, and JSON Lines come with spans, character offsets and exact probabilities.
+
+    \b
+    Examples:
+      trellis tag model text.txt
+      echo "Ada Lovelace lived in London." | trellis tag model --probs
+      trellis tag model test.conll --to conll --probs > tagged.conll
+      cat big.txt | trellis tag model --to jsonl --on-error pass > tagged.jsonl
+      trellis tag seg-model zh.txt --to segmented
+      trellis tag model partly.conll --constrain partly.conll --to conll
+    """  # noqa: D301 - \b tells click to keep the lines
+    _check_names(source, to)
+    tagger = trellis.load(model)
+    reading = folder.read_record(model).get("reading", {}) | reading_options(tokens, tags, columns)
+    reader = Reader(encoding=encoding, options=reading)
+    inputs = Inputs(reader, tagger.tokenizer_, source, "raise" if on_error is OnError.STOP else "skip")
+    known = None if constrain is None else Constraints(constrain, Reader(options=reader.options))
+    job = Job(tagger, probs, kbest, known, on_error is OnError.PASS)
+    with open_output(out) as file, _progress(out) as count:
+        for path in files or ["-"]:
+            form, pieces = inputs.pieces(path)
+            _write(job, form, pieces, to, file, count)
+
+
+def _check_names(source: str | None, to: str | None) -> None:
+    if source is not None and source not in (*TEXTS, *FORMATS):
+        raise ConfigError(f"--from: unknown format {source!r}, expected one of {', '.join((*TEXTS, *FORMATS))}")
+    if to is not None and to not in FORMS:
+        raise ConfigError(f"--to: unknown form {to!r}, expected one of {', '.join(FORMS)}")
+
+
+@dataclass
+class Job:
+    """The model and what is asked of it."""
+
+    tagger: Tagger[Any]
+    probs: bool
+    kbest: int
+    known: Constraints | None
+    forgiving: bool
+
+    def style(self, form: str, file: IO[bytes]) -> Style:
+        """How to draw in this form."""
+        colour = form == "inline" and file.isatty()
+        return Style(self._scheme(), self.probs, colour, self.segments())
+
+    def segments(self) -> bool:
+        """Whether the labels only say where words begin and end."""
+        scheme = self._scheme()
+        if scheme is Scheme.PLAIN:
+            return False
+        parsed = [parse_label(label, scheme) for label in self.tagger.labels_]
+        return all(role is not Role.O and not kind for role, kind in parsed)
+
+    def answer(self, block: list[Piece]) -> list[Answer | CorpusError]:
+        """Answers in the order of the pieces; a sentence that the model refuses is named, or becomes an error."""
+        sentences = [piece for piece in block if isinstance(piece, Sentence)]
+        known = None if self.known is None else [self.known.next_for(sentence) for sentence in sentences]
+        try:
+            found: list[Answer | CorpusError] = list(self._answers(sentences, known))
+        except TrellisError:
+            found = [self._alone(s, None if known is None else known[i]) for i, s in enumerate(sentences)]
+        answers = iter(found)
+        return [next(answers) if isinstance(piece, Sentence) else piece for piece in block]
+
+    def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
+        if self.probs:
+            answers = [Answer(one.sentence, one) for one in self.tagger.annotate(sentences, known=known)]
+        else:  # tags alone need no probabilities, and come several times faster
+            answers = [Answer(one) for one in self.tagger.tag(sentences, known=known)]
+        if not self.kbest:
+            return answers
+        best = self.tagger.kbest(sentences, self.kbest, known=known)
+        return [replace(one, labellings=paths) for one, paths in zip(answers, best, strict=True)]
+
+    def _alone(self, sentence: Sentence, known: Any) -> Answer | CorpusError:
+        try:
+            return self._answers([sentence], None if known is None else [known])[0]
+        except TrellisError as error:
+            text = sentence.text or " ".join(sentence.tokens)
+            problem = str(error).removeprefix(f"{sentence.where}: ")
+            wrapped = CorpusError(problem, path=sentence.path or "", line=sentence.line_of(0) or 0, text=text)
+            if not self.forgiving:
+                raise wrapped from error
+            return wrapped
+
+    def _scheme(self) -> Scheme:
+        assert self.tagger.tagset_ is not None
+        return self.tagger.tagset_.scheme
+
+
+def _write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], count: Progress) -> None:
+    form = to or _form(job, source, file)
+    style = job.style(form, file)
+    job = replace(job, probs=job.probs or form in ("inline", "jsonl"))
+    if form == "segmented" and style.scheme is Scheme.PLAIN:
+        raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
+    draw = FORMS[form]
+    for block in blocks(pieces, _SENTENCES, _TOKENS):
+        for answer in job.answer(block):
+            if isinstance(answer, CorpusError):
+                typer.echo(f"trellis: {answer}", err=True)
+                text = passed_on(answer, form)
+            else:
+                text = draw(answer, style)
+                count.add(len(answer.sentence))
+            file.write(text.encode("utf-8", "surrogateescape"))
+        file.flush()
+
+
+def _form(job: Job, source: str, file: IO[bytes]) -> str:
+    """Inline for people, what the input was for programs."""
+    if file.isatty():
+        return "inline"
+    if source in ("jsonl", "spans"):
+        return "jsonl"
+    return "segmented" if source in TEXTS and job.segments() else "conll"
+
+
+class Progress:
+    """A line on standard error that says how far it is, where someone watches and nothing else is on the screen."""
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown
+        self._sentences = self._tokens = 0
+        self._begin = self._last = time.monotonic()
+
+    def add(self, tokens: int) -> None:
+        """One more sentence."""
+        self._sentences += 1
+        self._tokens += tokens
+        now = time.monotonic()
+        if self._shown and now - self._last >= 0.2:
+            self._last = now
+            self.show()
+
+    def show(self) -> None:
+        """Draw the line anew."""
+        rate = self._tokens / max(time.monotonic() - self._begin, 1e-9)
+        line = f"\r{self._sentences:,} sentences, {self._tokens:,} tokens, {rate:,.0f} tokens/s "
+        print(line, end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _progress(out: str) -> Iterator[Progress]:
+    shown = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
+    progress = Progress(shown)
+    yield progress
+    if shown:
+        progress.show()
+        print(file=sys.stderr)

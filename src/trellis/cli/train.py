@@ -1,0 +1,242 @@
+"""``trellis train``: from files to a model folder."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+import trellis
+from trellis.cli._lazy import INTERRUPTED
+from trellis.cli._reading import (
+    ColumnsOption,
+    EncodingOption,
+    FormatOption,
+    Reader,
+    TagsOption,
+    TokensOption,
+    quoted,
+    reading_options,
+)
+from trellis.cli._settings import ModelOption, SetOption, TaskOption, start_settings
+from trellis.cli._tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
+from trellis.corpus import Corpus
+from trellis.errors import DataError
+from trellis.metrics.report import percent
+from trellis.models import Tagger, folder
+from trellis.models.families import get_family
+from trellis.text import Sentence, get_tokenizer
+from trellis.training import History
+from trellis.training.progress import LiveLine
+
+_REASONS = {
+    "converged": "converged",
+    "max_iterations": "reached the limit of iterations",
+    "no_progress": "stopped, since no step lowers the loss any more",
+    "early_stopping": "stopped, since the held-out score no longer rises",
+    "interrupted": "interrupted",
+    "diverged": "stopped, since the loss is no number any more",
+}
+
+
+def train(
+    context: typer.Context,
+    model: ModelOption,
+    train: Annotated[str, typer.Option("--train", help="File to learn from; - is standard input.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Folder for the model; made if it does not exist.")],
+    dev: Annotated[str | None, typer.Option("--dev", help="Held-out file: the best model on it is kept.")] = None,
+    test: Annotated[str | None, typer.Option("--test", help="File to report figures of at the end.")] = None,
+    task: TaskOption = None,
+    config: Annotated[str | None, typer.Option("--config", help="TOML file of settings; see trellis init.")] = None,
+    set: SetOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the model in the folder.")] = False,
+    scheme: Annotated[str | None, typer.Option(help="Scheme of the tags, e.g. bio; detected if not given.")] = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="How the model splits raw text: words, characters or whitespace; else as the data are."),
+    ] = None,
+    format: FormatOption = None,
+    tokens: TokensOption = None,
+    tags: TagsOption = None,
+    columns: ColumnsOption = None,
+    encoding: EncodingOption = "utf-8",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")] = False,
+) -> None:
+    """Train a tagger and leave it in a folder.
+
+    Formats and the tag scheme are detected and said. The folder gets the model, its settings (config.toml), the
+    steps of its training (history.json) and a record of it (training.json). Ctrl-C keeps the best model so far and
+    gives exit code 130.
+
+    \b
+    Examples:
+      trellis train --model crf --train train.conll --dev dev.conll --test test.conll --out model
+      trellis train -m hmm --task pos --train en-train.conllu --dev en-dev.conllu -o model
+      trellis train -m crf --task seg --train train.seg --test test.seg -o model --set c2=0.5
+      trellis train -m bilstm-crf --train train.conll --dev dev.conll -o model --config ner.toml
+    """  # noqa: D301 - \b tells click to keep the lines
+    say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    get_family(model)
+    if tokenizer is not None:
+        get_tokenizer(tokenizer)
+    reader = Reader(format, encoding, reading_options(tokens, tags, columns), scheme, tokenizer)
+    target = folder.prepare(out)
+    data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, say)
+    settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
+    command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
+    run = Run(model, data, settings, command)
+    family = get_family(model)
+    warm = resume and not family.neural
+    tagger = run.fit(trellis.load(out) if warm else family.make(settings), target, resume, say)
+    if tokenizer is not None:
+        tagger.tokenizer_ = tokenizer
+    folder.save_model(target, tagger)
+    figures = _figures(tagger, data)
+    folder.save_record(target, run.record(tagger, figures))
+    if not quiet:
+        _print(figures, data, out)
+    if tagger.history_ is not None and tagger.history_.reason == "interrupted":
+        say.print("Training was interrupted; the best model so far was kept.")
+        raise typer.Exit(INTERRUPTED)
+
+
+@dataclass(frozen=True)
+class Data:
+    """The files, by what they are for, with sentences prepared for the task."""
+
+    files: dict[str, Corpus]
+    paths: dict[str, str]
+    setting: Setting
+    options: dict[str, object]
+    """How their columns are read, for the commands that use the model."""
+
+    def sentences(self, role: str) -> list[Sentence] | None:
+        """The sentences of a file, if it was given."""
+        return self.files[role].sentences if role in self.files else None
+
+    def described(self, role: str) -> dict[str, Any]:
+        """A file for the record."""
+        file = self.files[role]
+        tokens = sum(map(len, file.sentences))
+        return {
+            "path": self.paths[role],
+            "format": file.format,
+            "sentences": len(file),
+            "tokens": tokens,
+        }
+
+
+def _read(reader: Reader, paths: dict[str, str | None], task: Task | None, scheme: str | None, say: Console) -> Data:
+    given = {role: path for role, path in paths.items() if path is not None}
+    raw = {}
+    for role, path in given.items():
+        raw[role] = reader.read(path)
+        say.print(f"{role}: {escape(path)}, {raw[role].format} since {raw[role].report.reason}")
+    if not raw["train"].sentences:
+        raise DataError(f"{given['train']}: there is no sentence to learn from")
+    setting = training_setting(task, scheme, raw["train"].sentences)
+    files = {role: replace(file, sentences=in_scheme(file.sentences, setting)) for role, file in raw.items()}
+    data = Data(files, given, setting, reader.options)
+    for role in files:
+        about = data.described(role)
+        say.print(f"{role}: {about['sentences']:,} sentences, {about['tokens']:,} tokens")
+    guessed = "" if task is not None else " (guessed from the tags)"
+    say.print(f"task {setting.task}{guessed}, scheme {setting.scheme.value}{'' if scheme else ' (detected)'}")
+    return data
+
+
+@dataclass
+class Run:
+    """One training: what it is told, and what it says about itself afterwards."""
+
+    model: str
+    data: Data
+    settings: Any
+    command: str
+    started: str = ""
+    seconds: float = 0.0
+
+    def fit(self, tagger: Tagger[Any], place: Path, resume: bool, say: Console) -> Tagger[Any]:
+        """Train, with a live line where someone watches."""
+        tagger.config = self.settings
+        self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        begin = time.perf_counter()
+        sentences = self.data.sentences("train") or []
+        options: dict[str, Any] = {"dev": self.data.sentences("dev")}
+        # Neural training goes on from its last checkpoint; the others start from the weights they have.
+        options |= {"folder": place, "resume": resume} if get_family(self.model).neural else {"warm_start": resume}
+        with LiveLine(say) as line:
+            tagger.fit(sentences, progress=line, **options)
+        self.seconds = time.perf_counter() - begin
+        say.print(f"{self.model}: {_ending(tagger.history_)}, {self.seconds:.1f} s")
+        return tagger
+
+    def record(self, tagger: Tagger[Any], figures: dict[str, dict[str, float]]) -> dict[str, Any]:
+        """What training.json holds."""
+        setting, history = self.data.setting, tagger.history_
+        return {
+            "trellis": trellis.__version__,
+            "command": self.command,
+            "model": self.model,
+            "task": setting.task.value,
+            "scheme": setting.scheme.value,
+            "labels": list(tagger.labels_),
+            "tokenizer": tagger.tokenizer_,
+            "started": self.started,
+            "seconds": round(self.seconds, 3),
+            "iterations": 0 if history is None else len(history.steps),
+            "reason": None if history is None else history.reason,
+            "reading": self.data.options,
+            "data": {role: self.data.described(role) for role in self.data.files},
+            "figures": figures,
+        }
+
+
+def _ending(history: History | None) -> str:
+    if history is None or not history.steps:
+        return "nothing was learnt" if history is not None else "done"
+    kept = "" if history.kept == len(history.steps) - 1 else f", the best was {history.steps[history.kept].iteration}"
+    return f"{_REASONS[history.reason]} after {len(history.steps)} iterations{kept}"
+
+
+def _figures(tagger: Tagger[Any], data: Data) -> dict[str, dict[str, float]]:
+    """The figures of the held-out files; words of the training file are the known ones."""
+    known = vocabulary(data.sentences("train") or [], data.setting)
+    found = {}
+    for role in data.files:
+        truth = data.sentences(role)
+        if role != "train" and truth:
+            found[role] = headline(scores(truth, tagger.tag(truth), data.setting, known))
+    return found
+
+
+def _print(figures: dict[str, dict[str, float]], data: Data, out: str) -> None:
+    """Results, where the model is, and how to use it."""
+    console = Console(highlight=False, soft_wrap=True)
+    if figures:
+        console.print(_table(figures, data))
+    console.print(f"The model is in {escape(out)}. To use it:")
+    example = data.paths.get("test") or data.paths.get("dev") or "FILE"
+    for command in (["tag", out, "text.txt"], ["eval", out, example], ["inspect", out]):
+        console.print(f"  trellis {escape(quoted(command))}")
+
+
+def _table(figures: dict[str, dict[str, float]], data: Data) -> Table:
+    table = Table(title="Results", title_justify="left")
+    table.add_column("file", overflow="fold")
+    names = dict.fromkeys(name for found in figures.values() for name in found)
+    for name in (*names, "sentences", "tokens"):
+        table.add_column(name, justify="right")
+    for role, found in figures.items():
+        about = data.described(role)
+        cells = [percent(found.get(name)) for name in names]
+        table.add_row(role, *cells, f"{about['sentences']:,}", f"{about['tokens']:,}")
+    return table

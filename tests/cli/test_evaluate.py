@@ -1,0 +1,62 @@
+"""`trellis eval`: the figures are those of `trellis score` on what `trellis tag` writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import trellis
+from tests.cli.conftest import SEGMENTED, conll, sentences
+from trellis.tags import Scheme, convert_tags
+
+
+def test_eval_is_tag_and_score(here, shell, hmm_model):
+    shell("tag", hmm_model, "dev.conll", "-o", "out.conll")
+    scored = json.loads(shell("score", "dev.conll", "out.conll", "--json").out)
+    assert json.loads(shell("eval", hmm_model, "dev.conll", "--json").out) == scored
+    assert json.loads(shell("eval", f"{hmm_model}/model.safetensors", "dev.conll", "--json").out) == scored
+
+
+def test_a_table_for_people(here, shell, ner_model):
+    done = shell("eval", ner_model, "dev.conll", "--errors", "--interval")
+    assert done.code == 0
+    for part in ("Read as ner, scheme IOB2.", "micro average", "100.00", "0 mistakes beside"):
+        assert part in done.out
+
+
+def test_words_of_segmented_text_with_a_vocabulary(here, shell, seg_model):
+    found = json.loads(shell("eval", seg_model, "train.seg", "--train", "train.seg", "--json").out)
+    assert (found["task"], found["scores"]["words"]["gold"]) == ("seg", len(SEGMENTED.split()))
+    assert found["scores"]["oov_words"] == 0
+
+
+def test_right_tags_in_another_scheme(here, shell, ner_model):
+    other = [s.with_tags(convert_tags(s.tags, Scheme.IOB2, Scheme.BIOES)) for s in sentences()]
+    Path("other.conll").write_text(conll(other))
+    assert json.loads(shell("eval", ner_model, "other.conll", "--json").out)["scores"]["micro"]["f1"] == 1.0
+
+
+def test_the_columns_of_training_are_remembered(here, shell):
+    Path("pos.tsv").write_text("the\tDET\tx\ndog\tNOUN\tx\n\na\tDET\tx\ncat\tNOUN\ty\n")
+    shell("train", "-m", "hmm", "--train", "pos.tsv", "--tags", "1", "-o", "model")
+    assert json.loads(shell("eval", "model", "pos.tsv", "--json").out)["scores"]["accuracy"] == 1.0
+
+
+def test_what_cannot_be_scored(here, shell, ner_model):
+    Path("bare.conll").write_text("Anna\nslept\n")
+    Path("empty.conll").write_text("")
+    assert shell("eval", ner_model, "bare.conll", "--format", "conll").err == (
+        "trellis: bare.conll:1: the sentence has no tags to score\n"
+    )
+    assert shell("eval", ner_model, "empty.conll").err == "trellis: empty.conll: there is no sentence to score\n"
+
+
+def test_a_model_saved_by_an_earlier_version_has_no_tokenizer(here, ner_model, shell):
+    """Manifests written before raw text could be tagged lack the entry; words it is."""
+    from trellis import store
+
+    stored = store.load(ner_model / "model.safetensors")
+    manifest = {name: value for name, value in stored.manifest.items() if name != "tokenizer"}
+    store.save("old", stored.kind, manifest, stored.arrays)
+    assert trellis.load("old")("Anna slept.").tags == ("B-PER", "O", "O")
+    assert shell("eval", "old", "dev.conll").code == 0

@@ -1,0 +1,130 @@
+"""`trellis inspect` and `trellis explain`: what is inside a model, and why it says what it says."""
+
+from __future__ import annotations
+
+import json
+import struct
+import xml.etree.ElementTree as ElementTree
+import zlib
+from pathlib import Path
+
+import pytest
+
+import trellis
+from trellis.cli import _heatmap
+
+MODELS = ["ner_model", "hmm_model", "seg_model"]
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_inspect_shows_labels_transitions_and_features(here, shell, ner_model):
+    done = shell("inspect", ner_model, "--top", "2")
+    assert done.code == 0
+    assert done.out.startswith("CRF(c2=0.1)\nscheme IOB2, raw text is split into words\n5 labels: O B-LOC I-LOC B-PER")
+    weight = trellis.load(ner_model).transitions().weights[1][2]
+    assert f"{weight:.2f}" in done.out
+    top = trellis.load(ner_model).top_features("B-LOC", 2).features[0]
+    assert f"{top.name} {top.weight:+.2f}" in done.out
+    assert done.out.count("·") == 6  # O, LOC and PER each before the two I they may not go on with
+
+
+def test_inspect_shows_the_record_of_a_trained_folder(here, shell):
+    shell("train", "-m", "crf", "--train", "train.conll", "--dev", "dev.conll", "--out", "model")
+    done = shell("inspect", "model")
+    for part in ("train.conll, conll, 6 sentences, 32 tokens", "dev figures", "F1 ", "converged", "loss ", "dev  "):
+        assert part in done.out
+
+
+def test_inspect_as_json(shell, model):
+    found = json.loads(shell("inspect", model, "--json").out)
+    tagger = trellis.load(model)
+    assert (found["kind"], found["labels"]) == (tagger.kind, list(tagger.labels_))
+    assert len(found["transitions"]) == len(tagger.labels_)
+    assert bool(found["features"]) == (tagger.kind == "crf")
+
+
+def test_a_plot_is_a_picture_without_any_library(here, shell, ner_model):
+    assert shell("inspect", ner_model, "--plot", "a b.svg").err == "transitions drawn to a b.svg\n"
+    drawing = ElementTree.parse("a b.svg").getroot()
+    cells = [node for node in drawing.iter("{http://www.w3.org/2000/svg}rect") if node.get("fill") != "white"]
+    assert len(cells) == 25
+    titles = [node[0].text for node in cells]
+    assert "O to I-PER: -inf" in titles
+    assert shell("inspect", ner_model, "--plot", "map.png").code == 0
+    assert _png_size(Path("map.png").read_bytes()) == (10 + 8 * 5 + 20 * 5 + 10,) * 2
+
+
+def _png_size(data: bytes) -> tuple[int, int]:
+    """Width and height, once every checksum is right and the pixels are all there."""
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    place, parts = 8, {}
+    while place < len(data):
+        (length,) = struct.unpack(">I", data[place : place + 4])
+        kind, body = data[place + 4 : place + 8], data[place + 8 : place + 8 + length]
+        assert struct.unpack(">I", data[place + 8 + length : place + 12 + length])[0] == zlib.crc32(kind + body)
+        parts[kind] = body
+        place += 12 + length
+    width, height = struct.unpack(">II", parts[b"IHDR"][:8])
+    assert len(zlib.decompress(parts[b"IDAT"])) == height * (1 + 3 * width)
+    return width, height
+
+
+def test_colours_grow_with_the_weight_and_grey_is_forbidden():
+    drawn = _heatmap.HeatMap("", ("a", "b"), ((2.0, -1.0), (0.0, float("-inf"))))
+    assert drawn.colour(2.0) == (200, 40, 40)
+    assert drawn.colour(0.0) == (255, 255, 255)
+    assert drawn.colour(-1.0) == (148, 168, 228)
+    assert drawn.colour(float("-inf")) == (215, 215, 215)
+
+
+def test_a_picture_of_another_kind_or_nowhere(here, shell, ner_model):
+    assert shell("inspect", ner_model, "--plot", "map.gif").err == (
+        "trellis: --plot map.gif: expected a name that ends in .svg or .png\n"
+    )
+    done = shell("inspect", ner_model, "--plot", "nowhere/map.svg")
+    assert (done.code, done.err) == (1, "trellis: nowhere/map.svg cannot be written: No such file or directory\n")
+
+
+def test_explain_draws_the_trellis_and_says_why(here, shell, ner_model):
+    done = shell("explain", ner_model, "Anna lives in Rome.")
+    tagger = trellis.load(ner_model)
+    view = tagger.trellis("Anna lives in Rome.")
+    assert done.code == 0
+    assert done.out.count("●") == 6  # five tokens, and the first of the paths
+    assert f"{view.paths[1].probability:.4f}" in done.out
+    found = tagger.explain(["Anna", "lives", "in", "Rome", "."], 3)
+    assert f"B-LOC {found.probability:.2f}" in done.out
+    assert found.contributions[0].name in done.out
+
+
+def test_explain_one_token_in_full(here, shell, ner_model):
+    done = shell("explain", ner_model, "Anna lives in Rome.", "--token", "3", "--top", "4")
+    assert "Position 3: B-LOC" in done.out
+    assert "total" in done.out
+    assert len(done.out.splitlines()) == 1 + 3 + 4 + 1 + 1  # title, head, features, total, foot
+
+
+def test_explain_every_family_as_json(shell, model):
+    found = json.loads(shell("explain", model, "我 Rome", "--tokens", "--json", "--kbest", "2").out)
+    assert found["tokens"] == ["我", "Rome"]
+    assert [sum(row) for row in found["probabilities"]] == pytest.approx([1.0, 1.0])
+    assert len(found["paths"]) == 2
+    for position, why in enumerate(found["why"]):
+        assert why["label"] == found["paths"][0]["tags"][position]
+        assert why["runner_up"] != why["label"]
+
+
+def test_explain_refuses_nothing_and_tokens_that_are_not_there(here, shell, ner_model):
+    assert shell("explain", ner_model, " ").err == "trellis: there is nothing to explain: the text has no token\n"
+    done = shell("explain", ner_model, "Anna slept", "--token", "2")
+    assert (done.code, done.err) == (1, "trellis: --token 2: the text has 2 tokens, 0 to 1\n")
+
+
+def test_a_long_sentence_is_drawn_in_parts_that_fit(here, shell, ner_model):
+    done = shell("explain", ner_model, " ".join(["Anna"] * 30))
+    assert max(map(len, done.out.splitlines())) <= 100
+    assert done.out.count("Anna") >= 60  # in the trellis and in the reasons

@@ -1,0 +1,68 @@
+"""The command as a whole: help, versions, exit codes, and what it does not load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import trellis
+import trellis.cli.score
+from trellis.cli import _COMMANDS
+
+HEAVY = {"numpy", "scipy", "torch", "transformers", "sklearn", "trellis._native"}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "trellis.cli", *arguments], capture_output=True, text=True)
+
+
+def test_help_loads_nothing_heavy():
+    code = "import sys; from trellis.cli import main\ntry: main(['--help'])\nexcept SystemExit: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    text, modules = done.stdout.rstrip("\n").rsplit("\n", 1)
+    assert all(name in text for name, *_ in _COMMANDS)
+    assert not {module for module in modules.split() if module in HEAVY}
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in _COMMANDS])
+def test_every_command_has_help_with_examples(shell, name):
+    done = shell(name, "--help")
+    assert done.code == 0
+    assert f"Usage: trellis {name}" in done.out
+    assert f"trellis {name}" in done.out.replace(f"Usage: trellis {name}", "")
+
+
+def test_version_and_nothing(shell):
+    assert shell("--version").out == f"trellis {trellis.__version__}\n"
+    assert run().returncode == 2
+
+
+def test_an_unexpected_error_is_one_paragraph_too(shell, monkeypatch):
+    monkeypatch.setattr(trellis.cli.score, "_read", lambda *_: 1 / 0)
+    done = shell("score", "a", "b")
+    assert done.code == 1
+    assert done.err == (
+        "trellis: unexpected ZeroDivisionError: division by zero\n"
+        "This is a mistake in Trellis; --debug shows where it happened.\n"
+    )
+    assert "Traceback" in shell("score", "a", "b", "--debug").err
+
+
+def test_debug_after_two_dashes_is_an_argument(shell):
+    assert shell("score", "--", "--debug", "x").err == "trellis: --debug: No such file or directory\n"
+
+
+def test_out_of_memory_and_interruption(shell, monkeypatch):
+    def fail(error):
+        def raising(*_):
+            raise error
+
+        return raising
+
+    monkeypatch.setattr(trellis.cli.score, "_read", fail(MemoryError()))
+    assert shell("score", "a", "b").err == "trellis: out of memory\n"
+    monkeypatch.setattr(trellis.cli.score, "_read", fail(KeyboardInterrupt()))
+    done = shell("score", "a", "b")
+    assert (done.code, done.err) == (130, "trellis: interrupted\n")

@@ -1,0 +1,223 @@
+"""`trellis tag`: what comes in, what goes out, what is broken, and who stops listening."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import trellis
+from tests.cli.conftest import sentences
+from trellis import corpus
+
+TEXT = "Anna lives in Rome.\nIt rained.\n"
+
+
+@pytest.fixture
+def text(here):
+    Path("text.txt").write_text(TEXT)
+    return here
+
+
+def test_raw_text_becomes_columns_in_a_pipe(text, shell, ner_model):
+    done = shell("tag", ner_model, "text.txt")
+    assert done.code == 0
+    assert done.err == ""
+    assert done.out == "Anna\tB-PER\nlives\tO\nin\tO\nRome\tB-LOC\n.\tO\n\nIt\tO\nrained\tO\n.\tO\n\n"
+
+
+def test_standard_input_and_inline_marks(text, shell, ner_model, standard_input):
+    standard_input(TEXT.encode())
+    assert shell("tag", ner_model, "-", "--to", "inline").out == "[Anna](PER) lives in [Rome](LOC).\nIt rained.\n"
+    standard_input(TEXT.encode())
+    marked = shell("tag", ner_model, "--to", "inline", "--probs").out
+    p = trellis.load(ner_model)("Anna lives in Rome.").spans[0].probability
+    assert marked.startswith(f"[Anna](PER {p:.2f}) lives in ")
+
+
+def test_json_lines_have_spans_offsets_and_probabilities(text, shell, ner_model):
+    first, second = map(
+        json.loads, shell("tag", ner_model, "text.txt", "--to", "jsonl", "--kbest", "2").out.splitlines()
+    )
+    expected = trellis.load(ner_model)("Anna lives in Rome.")
+    assert first["text"] == "Anna lives in Rome."
+    assert first["tokens"] == ["Anna", "lives", "in", "Rome", "."]
+    assert first["offsets"] == [[0, 4], [5, 10], [11, 13], [14, 18], [18, 19]]
+    assert [(s["start"], s["end"], s["label"], s["text"]) for s in first["spans"]] == [
+        (0, 4, "PER", "Anna"),
+        (14, 18, "LOC", "Rome"),
+    ]
+    assert first["spans"][0]["probability"] == pytest.approx(expected.spans[0].probability, abs=1e-6)
+    assert first["probabilities"] == pytest.approx(expected.probabilities, abs=1e-6)
+    assert first["kbest"][0]["tags"] == list(expected.tags)
+    assert first["kbest"][0]["probability"] >= first["kbest"][1]["probability"]
+    assert second["spans"] == []
+
+
+def test_what_is_written_can_be_read_and_scored(text, shell, ner_model):
+    assert shell("tag", ner_model, "train.conll", "-o", "out.conll").code == 0
+    assert corpus.read("out.conll").sentences == corpus.read("train.conll").sentences
+    assert shell("tag", ner_model, "train.conll", "--to", "jsonl", "-o", "out.jsonl").code == 0
+    assert [s.tags for s in corpus.read("out.jsonl")] == [s.tags for s in sentences()]
+    assert json.loads(shell("score", "train.conll", "out.conll", "--json").out)["scores"]["micro"]["f1"] == 1.0
+
+
+def test_the_form_follows_the_input(text, shell, ner_model):
+    Path("in.jsonl").write_text('{"tokens": ["Anna", "slept"], "pos": ["NNP", "VBD"]}\n')
+    record = json.loads(shell("tag", ner_model, "in.jsonl").out)
+    assert (record["tags"], record["pos"]) == (["B-PER", "O"], ["NNP", "VBD"])
+    Path("in.tsv").write_text("Anna\tNNP\tO\nslept\tVBD\tO\n")
+    assert shell("tag", ner_model, "in.tsv", "--probs").out.startswith("Anna\tNNP\tB-PER\t0.")
+
+
+def test_tokens_are_split_at_spaces_only(text, shell, ner_model, standard_input):
+    standard_input(b"Anna's friend.\n")
+    assert shell("tag", ner_model, "--from", "tokens").out.split()[::2] == ["Anna's", "friend."]
+
+
+def test_segmented_text(here, shell, seg_model, standard_input):
+    standard_input("我喜欢北京\n\n他喜欢音乐\n".encode())
+    assert shell("tag", seg_model).out == "我 喜欢 北京\n\n他 喜欢 音乐\n"
+    standard_input("我喜欢北京\n".encode())
+    lines = shell("tag", seg_model, "--kbest", "2").out.splitlines()
+    assert lines[0].split("\t")[1] == "我 喜欢 北京"
+    assert float(lines[0].split("\t")[0]) > float(lines[1].split("\t")[0])
+    standard_input("我喜欢北京\n".encode())
+    assert shell("tag", seg_model, "--to", "inline").out == "我 喜欢 北京\n"
+
+
+def test_the_k_best_as_columns(here, shell, ner_model, standard_input):
+    standard_input(b"Anna\n")
+    best = trellis.load(ner_model).kbest([["Anna"]], 2)[0]
+    expected = "".join(f"# {i} {p.probability:.6f}\nAnna\t{p.tags[0]}\n\n" for i, p in enumerate(best, 1))
+    assert shell("tag", ner_model, "--kbest", "2").out == expected
+
+
+def test_known_labels_are_kept(here, shell, ner_model, hmm_model):
+    Path("some.conll").write_text("Anna\tB-LOC\nslept\t_\n\nRome\tB-PER|O\n.\t_\n")
+    for model in (ner_model, hmm_model):
+        done = shell("tag", model, "some.conll", "--constrain", "some.conll")
+        tags = [line.split("\t")[1] for line in done.out.splitlines() if line]
+        assert tags[0] == "B-LOC"
+        assert tags[2] in ("B-PER", "O")
+    assert shell("tag", ner_model, "some.conll").out.startswith("Anna\tB-PER")
+
+
+@pytest.mark.parametrize(
+    ("known", "message"),
+    [
+        ("Anna\tB-LOC\n", "known.conll: no sentence is left for text.txt:2; expected one for each"),
+        ("Eva\tO\n", "known.conll:1: other tokens than text.txt:1 has: expected 'Anna', got 'Eva'"),
+        ("Anna\tB-X\n\nIt\t_\n", "text.txt:1: sentence 0 (text.txt:1), position 0: label 'B-X' at position 0"),
+        ("Anna\tI-LOC\n\nIt\t_\n", "text.txt:1: "),
+    ],
+)  # fmt: skip
+def test_known_labels_that_do_not_fit(here, shell, ner_model, known, message):
+    Path("text.txt").write_text("Anna\nIt\n")
+    Path("known.conll").write_text(known)
+    done = shell("tag", ner_model, "text.txt", "--constrain", "known.conll")
+    assert done.code == 1
+    assert done.err.startswith(f"trellis: {message}")
+
+
+def test_a_broken_line_stops_with_its_number(here, shell, ner_model):
+    Path("text.txt").write_bytes(b"Anna slept.\nbad \xff byte\nIt rained.\n")
+    done = shell("tag", ner_model, "text.txt")
+    assert done.code == 1
+    assert done.err == (
+        "trellis: text.txt:2: expected text in utf-8, found byte 0xff at character 5; pass the right encoding: "
+        "'bad \\\\xff byte'\n"
+    )
+
+
+def test_or_is_reported_and_passed_on_in_its_place(here, ner_model, shell):
+    Path("text.txt").write_bytes(b"Anna slept.\nbad \xff byte\nIt rained.\n")
+    done = shell("tag", ner_model, "text.txt", "--on-error", "pass", "--to", "inline", "-o", "out.txt")
+    assert done.code == 0
+    assert "text.txt:2: expected text in utf-8" in done.err
+    assert Path("out.txt").read_bytes() == b"[Anna](PER) slept.\nbad \xff byte\nIt rained.\n"
+
+
+def test_a_broken_sentence_is_passed_on_whole(here, shell, ner_model):
+    Path("in.conll").write_text("Anna\tO\nslept\n\nIt\tO\n")
+    done = shell("tag", ner_model, "in.conll", "--on-error", "pass")
+    assert (done.code, done.out) == (0, "Anna\tO\nslept\n\nIt\tO\n\n")
+    Path("in.jsonl").write_text('{"tokens": ["Anna", "slept"]}\n{"tokens": 3}\n{broken\n{"tokens": ["It"]}\n')
+    records = [json.loads(line) for line in shell("tag", ner_model, "in.jsonl", "--on-error", "pass").out.splitlines()]
+    assert [record.get("tags") for record in records] == [["B-PER", "O"], None, None, ["O"]]
+    assert [record.get("line") for record in records] == [None, 2, 3, None]
+    assert records[2]["raw"] == "{broken"
+
+
+def test_a_sentence_the_model_refuses_is_named(here, shell, tmp_path):
+    trellis.HMM(unknown=False).fit(sentences()).save(tmp_path / "closed")
+    Path("text.txt").write_text("Anna slept .\nAnna sang .\n")
+    done = shell("tag", "closed", "text.txt")
+    assert done.code == 1
+    assert done.err.startswith("trellis: text.txt:2: ")
+    passed = shell("tag", "closed", "text.txt", "--on-error", "pass", "--to", "inline")
+    assert passed.out.splitlines()[1] == "Anna sang ."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--from", "word"], "--from: unknown format 'word', expected one of text, tokens, conll, conllu, "),
+        (["--to", "xml"], "--to: unknown form 'xml', expected one of inline, conll, jsonl, segmented"),
+        (["missing.txt"], "missing.txt: No such file or directory"),
+        (["-o", "nowhere/out.txt"], "nowhere/out.txt: No such file or directory"),
+    ],
+)  # fmt: skip
+def test_wrong_names(text, shell, ner_model, arguments, message):
+    done = shell("tag", ner_model, "text.txt", *arguments)
+    assert done.code == 1
+    assert done.err.startswith(f"trellis: {message}")
+
+
+def test_no_model_there(text, shell):
+    assert shell("tag", "nowhere", "text.txt").err == "trellis: nowhere cannot be opened: No such file or directory\n"
+    assert shell("tag", "text.txt", "text.txt").err.startswith("trellis: text.txt is not a saved model of Trellis")
+
+
+def test_order_is_kept_over_many_blocks(here, shell, ner_model):
+    lines = [f"Anna {i} slept" for i in range(2000)]
+    Path("text.txt").write_text("\n".join(lines))
+    written = shell("tag", ner_model, "text.txt", "--to", "inline").out.splitlines()
+    assert [re.findall(r"\d+", line) for line in written] == [[str(i)] for i in range(2000)]
+
+
+def test_memory_does_not_grow_with_the_input(here, ner_model):
+    """Twenty times the input takes at most a few megabytes more."""
+    code = (
+        "import sys, resource; from trellis.cli import main\n"
+        "try: main(['tag', sys.argv[1], sys.argv[2], '--to', 'conll'])\n"
+        "except SystemExit: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
+    )
+    peaks = []
+    for count in (2_000, 40_000):
+        Path("text.txt").write_text("Anna slept .\n" * count)
+        run = [sys.executable, "-c", code, str(ner_model), "text.txt"]
+        done = subprocess.run(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
+        peaks.append(int(done.stderr))
+    assert peaks[1] - peaks[0] < 10_000  # kilobytes
+
+
+def test_a_reader_that_goes_away_ends_it_well(here, ner_model):
+    Path("text.txt").write_text("Anna Smith lives in New York .\n" * 20_000)
+    command = f"{sys.executable} -m trellis.cli tag {ner_model} text.txt"
+    shell = ["bash", "-c", f"{command} | head -1; echo ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "Anna\tB-PER\n0\n"
+    assert done.stderr == ""
+
+
+def test_a_full_disk_is_said(text, ner_model):
+    with open("/dev/full", "w") as full:
+        run = [sys.executable, "-m", "trellis.cli", "tag", str(ner_model), "text.txt"]
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "trellis: No space left on device\n"

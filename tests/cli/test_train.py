@@ -1,0 +1,266 @@
+"""`trellis train` and `trellis init`: what they say, what they leave behind, what they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import resource
+import signal
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import trellis
+from tests.cli.conftest import conll, sentences
+from trellis import config
+from trellis.models import CRF, HMM, CRFConfig, folder
+from trellis.models.families import FAMILIES
+from trellis.tags import Scheme, convert_tags
+
+TRAIN = ("train", "--model", "crf", "--train", "train.conll", "--out", "model")
+
+
+def test_training_says_what_it_found_and_leaves_a_folder(here, shell):
+    done = shell(*TRAIN, "--dev", "dev.conll", "--test", "dev.conll", "--set", "c2=0.1")
+    assert done.code == 0, done.err
+    assert "train: train.conll, conll since it has columns separated by tabs" in done.err
+    assert "train: 6 sentences, 32 tokens" in done.err
+    assert "task ner (guessed from the tags), scheme IOB2 (detected)" in done.err
+    assert done.out == (
+        "Results\n"
+        "┏━━━━━━┳━━━━━━━━━━━┳━━━━━━━━┳━━━━━━━━┳━━━━━━━━━━━┳━━━━━━━━┓\n"
+        "┃ file ┃ precision ┃ recall ┃     F1 ┃ sentences ┃ tokens ┃\n"
+        "┡━━━━━━╇━━━━━━━━━━━╇━━━━━━━━╇━━━━━━━━╇━━━━━━━━━━━╇━━━━━━━━┩\n"
+        "│ dev  │    100.00 │ 100.00 │ 100.00 │         2 │     13 │\n"
+        "│ test │    100.00 │ 100.00 │ 100.00 │         2 │     13 │\n"
+        "└──────┴───────────┴────────┴────────┴───────────┴────────┘\n"
+        "The model is in model. To use it:\n"
+        "  trellis tag model text.txt\n"
+        "  trellis eval model dev.conll\n"
+        "  trellis inspect model\n"
+    )
+    assert sorted(os.listdir("model")) == ["config.toml", "history.json", "model.safetensors", "training.json"]
+
+
+def test_the_folder_holds_settings_history_and_record(here, shell):
+    shell(*TRAIN, "--dev", "dev.conll", "--set", "c2=0.25", "--set", "max_iterations=3")
+    settings = config.load(CRFConfig, "model/config.toml")
+    assert (settings.c2, settings.max_iterations, settings.features, settings.scheme) == (0.25, 3, "ner", "iob2")
+    assert len(folder.read_history("model").steps) == 3
+    record = folder.read_record("model")
+    assert record["command"] == (
+        "trellis train --model crf --train train.conll --out model --dev dev.conll --set c2=0.25 --set max_iterations=3"
+    )
+    assert (record["model"], record["task"], record["scheme"], record["tokenizer"]) == ("crf", "ner", "IOB2", "words")
+    assert record["data"]["train"] == {"path": "train.conll", "format": "conll", "sentences": 6, "tokens": 32}
+    assert record["figures"]["dev"].keys() == {"precision", "recall", "F1"}
+    assert (record["iterations"], record["reason"]) == (3, "max_iterations")
+
+
+def test_a_folder_loads_as_its_file_does(here, shell):
+    shell(*TRAIN)
+    by_folder, by_file = trellis.load("model"), trellis.load("model/model.safetensors")
+    assert isinstance(by_folder, CRF)
+    assert by_folder.predict([["Anna", "slept"]]) == by_file.predict([["Anna", "slept"]])
+    Path("empty").mkdir()
+    with pytest.raises(
+        trellis.errors.StoreError, match=r"^the folder empty holds no model: expected model\.safetensors"
+    ):
+        trellis.load("empty")
+
+
+def test_segmentation_learns_characters_and_scores_words(here, shell):
+    done = shell(*TRAIN[:3], "--task", "seg", "--train", "train.seg", "--test", "train.seg", "--out", "model")
+    assert done.code == 0, done.err
+    assert "task seg, scheme BMES" in done.err
+    model = trellis.load("model")
+    assert (model.config.features, model.config.scheme, model.tokenizer_) == ("segment", "bmes", "characters")
+    assert folder.read_record("model")["data"]["train"]["tokens"] == 22
+
+
+def test_words_of_a_column_file_become_characters_for_segmentation(here, shell):
+    Path("words.conll").write_text("我\tPRON\n喜欢\tVERB\n\n他\tPRON\n也\tADV\n喜欢\tVERB\n")
+    assert shell("train", "-m", "hmm", "--task", "seg", "--train", "words.conll", "-o", "model", "-q").code == 0
+    assert set(trellis.load("model").labels_) == {"B", "E", "S"}
+
+
+def test_tags_alone_are_parts_of_speech(here, shell):
+    Path("pos.tsv").write_text("the\tDET\ndog\tNOUN\n\na\tDET\ncat\tNOUN\n")
+    done = shell("train", "-m", "hmm", "--train", "pos.tsv", "--test", "pos.tsv", "-o", "model")
+    assert "task pos (guessed from the tags), scheme PLAIN" in done.err
+    assert "accuracy" in done.out
+    assert isinstance(trellis.load("model"), HMM)
+
+
+def test_held_out_files_may_have_another_scheme(here, shell):
+    other = [s.with_tags(convert_tags(s.tags, Scheme.IOB2, Scheme.BIOES)) for s in sentences()]
+    Path("dev.conll").write_text(conll(other))
+    done = shell(*TRAIN, "--test", "dev.conll", "--set", "c2=0.1")
+    assert done.code == 0, done.err
+    assert folder.read_record("model")["figures"]["test"]["F1"] == 1.0
+
+
+def test_resume_starts_from_the_weights_in_the_folder(here, shell):
+    shell(*TRAIN, "--set", "max_iterations=2")
+    first = folder.read_history("model").steps[-1].loss
+    assert shell(*TRAIN, "--resume", "--set", "max_iterations=2").code == 0
+    assert folder.read_history("model").steps[0].loss < first
+    refused = shell(*TRAIN[:-1], "nowhere", "--resume")
+    assert refused.code == 1
+    assert refused.err.endswith("trellis: the folder nowhere holds no model: expected model.safetensors in it\n")
+
+
+def test_quiet_says_nothing(here, shell):
+    done = shell(*TRAIN, "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_the_tokenizer_is_kept_with_the_model(here, shell):
+    shell(*TRAIN, "--tokenizer", "whitespace")
+    assert trellis.load("model")("Anna's here.").tokens == ("Anna's", "here.")
+
+
+def test_spaces_and_other_scripts_in_paths(here, shell):
+    Path("Übung 训练").mkdir()
+    Path("Übung 训练/a b.conll").write_text(conll(sentences()))
+    done = shell("train", "-m", "crf", "--train", "Übung 训练/a b.conll", "-o", "Übung 训练/mein Modell")
+    assert done.code == 0
+    assert "  trellis tag 'Übung 训练/mein Modell' text.txt\n" in done.out
+    assert trellis.load("Übung 训练/mein Modell").labels_
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "c3=1"], "CRFConfig has no setting 'c3'; did you mean 'c2'?"),
+        (["--set", "c2"], "expected key=value, got 'c2'"),
+        (["--set", "c2=much"], "setting 'c2' must be float, got 'much'"),
+        (["--config", "bad.toml"], "bad.toml: CRFConfig has no setting 'featurs'; did you mean 'features'?"),
+        (["--train", "empty.conll"], "empty.conll: there is no sentence to learn from"),
+        (["--train", "none.conll"], "none.conll: No such file or directory"),
+        (["--train", "bad.conll"], "bad.conll:2: expected 2 columns separated by tabs, as in line 1, found 1: 'b'"),
+        (["--tokenizer", "letters"], "unknown tokenizer 'letters'; there are words, characters, whitespace"),
+        (["--model", "crv"], "unknown model 'crv': expected one of " + ", ".join(FAMILIES) + "; did you mean 'crf'?"),
+        (["--out", "train.conll/model"], "train.conll/model cannot be written: Not a directory"),
+        (["--out", "train.conll"], "train.conll cannot be written: File exists"),
+        (["--scheme", "iob"], "scheme 'iob' is ambiguous: say 'iob1' (B only between adjoining spans of one type) or "),
+        (["--task", "pos", "--train", "one.tsv"], "there is nothing to learn: only the label 'X' occurs, and a "),
+    ],
+)  # fmt: skip
+def test_what_is_refused_is_said_in_one_paragraph(here, shell, arguments, message):
+    Path("bad.toml").write_text("featurs = 'ner'\n")
+    Path("empty.conll").write_text("")
+    Path("bad.conll").write_text("a\tO\nb\n")
+    Path("one.tsv").write_text("a\tX\n")
+    done = shell(*TRAIN, *arguments)
+    assert done.code == 1
+    last = done.err.splitlines()[-1]
+    assert last.startswith(f"trellis: {message}")
+    assert "Traceback" not in done.err
+
+
+def test_an_unwritable_folder_is_known_before_training(here, shell, monkeypatch):
+    monkeypatch.setattr(CRF, "fit", lambda *_, **__: pytest.fail("trained for nothing"))
+    assert shell(*TRAIN, "--out", "train.conll/model").code == 1
+    if os.geteuid() != 0:  # root may write anywhere
+        Path("closed").mkdir(mode=0o500)
+        assert "closed cannot be written: Permission denied" in shell(*TRAIN, "--out", "closed").err
+
+
+def test_a_traceback_only_with_debug(here, shell):
+    assert "Traceback" in shell(*TRAIN, "--set", "c3=1", "--debug").err
+    assert "Traceback" in shell("--debug", *TRAIN, "--set", "c3=1").err
+
+
+def test_wrong_usage_is_exit_code_2(here, shell):
+    for arguments in (("train",), ("train", "--modle", "crf"), ("trane",), (*TRAIN, "--task", "chess")):
+        done = shell(*arguments)
+        assert done.code == 2
+        assert "Usage: trellis" in done.err
+
+
+def test_a_family_that_lacks_what_it_needs(here, shell):
+    pytest.importorskip("trellis.models.neural_config")
+    done = shell("train", "-m", "transformer-crf", "--train", "train.conll", "-o", "model")
+    assert done.code == 1
+    assert done.err.endswith("trellis: this family needs the setting 'encoder.transformer', which is not set\n")
+
+
+def test_init_prints_settings_that_train_takes(here, shell):
+    text = shell("init", "--model", "crf", "--task", "seg", "--set", "c2=0.5").out
+    assert text.startswith("# trellis train --model crf --config THIS_FILE")
+    assert '\nfeatures = "segment"\n' in text
+    assert "# coefficient of |w|^2\nc2 = 0.5\n" in text
+    Path("crf.toml").write_text(text)
+    done = shell(*TRAIN[:3], "--train", "train.seg", "--out", "model", "--config", "crf.toml", "--set", "c1=0.125")
+    assert done.code == 0, done.err
+    found = config.load(CRFConfig, "model/config.toml")
+    assert (found.features, found.scheme, found.c1, found.c2) == ("segment", "bmes", 0.125, 0.5)
+
+
+def test_init_knows_every_family_without_torch():
+    names = [
+        name for name, family in FAMILIES.items() if not family.neural or find_spec("trellis.models.neural_config")
+    ]
+    code = "import sys; from trellis.cli import main\n"
+    code += "".join(f"try: main(['init', '-m', '{name}'])\nexcept SystemExit: pass\n" for name in names)
+    code += "print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
+    assert done.stdout.count("# trellis train --model ") == len(names)
+
+
+def _process(*arguments, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "trellis.cli", *arguments],
+        text=True,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+    )
+
+
+def test_a_full_disk_leaves_no_half_model(here):
+    def small_files_only():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+
+    process = _process(*TRAIN, preexec_fn=small_files_only)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "trellis: model/model.safetensors cannot be written: " in err
+    assert "Traceback" not in err
+    assert os.listdir("model") == []
+
+
+def test_ctrl_c_keeps_the_best_model_and_says_so(here):
+    contradiction = "x\tO\n\nx\tB-LOC\n\n"  # which the perceptron never stops learning
+    Path("long.conll").write_text(contradiction + conll(sentences()))
+    endless = ["--set", "algorithm=ap", "--set", "max_iterations=100000000"]
+    screen, terminal = pty.openpty()
+    process = _process(
+        *("train", "-m", "crf", "--train", "long.conll", "--dev", "dev.conll", "-o", "model", *endless),
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    os.close(terminal)
+    seen = _read_until(screen, b"dev 100.00")
+    process.send_signal(signal.SIGINT)
+    seen += _read_until(screen, b"the best model so far was kept.")
+    out, _ = process.communicate(timeout=60)
+    os.close(screen)
+    assert process.returncode == 130
+    assert b"iteration" in seen
+    assert b"interrupted after " in seen
+    assert "The model is in model." in out
+    assert json.loads(Path("model/training.json").read_text())["reason"] == "interrupted"
+    assert trellis.load("model").predict([["Anna", "slept"]]) == [["B-PER", "O"]]
+
+
+def _read_until(screen: int, words: bytes) -> bytes:
+    seen = b""
+    while words not in seen:
+        seen += os.read(screen, 4096)
+    return seen

@@ -1,0 +1,159 @@
+"""What people look at: tagged texts and the trellis, as values, in Markdown and in HTML; folders and families."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.models.contract import POS, TRAIN
+from trellis import CRF, HMM, Sentence
+from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.models import families, folder
+from trellis.models.lattice_view import LatticeView
+from trellis.models.tagged import Labelling, ScoredSpan, tagged
+from trellis.tags import Span
+from trellis.text import hue
+from trellis.training import History, Step
+
+
+class Text(HTMLParser):
+    """The text of a page, once every element that opens is closed in its turn."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.text, self.open, self.seen = "", [], []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+SENTENCE = Sentence(["<b>", "&", "Co"], text="<b> & Co", offsets=[(0, 3), (4, 5), (6, 8)])
+SPANS = [ScoredSpan(Span(1, 3, "ORG"), 0.5)]
+
+
+def test_spans_are_by_character_and_pieces_are_the_words():
+    found = tagged(SENTENCE, ["O", "B-ORG", "I-ORG"], [0.9, 0.6, 0.7], SPANS)
+    assert (found.spans[0].start, found.spans[0].end, found.spans[0].text) == (4, 8, "& Co")
+    assert found.words == ["<b>", "& Co"]
+    assert json.loads(json.dumps(found.to_dict()))["spans"] == [
+        {"start": 4, "end": 8, "label": "ORG", "text": "& Co", "probability": 0.5}
+    ]
+    assert len(found) == 1
+    with pytest.raises(ModelError, match="without text and offsets"):
+        tagged(Sentence(["a"]), ["O"], [1.0], [])
+
+
+def test_notebooks_show_tagged_texts_with_everything_escaped():
+    found = tagged(SENTENCE, ["O", "B-ORG", "I-ORG"], [0.9, 0.6, 0.7], SPANS)
+    page = Text(found._repr_html_())
+    assert page.text == "<b> & Co ORG 0.50"
+    assert page.seen == ["div", "mark", "sub"]
+
+
+def test_notebooks_show_sentences_with_their_tags():
+    assert Text(SENTENCE._repr_html_()).text == "<b> & Co"
+    page = Sentence(["<b>", "Rome"], ["O", "B-<LOC>"])._repr_html_()
+    assert Text(page).text == "<b> RomeB-<LOC>"
+    assert page.count("background") == 1
+    both = Sentence(["a", "b"], ["B-X", "X-E"])._repr_html_()
+    assert both.count(f"hsl({hue('X')},") == 2  # one type, one colour, whatever the style
+
+
+def test_a_text_for_tokens_that_have_none():
+    assert Sentence(["a", "bc"]).with_text().offsets == ((0, 1), (2, 4))
+    joined = Sentence(["我", "们"], ["B", "E"]).with_text("")
+    assert (joined.text, joined.offsets, joined.tags) == ("我们", ((0, 1), (1, 2)), ("B", "E"))
+    assert SENTENCE.with_text() is SENTENCE
+    assert Sentence([]).with_text().text == ""
+
+
+VIEW = LatticeView(
+    ("<a>", "b"),
+    ("O", "X", "Y"),
+    ((0.7, 0.2, 0.1), (0.395, 0.6, 0.005)),
+    (Labelling(["O", "X"], 0.5), Labelling(["O", "O"], 0.25), Labelling(["X", "X"], 0.1)),
+)
+
+
+def test_the_trellis_marks_both_paths_and_leaves_out_what_never_matters():
+    assert VIEW.shown() == [0, 1, 2]
+    assert VIEW.shown(least=0.15) == [0, 1]
+    assert [[VIEW.mark(t, j) for j in range(3)] for t in range(2)] == [["●", " ", " "], ["○", "●", " "]]
+    assert VIEW.runner_up(0) == ("X", 0.2)
+    assert VIEW.grid().rows[0] == ("O", "● 0.700", "○ 0.395")
+    assert VIEW.to_markdown().splitlines()[0].split() == ["|", "label", "|", "<a>", "|", "b", "|"]
+
+
+def test_the_trellis_in_a_notebook():
+    page = VIEW._repr_html_()
+    assert Text(page).text.startswith("<a>bO0.7000.395X0.2000.600Y")
+    assert page.count("2px solid") == 2
+    assert page.count("2px dashed") == 1
+    assert page.count("<li>") == 3
+
+
+def test_the_trellis_in_a_terminal_of_any_width():
+    from rich.console import Console
+
+    for width in (30, 100):
+        console = Console(width=width, file=open("/dev/null", "w"), record=True)  # noqa: SIM115
+        console.print(VIEW.draw(width))
+        lines = console.export_text().splitlines()
+        console.file.close()
+        assert max(map(len, lines)) <= width
+        assert sum(line.count("●") for line in lines) == 3
+        assert any("b/O" in line for line in lines)
+
+
+def test_a_plain_tag_is_a_span_of_its_own():
+    assert [(s.text, s.label) for s in HMM().fit(POS)("a dog")] == [("a", "DET"), ("dog", "NOUN")]
+
+
+def test_families_are_made_by_name():
+    settings = families.get_family("crf").defaults()
+    assert isinstance(families.get_family("crf").make(settings), CRF)
+    assert not families.FAMILIES["hmm"].neural
+    assert families.FAMILIES["bilstm-softmax"].neural
+    with pytest.raises(ConfigError, match="unknown model 'bilstm': expected one of hmm, crf,"):
+        families.get_family("bilstm")
+    with pytest.raises(StoreError, match="unknown kind 'horse'"):
+        families.tagger_class("horse")
+
+
+def test_a_family_whose_library_is_missing_says_how_to_get_it(monkeypatch):
+    def absent(name):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(families.importlib, "import_module", absent)
+    with pytest.raises(ModelError, match=r"a neural model needs torch: pip install 'trellis\[neural\]'"):
+        families.tagger_class("neural")
+
+
+def test_histories_survive_json(tmp_path):
+    model = CRF(max_iterations=3).fit(TRAIN, dev=TRAIN)
+    folder.save_model(folder.prepare(tmp_path / "m"), model)
+    assert folder.read_history(tmp_path / "m") == model.history_
+    later = {"reason": "converged", "kept": 0, "steps": [{"iteration": 1, "loss": 2.0, "seconds": 0.5, "new": 1}]}
+    assert History.from_dict(later) == History((Step(1, 2.0, None, None, 0.5, None),), "converged", 0)
+
+
+def test_a_damaged_record_is_named(tmp_path):
+    (tmp_path / "training.json").write_text("{")
+    with pytest.raises(StoreError, match=r"training.json cannot be read: Expecting property name"):
+        folder.read_record(tmp_path)
+    (tmp_path / "history.json").write_text("[]")
+    with pytest.raises(StoreError, match=r"history.json is no training history"):
+        folder.read_history(tmp_path)
+    assert folder.read_record(tmp_path / "nowhere") == {}
+    assert folder.read_history(tmp_path / "nowhere") is None
