@@ -28,7 +28,20 @@ _HOMES = {
     "set_num_threads": "trellis.chain",
 }
 
-_PARTS = ("chain", "compat", "corpus", "errors", "features", "metrics", "models", "nn", "ragged", "tags", "text")
+_PARTS = (
+    "chain",
+    "compat",
+    "corpus",
+    "demo",
+    "errors",
+    "features",
+    "metrics",
+    "models",
+    "nn",
+    "ragged",
+    "tags",
+    "text",
+)
 
 __all__ = [
     "CRF",
