@@ -28,8 +28,8 @@ class Recipe:
     suffix: str
 
 
-ENGLISH = Recipe("english", 7, {"train": 600, "dev": 150, "test": 200}, "conll", "conll")
-CHINESE = Recipe("chinese", 7, {"train": 500, "dev": 100, "test": 150}, "segmented", "txt")
+ENGLISH = Recipe("english", 7, {"train": 800, "dev": 150, "test": 200}, "conll", "conll")
+CHINESE = Recipe("chinese", 7, {"train": 600, "dev": 100, "test": 150}, "segmented", "txt")
 
 
 def generate(recipe: Recipe) -> dict[str, list[Sentence]]:
@@ -61,6 +61,15 @@ def write(recipe: Recipe, folder: Path) -> None:
         corpus.write(folder / f"{recipe.grammar}-{part}.{recipe.suffix}", sentences, format=recipe.format)
 
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> None:
+    """Write both corpora to the folder that is named."""
+    if len(arguments) != 1:
+        sys.exit("usage: python -m trellis.demo.generate FOLDER")
+    folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True)
     for recipe in (ENGLISH, CHINESE):
-        write(recipe, Path(sys.argv[1]))
+        write(recipe, folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
