@@ -164,16 +164,19 @@ def test_colour_in_a_terminal_unless_it_is_not_wanted(small, monkeypatch, no_col
 
 
 def test_the_board_shows_how_training_goes():
-    board = Board(["HMM", "CRF", "BiLSTM-CRF"])
+    board = Board(["HMM", "CRF", "BiLSTM-softmax", "BiLSTM-CRF"])
     board.training("HMM")
     board.done("HMM", [Result("HMM", 0.75, 0, 0.25, 1e6)])
     board.training("CRF", Step(12, 345.6, 1.0, 0.8125, 2.4, None))
+    step = Step(3, 1.0, None, None, 7.0, 9.0, iterations=10, batch=5, batches=100, best=0.7)
+    board.training("BiLSTM-softmax", step)
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(board)
     rows = [re.split(r"\s*│\s*", line)[1:-1] for line in console.export_text().split("\n") if line.startswith("│")]
     assert rows == [
         ["HMM", "75.00", "0", "0.2 s", "1,000,000"],
         ["CRF", "", "", "iteration 12, dev 81.2, 2 s", ""],
+        ["BiLSTM-softmax", "", "", "epoch 3 of 10, dev 70.0, 7 s", ""],
         ["BiLSTM-CRF", "", "", "waiting", ""],
     ]
 

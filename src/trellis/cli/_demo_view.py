@@ -50,8 +50,11 @@ class Board:
 
 
 def _described(step: Step) -> str:
-    dev = "" if step.dev is None else f", dev {100 * step.dev:.1f}"
-    return f"iteration {step.iteration}{dev}, {step.seconds:.0f} s"
+    """Where training is, in a few words; within an epoch the last score on the dev sentences stays."""
+    place = f"iteration {step.iteration}" if step.batches is None else f"epoch {step.iteration} of {step.iterations}"
+    dev = step.best if step.dev is None else step.dev
+    score = "" if dev is None else f", dev {100 * dev:.1f}"
+    return f"{place}{score}, {step.seconds:.0f} s"
 
 
 def _cells(row: Result, best: float) -> list[Text]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -29,6 +30,7 @@ class Family:
 
     name: str
     make: Callable[[], Tagger[Any]]
+    neural: bool = False
     argmax: bool = False
     """Whether to show, beside its answers, the best label of each token by itself, as taggers without a chain give."""
 
@@ -55,8 +57,8 @@ class Result:
 
 
 def neural_is_installed() -> bool:
-    """Whether torch, of the extra `neural`, can be imported."""
-    return find_spec("torch") is not None
+    """Whether the libraries of the extra `neural` that a BiLSTM needs are there."""
+    return all(find_spec(name) is not None for name in ("torch", "accelerate"))
 
 
 def families(task: Task, *, neural: bool) -> list[Family]:
@@ -67,22 +69,42 @@ def families(task: Task, *, neural: bool) -> list[Family]:
     ]
     if neural:
         found += [
-            Family("BiLSTM-softmax", lambda: _neural(task, "softmax"), argmax=True),
-            Family("BiLSTM-CRF", lambda: _neural(task, "crf")),
+            Family("BiLSTM-softmax", lambda: _neural(task, "softmax"), neural=True, argmax=True),
+            Family("BiLSTM-CRF", lambda: _neural(task, "crf"), neural=True),
         ]
     return found
 
 
 def _neural(task: Task, head: str) -> Tagger[Any]:
-    tagger: Tagger[Any] = trellis.NeuralTagger(head=head, device="cpu", training={"epochs": task.epochs})
+    """A small BiLSTM in small batches, since the corpora are small."""
+    tagger: Tagger[Any] = trellis.NeuralTagger(
+        head=head,
+        device="cpu",
+        encoder={"hidden": 128, "capitalisation": task.capitalisation},
+        training={"epochs": task.epochs, "batch_size": 8, "learning_rate": 0.005},
+    )
     return tagger
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch on one core: for networks this small more gain little, and on a busy machine they lose much by waiting."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def train(family: Family, corpus: DemoCorpus, progress: Progress | None = None) -> Trained:
     """Train one tagger; the dev sentences choose its best state where it has several."""
     tagger = family.make()
     begin = time.perf_counter()
-    tagger.fit(corpus.train, dev=corpus.dev, progress=progress)
+    with _one_thread() if family.neural else nullcontext():
+        tagger.fit(corpus.train, dev=corpus.dev, progress=progress)
     return Trained(family.name, tagger, time.perf_counter() - begin)
 
 

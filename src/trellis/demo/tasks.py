@@ -20,6 +20,8 @@ class Task:
     """The feature CRF's ready-made templates."""
     epochs: int
     """Passes of the neural taggers over the training sentences: so many that all of the demo fits in two minutes."""
+    capitalisation: int
+    """Width of the neural taggers' vector for how a word is written."""
     texts: tuple[str, ...]
     """Texts to tag, in neither part of the corpus."""
     drawn: str
@@ -34,7 +36,8 @@ NER = Task(
     corpus=english,
     tokenizer="words",
     features="ner",
-    epochs=15,
+    epochs=10,
+    capitalisation=8,
     texts=(
         "Jordan Abara flew from Jordan to Washington on 3 May, and Ms Washington met her there.",
         "Reading beat Bath 2-1 on Saturday, but hardly anyone in Reading noticed.",
@@ -52,7 +55,8 @@ SEG = Task(
     corpus=chinese,
     tokenizer="characters",
     features="segment",
-    epochs=12,
+    epochs=8,
+    capitalisation=0,
     texts=(
         "研究生命起源的研究生说，明天会下雨。",
         "只有和他们一起工作，才能了解市长的才能。",
