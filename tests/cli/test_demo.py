@@ -65,9 +65,9 @@ CRF on sentences it has not seen, with the probability of each span:
 发展中国家的学生会说中国话。
 武汉市长江大桥明天通车，市长将来武汉。
 今日本店不卖日本球拍。
-The trellis of "研究生命的起源": the probability of each label at each token.
+The trellis of "研究生命起源。": the probability of each label at each token.
 ● best path, probability # ○ runner-up, #
-label 研 究 生 命 的 起 源
+label 研 究 生 命 起 源 。
 B # # # # # # #
 M # # # # # # #
 E # # # # # # #
@@ -83,7 +83,7 @@ trellis tag model data/{2}
 trellis explain model "{4}"
 """
 ENGLISH = ("english-train.conll", "english-dev.conll", "english-test.conll", "ner", "Jordan met Washington in May")
-CHINESE = ("chinese-train.txt", "chinese-dev.txt", "chinese-test.txt", "seg", "研究生命的起源")
+CHINESE = ("chinese-train.txt", "chinese-dev.txt", "chinese-test.txt", "seg", "研究生命起源。")
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_spans_and_paths_are_marked_without_colour(small):
     assert "\x1b" not in output
     assert re.search(r"\[\w+( \w+)* (PER|LOC|ORG|DATE) [01]\.\d\d\]", output)
     assert re.search(r"[一-鿿]+( 0\.\d\d)? / [一-鿿]+", output)
-    assert output.count("●") == 2 + len(["Jordan", "met", "Washington", "in", "May"]) + len("研究生命的起源")
+    assert output.count("●") == 2 + len(["Jordan", "met", "Washington", "in", "May"]) + len("研究生命起源。")
     assert output.count("○") > 2
 
 
