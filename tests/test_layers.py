@@ -17,7 +17,8 @@ LAYERS = [
     ["features", "corpus", "metrics", "nn"],
     ["training"],
     ["models"],
-    ["compat", "cli", "server", "demo"],
+    ["compat", "demo"],
+    ["cli", "server"],
 ]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # Where torch may be imported as the module loads; everywhere else it waits for a function that needs it.

@@ -33,6 +33,7 @@ _PARTS = (
     "compat",
     "config",
     "corpus",
+    "demo",
     "errors",
     "features",
     "metrics",

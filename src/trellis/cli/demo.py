@@ -1,103 +1,110 @@
-"""``trellis demo``: what the toolkit can do, in the terminal."""
+"""``trellis demo``: families of taggers side by side, in the terminal."""
 
 from __future__ import annotations
 
-import numpy as np
+from contextlib import nullcontext
+from enum import StrEnum
+from typing import Annotated
+
+import typer
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from rich.live import Live
+from rich.markup import escape
 
-from trellis import chain
+from trellis.cli._demo_view import Board, tagged, trellis_table
+from trellis.demo import DemoCorpus
+from trellis.demo.comparison import Family, Result, Trained, families, neural_is_installed, results, train
+from trellis.demo.tasks import TASKS, Task
+from trellis.text import tokenize
 
-TOKENS = ("Ada", "Lovelace", "met", "Charles", "in", "London")
-LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
-# Scores as a small encoder might give them: unsure about "Lovelace" and "Charles".
-EMISSIONS = np.array(
-    [
-        [0.1, 2.0, 0.2, 0.9, 0.1],
-        [0.9, 1.0, 1.2, 0.8, 0.6],
-        [2.5, 0.1, 0.2, 0.1, 0.1],
-        [0.4, 1.6, 0.9, 1.4, 0.2],
-        [2.2, 0.1, 0.1, 0.3, 0.4],
-        [0.2, 0.8, 0.3, 1.9, 0.7],
-    ]
+_ILLEGAL = (
+    "illegal: sentences with tags that cannot be, such as I-PER after O, or a word that never ends. Trellis gives "
+    "legal tags only; argmax is the same softmax model with the best label of each token by itself, as others do it."
 )
 
 
-def demo() -> None:
-    """Draw a small trellis: scores, best path, exact marginals and the k best paths with probabilities.
+class TaskName(StrEnum):
+    """The tasks that can be asked for."""
 
-    Example: trellis demo
-    """
-    console = Console()
-    scores = _scores()
-    best = chain.viterbi(scores)
-    console.print("\n[bold]A trellis[/bold]: six words, five labels, one score for each label of each word.")
-    console.print("Illegal steps such as O -> I-PER are forbidden (minus infinity), not just discouraged.\n")
-    console.print(_trellis_table(best.tags))
-    console.print(_marginal_table(scores, best.tags))
-    console.print(_path_table(scores))
-    entropy = float(chain.entropy(scores)[0])
-    console.print(
-        f"Entropy of the {len(LABELS)}^{len(TOKENS)} = {len(LABELS) ** len(TOKENS):,} label sequences: "
-        f"{entropy:.3f} nats, as uncertain as {np.exp(entropy):.1f} equally likely ones.\n"
-    )
+    NER = "ner"
+    SEG = "seg"
 
 
-def _scores() -> chain.ChainScores:
-    L = len(LABELS)
-    transitions = np.zeros((L, L))
-    start = np.zeros(L)
-    for j, label in enumerate(LABELS):
-        if label.startswith("I-"):
-            start[j] = -np.inf
-            for i, before in enumerate(LABELS):
-                if before not in (f"B-{label[2:]}", label):
-                    transitions[i, j] = -np.inf
-    return chain.ChainScores(EMISSIONS, [len(TOKENS)], transitions, start)
+def demo(
+    task: Annotated[TaskName | None, typer.Option(help="Only named entities, or only word segmentation.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="HMM and CRF only: a few seconds.")] = False,
+) -> None:
+    """Train several families of taggers on small corpora and compare them; no network, under two minutes.
+
+    HMM, CRF, BiLSTM-softmax and BiLSTM-CRF learn to find persons, places, organisations and dates in English news,
+    and words in Chinese news. The best of them then tags new sentences, and one trellis is drawn.
+
+    \b
+    Examples:
+      trellis demo
+      trellis demo --quick
+      trellis demo --task seg
+    """  # noqa: D301 - \b tells click to keep the lines
+    console = Console(highlight=False)
+    chosen = list(TASKS.values()) if task is None else [TASKS[task]]
+    neural = neural_is_installed() and not quick
+    for item in chosen:
+        _show(console, item, neural=neural)
+    if not neural_is_installed():
+        console.print(escape("The BiLSTM taggers need torch, which is not installed: pip install 'trellis[neural]'\n"))
+    _what_next(console, chosen[0])
 
 
-def _grid(title: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("label")
-    for token in TOKENS:
-        table.add_column(token, justify="right")
-    return table
+def _show(console: Console, task: Task, *, neural: bool) -> None:
+    """One task from its corpus to its trellis."""
+    corpus = task.corpus()
+    console.rule(f"[bold]{task.title}[/bold]", align="left")
+    console.print(f"{len(corpus.train)} sentences to learn from, {len(corpus.test)} to be tested on.\n")
+    best = _compare(console, corpus, families(task, neural=neural))
+    if neural:
+        console.print(_ILLEGAL)
+    console.print(f"\n[bold]{best.name}[/bold] on sentences it has not seen, with the probability of each span:\n")
+    for line in tagged(best.tagger, [tokenize(text, task.tokenizer) for text in task.texts], task):
+        console.print(line)
+    console.print(f'\nThe trellis of "{task.drawn}": the probability of each label at each token.\n')
+    console.print(trellis_table(best.tagger, tokenize(task.drawn, task.tokenizer)))
+    console.print()
 
 
-def _trellis_table(path: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Table:
-    table = _grid("Emission scores and the best path (Viterbi)")
-    for j, label in enumerate(LABELS):
-        cells = [
-            Text(f"● {EMISSIONS[t, j]:.1f}", style="bold green") if path[t] == j else Text(f"{EMISSIONS[t, j]:.1f}")
-            for t in range(len(TOKENS))
-        ]
-        table.add_row(label, *cells)
-    return table
+def _compare(console: Console, corpus: DemoCorpus, contestants: list[Family]) -> Trained:
+    """Train the families one by one under a live table; the one with the best F1."""
+    board = Board([family.name for family in contestants])
+    done: list[tuple[float, Trained]] = []
+    with Live(board, console=console, refresh_per_second=8) if console.is_terminal else nullcontext():
+        for family in contestants:
+            rows, trained = _contest(family, corpus, board)
+            done.append((rows[0].f1, trained))
+            if not console.is_terminal:
+                console.print(f"{family.name}: trained in {trained.seconds:.1f} s")
+    if not console.is_terminal:
+        console.print(board)
+    return max(done, key=lambda pair: pair[0])[1]
 
 
-def _marginal_table(scores: chain.ChainScores, path: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Table:
-    table = _grid("Marginals: the exact probability of each label (forward-backward)")
-    probabilities = chain.marginals(scores).tokens
-    for j, label in enumerate(LABELS):
-        row = (float(p) for p in probabilities[:, j])
-        styles = ("bold green" if path[t] == j else "" for t in range(len(TOKENS)))
-        table.add_row(label, *(Text(_bar(p), style=style) for p, style in zip(row, styles, strict=True)))
-    return table
+def _contest(family: Family, corpus: DemoCorpus, board: Board) -> tuple[list[Result], Trained]:
+    """Train and test one family, and tell the board."""
+    board.training(family.name)
+    trained = train(family, corpus, lambda step: board.training(family.name, step))
+    rows = results(family, trained, corpus)
+    board.done(family.name, rows)
+    return rows, trained
 
 
-def _bar(p: float) -> str:
-    blocks = " ▁▂▃▄▅▆▇█"
-    return f"{blocks[round(p * 8)]} {p:.3f}"
-
-
-def _path_table(scores: chain.ChainScores, k: int = 5) -> Table:
-    table = Table(title=f"The {k} best paths", title_justify="left", title_style="bold")
-    for column in ("rank", "labels", "score", "probability"):
-        table.add_column(column, justify="left" if column == "labels" else "right")
-    log_partition = float(chain.log_partition(scores)[0])
-    paths = chain.kbest(scores, k)
-    for rank, (tags, score) in enumerate(zip(paths.tags[0], paths.scores[0], strict=True), start=1):
-        labels = " ".join(LABELS[tag] for tag in tags)
-        table.add_row(str(rank), labels, f"{score:.2f}", f"{np.exp(score - log_partition):.3f}")
-    return table
+def _what_next(console: Console, task: Task) -> None:
+    """Commands to go on with, that can be pasted."""
+    files = {part: f"data/{task.files.format(part)}" for part in ("train", "dev", "test")}
+    console.rule("[bold]What to try next[/bold]", align="left")
+    given = f"--train {files['train']} --dev {files['dev']} --test {files['test']}"
+    for line in (
+        "python -m trellis.demo.generate data",
+        f"trellis check {files['train']} {files['test']}",
+        f"trellis train --task {task.name} --model crf {given} --out model",
+        f"trellis tag model {files['test']}",
+        f'trellis explain model "{task.drawn}"',
+    ):
+        console.print(f"  {line}", soft_wrap=True)

@@ -1,0 +1,145 @@
+"""One corpus, several families of taggers: what each is trained with, and the figures that tell them apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+import trellis
+from trellis.demo import DemoCorpus
+from trellis.demo.tasks import Task
+from trellis.models import Tagger
+from trellis.models.base import compare, headline
+from trellis.ragged import split
+from trellis.tags import TagSet, validate_tags
+from trellis.text import Sentence
+from trellis.training import Progress
+
+_RUNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A kind of tagger in the comparison."""
+
+    name: str
+    make: Callable[[], Tagger[Any]]
+    neural: bool = False
+    argmax: bool = False
+    """Whether to show, beside its answers, the best label of each token by itself, as taggers without a chain give."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A tagger that has learnt, and how long that took."""
+
+    name: str
+    tagger: Tagger[Any]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row of the comparison; `argmax` rows are another reading of the tagger above them."""
+
+    name: str
+    f1: float
+    illegal: int
+    """Sentences whose tags break the rules of their scheme, such as I-PER after O."""
+    seconds: float | None
+    tokens_per_second: float | None
+
+
+def neural_is_installed() -> bool:
+    """Whether the libraries of the extra `neural` that a BiLSTM needs are there."""
+    return all(find_spec(name) is not None for name in ("torch", "accelerate"))
+
+
+def families(task: Task, *, neural: bool) -> list[Family]:
+    """Those that are compared on a task, the quickest first."""
+    found = [
+        Family("HMM", trellis.HMM),
+        Family("CRF", lambda: trellis.CRF(features=task.features, c2=0.1)),
+    ]
+    if neural:
+        found += [
+            Family("BiLSTM-softmax", lambda: _neural(task, "softmax"), neural=True, argmax=True),
+            Family("BiLSTM-CRF", lambda: _neural(task, "crf"), neural=True),
+        ]
+    return found
+
+
+def _neural(task: Task, head: str) -> Tagger[Any]:
+    """A small BiLSTM in small batches, since the corpora are small."""
+    tagger: Tagger[Any] = trellis.NeuralTagger(
+        head=head,
+        device="cpu",
+        encoder={"hidden": 128, "capitalisation": task.capitalisation},
+        training={"epochs": task.epochs, "batch_size": 8, "learning_rate": 0.005},
+    )
+    return tagger
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch on one core: for networks this small more gain little, and on a busy machine they lose much by waiting."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def train(family: Family, corpus: DemoCorpus, progress: Progress | None = None) -> Trained:
+    """Train one tagger; the dev sentences choose its best state where it has several."""
+    tagger = family.make()
+    begin = time.perf_counter()
+    with _one_thread() if family.neural else nullcontext():
+        tagger.fit(corpus.train, dev=corpus.dev, progress=progress)
+    return Trained(family.name, tagger, time.perf_counter() - begin)
+
+
+def results(family: Family, trained: Trained, corpus: DemoCorpus) -> list[Result]:
+    """The figures of a tagger on the test sentences."""
+    tagger, tags = trained.tagger, trained.tagger.tagset_
+    assert tags is not None
+    gold = [list(sentence.tags or ()) for sentence in corpus.test]
+
+    def result(name: str, predicted: list[list[str]], *times: float | None) -> Result:
+        return Result(name, headline(compare(gold, predicted, tags)), illegal(predicted, tags), *times)
+
+    own = result(trained.name, tagger.predict(corpus.test), trained.seconds, speed(tagger, corpus.test))
+    return [own, result("  argmax", argmax(tagger, corpus.test), None, None)] if family.argmax else [own]
+
+
+def illegal(predicted: Sequence[Sequence[str]], tags: TagSet) -> int:
+    """How many sequences break the rules of their scheme."""
+    return sum(bool(validate_tags(sequence, tags.scheme, style=tags.style)) for sequence in predicted)
+
+
+def argmax(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> list[list[str]]:
+    """The best label of each token by its own score, whatever its neighbours are."""
+    scores = tagger.chain_scores(sentences)
+    labels = np.array(tagger.labels_, dtype=object)[np.argmax(scores.emissions, axis=1)]
+    return [own.tolist() for own in split(labels, scores.lengths)]
+
+
+def speed(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> float:
+    """Tokens tagged a second, the best of a few runs."""
+    tokens = sum(map(len, sentences))
+    return tokens / min(_timed(lambda: tagger.predict(sentences)) for _ in range(_RUNS))
+
+
+def _timed(function: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin

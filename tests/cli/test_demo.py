@@ -1,0 +1,200 @@
+"""`trellis demo`: the structure of what it prints; figures and times are left open."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
+
+import trellis
+from trellis.cli import demo as command
+from trellis.cli._demo_view import Board
+from trellis.demo import DemoCorpus
+from trellis.demo.comparison import Family, Result
+from trellis.demo.tasks import TASKS
+from trellis.training import Step
+
+app = typer.Typer(rich_markup_mode="rich")
+app.command()(command.demo)
+
+NER = """\
+Named entities in English news
+# sentences to learn from, # to be tested on.
+HMM: trained in # s
+CRF: trained in # s
+model F# illegal training tokens/s
+HMM # # # s #
+CRF # # # s #
+CRF on sentences it has not seen, with the probability of each span:
+Jordan Abara flew from Jordan to Washington on # May, and Ms Washington met her there.
+Reading beat Bath #-# on Saturday, but hardly anyone in Reading noticed.
+Will Sunday, head of the Sunday Herald, may leave Paris on Sunday.
+Paris Hill said Lincoln University will open in Lincoln by late March.
+is june still in lincoln on friday?
+The report will be read again before anyone is paid.
+The trellis of "Jordan met Washington in May": the probability of each label at each token.
+● best path, probability # ○ runner-up, #
+label Jordan met Washington in May
+O # # # # #
+B-DATE # # # # #
+I-DATE # # # # #
+B-LOC # # # # #
+I-LOC # # # # #
+B-ORG # # # # #
+I-ORG # # # # #
+B-PER # # # # #
+I-PER # # # # #
+"""
+SEG = """\
+Words in Chinese news
+# sentences to learn from, # to be tested on.
+HMM: trained in # s
+CRF: trained in # s
+model F# illegal training tokens/s
+HMM # # # s #
+CRF # # # s #
+CRF on sentences it has not seen, with the probability of each span:
+研究生命起源的研究生说，明天会下雨。
+只有和他们一起工作，才能了解市长的才能。
+发展中国家的学生会说中国话。
+武汉市长江大桥明天通车，市长将来武汉。
+今日本店不卖日本球拍。
+The trellis of "研究生命起源。": the probability of each label at each token.
+● best path, probability # ○ runner-up, #
+label 研 究 生 命 起 源 。
+B # # # # # # #
+M # # # # # # #
+E # # # # # # #
+S # # # # # # #
+"""
+NO_TORCH = "The BiLSTM taggers need torch, which is not installed: pip install 'trellis[neural]'\n"
+NEXT = """\
+What to try next
+python -m trellis.demo.generate data
+trellis check data/{0} data/{2}
+trellis train --task {3} --model crf --train data/{0} --dev data/{1} --test data/{2} --out model
+trellis tag model data/{2}
+trellis explain model "{4}"
+"""
+ENGLISH = ("english-train.conll", "english-dev.conll", "english-test.conll", "ner", "Jordan met Washington in May")
+CHINESE = ("chinese-train.txt", "chinese-dev.txt", "chinese-test.txt", "seg", "研究生命起源。")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Tasks with a fraction of their corpora, on a wide screen without torch."""
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(command, "neural_is_installed", lambda: False)
+    for name, task in TASKS.items():
+        monkeypatch.setitem(TASKS, name, replace(task, corpus=lambda task=task: fraction(task.corpus())))
+
+
+def fraction(corpus):
+    return DemoCorpus(corpus.train[:80], corpus.dev[:20], corpus.test[:30])
+
+
+def shape(output):
+    """The output without frames and marks of spans and paths, its numbers as #, one space between words."""
+    lines = []
+    for line in output.split("\n"):
+        line = re.sub(r"\[(.*?) (?:PER|LOC|ORG|DATE) \d\.\d\d\]", r"\1", line)
+        if " / " in line:
+            line = re.sub(r" \d\.\d\d| / ", "", line)
+        if line.startswith("│"):
+            line = re.sub("[●○]", "", line)
+        line = re.sub("[━─┏┳┓┡╇┩┃│└┴┘]", " ", line)
+        line = re.sub(r"\d[\d,.]*", "#", line)
+        lines.append(" ".join(line.split()))
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [*arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_both_tasks_without_torch(small):
+    assert shape(run()) == NER + SEG + NO_TORCH + shape(NEXT.format(*ENGLISH))
+
+
+def test_one_task(small, monkeypatch):
+    monkeypatch.setattr(command, "neural_is_installed", lambda: True)
+    assert shape(run("--quick", "--task", "seg")) == SEG + shape(NEXT.format(*CHINESE))
+
+
+def test_spans_and_paths_are_marked_without_colour(small):
+    output = run("--quick")
+    assert "\x1b" not in output
+    assert re.search(r"\[\w+( \w+)* (PER|LOC|ORG|DATE) [01]\.\d\d\]", output)
+    assert re.search(r"[一-鿿]+( 0\.\d\d)? / [一-鿿]+", output)
+    assert output.count("●") == 2 + len(["Jordan", "met", "Washington", "in", "May"]) + len("研究生命起源。")
+    assert output.count("○") > 2
+
+
+def test_illegal_sequences_of_argmax_are_counted(small, monkeypatch):
+    """A CRF read without its transitions stands in for a softmax, so that torch is not needed."""
+    family = Family("BiLSTM-softmax", lambda: trellis.CRF(features="segment"), argmax=True)
+    monkeypatch.setattr(command, "families", lambda task, neural: [family])
+    monkeypatch.setattr(command, "neural_is_installed", lambda: True)
+    lines = run("--task", "seg").split("\n")
+    cells = [re.split(r"\s*│\s*", line)[1:-1] for line in lines if line.startswith("│")]
+    assert [row[0] for row in cells[:2]] == ["BiLSTM-softmax", "argmax"]
+    assert cells[0][2] == "0"
+    assert int(cells[1][2]) > 0
+    assert cells[1][3:] == ["", ""]
+    assert "as others do it" in " ".join(lines)
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+def test_colour_in_a_terminal_unless_it_is_not_wanted(small, monkeypatch, no_color, coloured):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", no_color)
+    output = run("--quick", "--task", "ner")
+    assert bool(re.search(r"\x1b\[(\d;)?3[0-7]m", output)) is coloured
+    assert "waiting" in output, "the table is there from the start"
+    assert "trained in" not in output
+
+
+def test_the_board_shows_how_training_goes():
+    board = Board(["HMM", "CRF", "BiLSTM-softmax", "BiLSTM-CRF"])
+    board.training("HMM")
+    board.done("HMM", [Result("HMM", 0.75, 0, 0.25, 1e6)])
+    board.training("CRF", Step(12, 345.6, 1.0, 0.8125, 2.4, None))
+    step = Step(3, 1.0, None, None, 7.0, 9.0, iterations=10, batch=5, batches=100, best=0.7)
+    board.training("BiLSTM-softmax", step)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(board)
+    rows = [re.split(r"\s*│\s*", line)[1:-1] for line in console.export_text().split("\n") if line.startswith("│")]
+    assert rows == [
+        ["HMM", "75.00", "0", "0.2 s", "1,000,000"],
+        ["CRF", "", "", "iteration 12, dev 81.2, 2 s", ""],
+        ["BiLSTM-softmax", "", "", "epoch 3 of 10, dev 70.0, 7 s", ""],
+        ["BiLSTM-CRF", "", "", "waiting", ""],
+    ]
+
+
+def test_the_whole_command_in_a_process_of_its_own():
+    program = "from trellis.cli import main; main()"
+    arguments = [sys.executable, "-c", program, "demo", "--quick", "--task", "seg"]
+    environment = os.environ | {"COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(arguments, capture_output=True, env=environment, check=True)
+    assert done.stderr == b""
+    assert shape(done.stdout.decode()) == SEG + shape(NEXT.format(*CHINESE))
+
+
+def test_an_unknown_task_is_a_usage_error():
+    result = CliRunner().invoke(app, ["--task", "pos"])
+    assert result.exit_code == 2
+    assert "'ner', 'seg'" in result.output
+
+
+def test_help_shows_examples():
+    assert "trellis demo --task seg" in CliRunner().invoke(app, ["--help"]).output
