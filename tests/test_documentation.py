@@ -1,27 +1,115 @@
-"""Every Python snippet of the documentation runs, in the order of its page."""
+"""The documentation is true: snippets run, quotations stand in the files they name, links and names lead somewhere."""
 
 import doctest
 import importlib
+import os
 import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
 import trellis
+from trellis import corpus
+from trellis.cli import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r'^```(?P<language>\w+)(?: title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
 PACKAGE = Path(trellis.__file__).parent
 FILES = (path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
 MODULES = sorted(".".join(file.parts).removesuffix(".__init__") for file in FILES)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if SNIPPET.search((ROOT / page).read_text())])
-def test_snippets_of_a_page_run(page: str) -> None:
+class Snippet(NamedTuple):
+    """A block of code in a page, and the line it begins at."""
+
+    language: str
+    file: str | None
+    text: str
+    line: int
+
+
+def snippets(page: str, *languages: str) -> list[Snippet]:
+    text = (ROOT / page).read_text()
+    found = (Snippet(*m.group("language", "file", "text"), text.count("\n", 0, m.start("text"))) for m in FENCE.finditer(text))
+    return [snippet for snippet in found if snippet.language in languages]
+
+
+def commands(text: str) -> Iterator[str]:
+    """The `trellis` commands of a shell snippet, long lines joined and comments left out; the demo has its own test."""
+    for line in text.replace("\\\n", " ").splitlines():
+        bare = " ".join(shlex.split(line, comments=True))
+        if "trellis" in bare.split() and not bare.startswith("trellis demo"):
+            yield line
+
+
+def run_command(line: str) -> None:
+    """Run a command here, or by a shell where it has pipes or files to go to; fail on any exit code but 0."""
+    if re.search(r"[|<>]", line):
+        program = f'trellis() {{ {shlex.quote(sys.executable)} -c "from trellis.cli import main; main()" "$@"; }}'
+        environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+        script = f"set -o pipefail; {program}; {line}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return
+    result = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
+    assert result.exit_code == 0, f"{line}\n{result.output}{result.exception!r}"
+
+
+def write_corpora(folder: Path) -> None:
+    """The files that the commands of the pages name."""
+    sentences = [
+        trellis.Sentence(["Ada", "Lovelace", "lived", "in", "London"], ["B-PER", "I-PER", "O", "O", "B-LOC"]),
+        trellis.Sentence(["Alan", "Turing", "worked", "in", "Manchester"], ["B-PER", "I-PER", "O", "O", "B-LOC"]),
+        trellis.Sentence(["Paris", "is", "in", "France"], ["B-LOC", "O", "O", "B-LOC"]),
+    ]
+    for name in ("train", "dev", "test", "gold", "predicted"):
+        corpus.write(folder / f"{name}.conll", sentences)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "python", "sh")])
+def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpora(tmp_path)
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for snippet in SNIPPET.findall((ROOT / page).read_text()):
-        exec(compile(snippet, page, "exec"), names)
+    for snippet in snippets(page, "python", "sh"):
+        if snippet.language == "python":
+            exec(compile("\n" * snippet.line + snippet.text, page, "exec"), names)
+        else:
+            for line in commands(snippet.text):
+                run_command(line)
+
+
+QUOTED = [(page, snippet) for page in PAGES for snippet in snippets(page, "py", "cpp") if snippet.file]
+
+
+@pytest.mark.parametrize(("page", "snippet"), QUOTED, ids=[f"{page}:{snippet.line}" for page, snippet in QUOTED])
+def test_quoted_code_stands_in_the_file_it_names(page: str, snippet: Snippet) -> None:
+    assert snippet.file is not None
+    assert snippet.text in (ROOT / snippet.file).read_text()
+
+
+API = [(page, name) for page in PAGES for name in re.findall(r"^::: (\S+)$", (ROOT / page).read_text(), re.MULTILINE)]
+
+
+@pytest.mark.parametrize(("page", "name"), API)
+def test_names_of_the_reference_exist(page: str, name: str) -> None:
+    home = max((module for module in MODULES if f"{name}.".startswith(f"{module}.")), key=len)
+    found: object = importlib.import_module(home)
+    for part in name.removeprefix(home).split(".")[1:]:
+        found = getattr(found, part)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [page for page in PAGES if page.startswith("docs/") and "/decisions/" not in page]
+    assert sorted(f"docs/{page}" for page in listed) == pages
 
 
 @pytest.mark.parametrize("page", PAGES)
