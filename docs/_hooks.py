@@ -7,9 +7,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 
-_FORMULA = re.compile(
-    r'<(?P<element>div|span) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=element)>', re.DOTALL
-)
+_FORMULA = re.compile(r'<(?P<element>div|span) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=element)>', re.DOTALL)
 
 
 def on_config(config: Any) -> Any:

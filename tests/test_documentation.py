@@ -37,8 +37,8 @@ class Snippet(NamedTuple):
 
 def snippets(page: str, *languages: str) -> list[Snippet]:
     text = (ROOT / page).read_text()
-    found = (Snippet(*m.group("language", "file", "text"), text.count("\n", 0, m.start("text"))) for m in FENCE.finditer(text))
-    return [snippet for snippet in found if snippet.language in languages]
+    found = [match for match in FENCE.finditer(text) if match["language"] in languages]
+    return [Snippet(*m.group("language", "file", "text"), text.count("\n", 0, m.start("text"))) for m in found]
 
 
 def commands(text: str) -> Iterator[str]:
