@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import trellis
-from trellis import corpus
+from trellis import corpus, demo
 from trellis.cli import app
 
 ROOT = Path(__file__).parent.parent
@@ -63,16 +64,27 @@ def run_command(line: str) -> None:
 
 
 def write_corpora(folder: Path) -> None:
-    """The files that the commands of the pages name."""
-    sentences = [
-        trellis.Sentence(["Ada", "Lovelace", "lived", "in", "London"], ["B-PER", "I-PER", "O", "O", "B-LOC"]),
-        trellis.Sentence(["Alan", "Turing", "worked", "in", "Manchester"], ["B-PER", "I-PER", "O", "O", "B-LOC"]),
-        trellis.Sentence(["Paris", "is", "in", "France"], ["B-LOC", "O", "O", "B-LOC"]),
-    ]
-    for name in ("train", "dev", "test", "gold", "predicted"):
-        corpus.write(folder / f"{name}.conll", sentences)
+    """The files that the commands of the pages name: the corpora of the demo, shortened."""
+    english, chinese = demo.english(), demo.chinese()
+    for part, size in (("train", 200), ("dev", 50), ("test", 50)):
+        corpus.write(folder / f"{part}.conll", getattr(english, part)[:size])
+        corpus.write(folder / f"{part}.seg", getattr(chinese, part)[:size])
+    for name in ("gold", "predicted", "old", "new"):
+        corpus.write(folder / f"{name}.conll", english.test[:50])
+    texts = (" ".join(sentence.tokens) for sentence in english.test[:5])
+    (folder / "text.txt").write_text("".join(f"{text}\n" for text in texts))
 
 
+@pytest.fixture
+def one_torch_thread() -> Iterator[None]:
+    """Networks this small would wait for their threads most of the time."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(count)
+
+
+@pytest.mark.usefixtures("one_torch_thread")
 @pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "python", "sh")])
 def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_corpora(tmp_path)
@@ -110,6 +122,19 @@ def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     pages = [page for page in PAGES if page.startswith("docs/") and "/decisions/" not in page]
     assert sorted(f"docs/{page}" for page in listed) == pages
+
+
+def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:
+    pages = ("README.md", "README.zh-CN.md")
+    code = ["".join(snippet.text for snippet in snippets(page, "python", "sh")) for page in pages]
+    bare = [re.sub(r" *#.*", "", text) for text in code]  # comments are translated
+    assert bare[0] == bare[1]
+    rivals = r"\| .*(?:pytorch-crf|seqeval|CRFsuite|crfsuite|jieba|hmmlearn).*\| (.*) \|$"
+    rows = [re.findall(rivals, (ROOT / page).read_text(), re.MULTILINE) for page in pages]
+    speed = re.compile(r"[\d.]+ million|每秒 \d+ 万")  # the one kind of number that the languages write differently
+    figures = [[re.findall(r"[\d.]+(?:e-\d+)?", speed.sub("", row)) for row in table] for table in rows]
+    assert len(figures[0]) >= 7
+    assert figures[0] == figures[1]
 
 
 @pytest.mark.parametrize("page", PAGES)
