@@ -16,8 +16,9 @@ import torch
 from typer.testing import CliRunner
 
 import trellis
-from trellis import corpus, demo
+from trellis import config, corpus, demo
 from trellis.cli import app
+from trellis.models.neural_config import NeuralConfig
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -96,6 +97,14 @@ def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.M
         else:
             for line in commands(snippet.text):
                 run_command(line)
+
+
+SETTINGS = [(page, snippet) for page in PAGES for snippet in snippets(page, "toml")]
+
+
+@pytest.mark.parametrize(("page", "snippet"), SETTINGS, ids=[f"{page}:{snippet.line}" for page, snippet in SETTINGS])
+def test_settings_of_a_page_are_settings(page: str, snippet: Snippet) -> None:
+    config.from_toml(NeuralConfig, snippet.text, name=page)
 
 
 QUOTED = [(page, snippet) for page in PAGES for snippet in snippets(page, "py", "cpp") if snippet.file]
