@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import trellis
 from trellis import config, corpus, demo
 from trellis.cli import app
-from trellis.models.neural_config import NeuralConfig
+from trellis.models.families import get_family
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -104,7 +104,7 @@ SETTINGS = [(page, snippet) for page in PAGES for snippet in snippets(page, "tom
 
 @pytest.mark.parametrize(("page", "snippet"), SETTINGS, ids=[f"{page}:{snippet.line}" for page, snippet in SETTINGS])
 def test_settings_of_a_page_are_settings(page: str, snippet: Snippet) -> None:
-    config.from_toml(NeuralConfig, snippet.text, name=page)
+    config.from_toml(type(get_family("transformer-crf").defaults()), snippet.text, name=page)
 
 
 QUOTED = [(page, snippet) for page in PAGES for snippet in snippets(page, "py", "cpp") if snippet.file]
