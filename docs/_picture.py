@@ -1,0 +1,33 @@
+"""Draw docs/images/demo.svg, the picture of the README: ``python docs/_picture.py`` runs the demo on a recording console."""
+
+import io
+import re
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from trellis.cli import demo
+from trellis.demo.comparison import neural_is_installed
+from trellis.demo.tasks import TASKS
+
+TARGET = Path(__file__).parent / "images" / "demo.svg"
+FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
+
+
+def main() -> None:
+    """Run the English half of the demo and export what it prints."""
+    console = Console(record=True, width=100, file=io.StringIO(), highlight=False)
+    demo._show(console, TASKS["ner"], neural=neural_is_installed())
+    TARGET.parent.mkdir(exist_ok=True)
+    TARGET.write_text(without_web_fonts(console.export_svg(title="trellis demo", theme=MONOKAI)), encoding="utf-8")
+
+
+def without_web_fonts(svg: str) -> str:
+    """The picture with the reader's own fonts: rich would load one from the web."""
+    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+    return svg.replace("Fira Code, monospace", FONT)
+
+
+if __name__ == "__main__":
+    main()
