@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench clean
+.PHONY: help demo test check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,15 @@ bench: $(VENV)/.dev  ## benchmarks beside the rivals; DATA=folder of corpora add
 	$(BIN)/python benchmarks/corpus.py
 	$(if $(DATA),$(BIN)/python benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
 	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
+
+$(VENV)/.docs: $(BIN)/python $(SOURCES)
+	$(PIP) install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@ $(VENV)/.base
+
+# The variable silences an advertisement; every warning of the build itself is an error.
+docs: $(VENV)/.docs  ## the documentation as a site, in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

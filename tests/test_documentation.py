@@ -1,32 +1,158 @@
-"""Every Python snippet of the documentation runs, in the order of its page."""
+"""The documentation is true: snippets run, quotations stand in the files they name, links and names lead somewhere."""
 
 import doctest
 import importlib
+import os
 import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import torch
+from typer.testing import CliRunner
 
 import trellis
+from trellis import config, corpus, demo
+from trellis.cli import app
+from trellis.models.families import get_family
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-SNIPPET = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r'^```(?P<language>\w+)(?: title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
 PACKAGE = Path(trellis.__file__).parent
 FILES = (path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
 MODULES = sorted(".".join(file.parts).removesuffix(".__init__") for file in FILES)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if SNIPPET.search((ROOT / page).read_text())])
-def test_snippets_of_a_page_run(page: str) -> None:
+class Snippet(NamedTuple):
+    """A block of code in a page, and the line it begins at."""
+
+    language: str
+    file: str | None
+    text: str
+    line: int
+
+
+def snippets(page: str, *languages: str) -> list[Snippet]:
+    text = (ROOT / page).read_text()
+    found = [match for match in FENCE.finditer(text) if match["language"] in languages]
+    return [Snippet(*m.group("language", "file", "text"), text.count("\n", 0, m.start("text"))) for m in found]
+
+
+def commands(text: str) -> Iterator[str]:
+    """The `trellis` commands of a shell snippet, long lines joined and comments left out; the demo has its own test."""
+    for line in text.replace("\\\n", " ").splitlines():
+        bare = " ".join(shlex.split(line, comments=True))
+        if "trellis" in bare.split() and not bare.startswith("trellis demo"):
+            yield line
+
+
+def run_command(line: str) -> None:
+    """Run a command here, or by a shell where it has pipes or files to go to; fail on any exit code but 0."""
+    if re.search(r"[|<>]", line):
+        program = f'trellis() {{ {shlex.quote(sys.executable)} -c "from trellis.cli import main; main()" "$@"; }}'
+        environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+        script = f"set -o pipefail; {program}; {line}"
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        return
+    result = CliRunner().invoke(app, shlex.split(line, comments=True)[1:])
+    assert result.exit_code == 0, f"{line}\n{result.output}{result.exception!r}"
+
+
+def write_corpora(folder: Path) -> None:
+    """The files that the commands of the pages name: the corpora of the demo, shortened."""
+    english, chinese = demo.english(), demo.chinese()
+    for part, size in (("train", 200), ("dev", 50), ("test", 50)):
+        corpus.write(folder / f"{part}.conll", getattr(english, part)[:size])
+        corpus.write(folder / f"{part}.seg", getattr(chinese, part)[:size])
+    for name in ("gold", "predicted", "old", "new"):
+        corpus.write(folder / f"{name}.conll", english.test[:50])
+    texts = (" ".join(sentence.tokens) for sentence in english.test[:5])
+    (folder / "text.txt").write_text("".join(f"{text}\n" for text in texts))
+
+
+@pytest.fixture
+def one_torch_thread() -> Iterator[None]:
+    """Networks this small would wait for their threads most of the time."""
+    count = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(count)
+
+
+# The code of the Chinese README is that of the other one, which a test below sees to.
+RUNNABLE = [page for page in PAGES if snippets(page, "python", "sh") and page != "README.zh-CN.md"]
+
+
+@pytest.mark.usefixtures("one_torch_thread")
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_corpora(tmp_path)
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for snippet in SNIPPET.findall((ROOT / page).read_text()):
-        exec(compile(snippet, page, "exec"), names)
+    for snippet in snippets(page, "python", "sh"):
+        if snippet.language == "python":
+            exec(compile("\n" * snippet.line + snippet.text, page, "exec"), names)
+        else:
+            for line in commands(snippet.text):
+                run_command(line)
+
+
+SETTINGS = [(page, snippet) for page in PAGES for snippet in snippets(page, "toml")]
+
+
+@pytest.mark.parametrize(("page", "snippet"), SETTINGS, ids=[f"{page}:{snippet.line}" for page, snippet in SETTINGS])
+def test_settings_of_a_page_are_settings(page: str, snippet: Snippet) -> None:
+    config.from_toml(type(get_family("transformer-crf").defaults()), snippet.text, name=page)
+
+
+QUOTED = [(page, snippet) for page in PAGES for snippet in snippets(page, "py", "cpp") if snippet.file]
+
+
+@pytest.mark.parametrize(("page", "snippet"), QUOTED, ids=[f"{page}:{snippet.line}" for page, snippet in QUOTED])
+def test_quoted_code_stands_in_the_file_it_names(page: str, snippet: Snippet) -> None:
+    assert snippet.file is not None
+    assert snippet.text in (ROOT / snippet.file).read_text()
+
+
+API = [(page, name) for page in PAGES for name in re.findall(r"^::: (\S+)$", (ROOT / page).read_text(), re.MULTILINE)]
+
+
+@pytest.mark.parametrize(("page", "name"), API)
+def test_names_of_the_reference_exist(page: str, name: str) -> None:
+    home = max((module for module in MODULES if f"{name}.".startswith(f"{module}.")), key=len)
+    found: object = importlib.import_module(home)
+    for part in name.removeprefix(home).split(".")[1:]:
+        found = getattr(found, part)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [page for page in PAGES if page.startswith("docs/") and "/decisions/" not in page]
+    assert sorted(f"docs/{page}" for page in listed) == pages
+
+
+def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:
+    pages = ("README.md", "README.zh-CN.md")
+    code = ["".join(snippet.text for snippet in snippets(page, "python", "sh")) for page in pages]
+    bare = [re.sub(r" *#.*", "", text) for text in code]  # comments are translated
+    assert bare[0] == bare[1]
+    rivals = r"\| .*(?:pytorch-crf|seqeval|CRFsuite|crfsuite|jieba|hmmlearn).*\| (.*) \|$"
+    rows = [re.findall(rivals, (ROOT / page).read_text(), re.MULTILINE) for page in pages]
+    speed = re.compile(r"[\d.]+ million|每秒 \d+ 万")  # the one kind of number that the languages write differently
+    figures = [[re.findall(r"[\d.]+(?:e-\d+)?", speed.sub("", row)) for row in table] for table in rows]
+    assert len(figures[0]) >= 7
+    assert figures[0] == figures[1]
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\((?!http|#)([^)#]+)", (ROOT / page).read_text())
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", FENCE.sub("", (ROOT / page).read_text()))
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
