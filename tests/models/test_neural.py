@@ -17,7 +17,7 @@ from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
 from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_inputs import CASES, FIRST, Symbols, case_of, learn_vocabulary
+from trellis.models.neural_inputs import CASES, FIRST, Symbols, Vocabulary, case_of, learn_pairs, learn_vocabulary
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.text import Sentence
 
@@ -117,6 +117,22 @@ class TestWords:
             [ids["c"], PADDING, PADDING],
             [ids["a"], ids["b"], PADDING],
         ]
+
+    def test_neighbours_are_looked_up_together(self):
+        inputs = [list("abab"), [], list("ba")]
+        counts = {" a": 1, "a b": 2, "b a": 2, "b ": 1, " b": 1, "a ": 1}
+        assert set(learn_pairs(inputs, 1).names) == set(counts)
+        assert set(learn_pairs(inputs, 2).names) == {name for name, count in counts.items() if count > 1}
+        names = Vocabulary(pairs=Symbols(("a b", "b a", " b")))
+        found = names.encode([list("ba"), [], list("abc")])
+        assert found.pairs.tolist() == [[4, 3], [3, UNKNOWN], [UNKNOWN, 2], [2, UNKNOWN], [UNKNOWN, UNKNOWN]]
+        assert found.batch(np.array([2]), False).pairs.tolist() == found.pairs[2:].tolist()
+
+    def test_characters_bring_their_neighbours_and_are_not_spelt(self):
+        sentences = [Sentence(list("今天天气"), list("BEBE")), Sentence(list("天气好"), list("BES"))]
+        model = tiny(encoder={**TINY["encoder"], "characters": {}}).fit(sentences)
+        assert set(model.model_.network.encoder.parts) == {"words", "pairs"}
+        assert model.predict([list("天气好")]) == [list("BES")]
 
     def test_new_symbols_come_after_those_known_before(self):
         before = Symbols(("x", "y"))

@@ -21,8 +21,8 @@ from trellis import chain
 from trellis.models.base import FitOptions, Tagger
 from trellis.models.data import Labelled, learnt_tag_set
 from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_inputs import Symbols, Vocabulary, distinct_tokens, learn_vocabulary
-from trellis.models.neural_network import Network, build, load_transformer, uses_characters
+from trellis.models.neural_inputs import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
+from trellis.models.neural_network import Network, build, load_transformer, uses_characters, uses_pairs
 from trellis.models.neural_stored import from_stored, to_stored
 from trellis.models.neural_tagging import scores_of
 from trellis.models.neural_training import TaggingTask, Targets, Validation
@@ -77,8 +77,12 @@ class NeuralTagger(Tagger[NeuralConfig]):
             min_freq=settings.words.min_freq,
             before=None if before is None else before.vocabulary,
         )
-        spelt = uses_characters(settings, vocabulary)
-        return vocabulary if spelt else replace(vocabulary, characters=Symbols())
+        if not uses_characters(settings, vocabulary):
+            vocabulary = replace(vocabulary, characters=Symbols())
+        if uses_pairs(settings, vocabulary):
+            known = None if before is None else before.vocabulary
+            vocabulary = replace(vocabulary, pairs=learn_pairs(inputs, settings.pair_min_freq, known))
+        return vocabulary
 
     def _task(
         self,

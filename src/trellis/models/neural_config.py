@@ -100,6 +100,10 @@ class EncoderSettings:
     characters: CharacterSettings = section(CharacterSettings, "a vector from each word's characters")
     pretrained: PretrainedSettings = section(PretrainedSettings, "the transformer, where there is one")
     capitalisation: int = setting(0, "width of a vector for how a word is written (lower, Title, UPPER, ...); 0: none")
+    pairs: int | None = setting(
+        None, "width of a vector for a token and its neighbour; unset: 32 where all tokens are characters, else none"
+    )
+    pair_min_freq: int = setting(2, "pairs that occur less often in training are unknown pairs")
     columns: tuple[str, ...] = setting((), "further columns of the sentences to use, by name")
     column_size: int = setting(16, "width of the vector of a column's value")
     hidden: int | None = setting(
@@ -114,7 +118,7 @@ class EncoderSettings:
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
-        _at_least(self, capitalisation=0, column_size=1, hidden=0, layers=1)
+        _at_least(self, capitalisation=0, pairs=0, pair_min_freq=1, column_size=1, hidden=0, layers=1)
         _shares(self, "dropout", "word_dropout", "locked_dropout")
         if self.hidden is not None and self.hidden % 2:
             raise ConfigError(f"hidden must be even, half each way, got {self.hidden}")

@@ -72,6 +72,7 @@ class Vocabulary:
     words: Symbols = Symbols()
     vectors: Symbols = Symbols()
     characters: Symbols = Symbols()
+    pairs: Symbols = Symbols()
     columns: Mapping[str, Symbols] = field(default_factory=dict)
     lower: bool = False
 
@@ -102,7 +103,39 @@ class Vocabulary:
         kinds = np.fromiter(tokens, dtype=np.int64, count=int(lengths.sum()))
         _check_strings(inputs, numbers)
         columns = {name: symbols.ids(list(column_of(inputs, name))) for name, symbols in self.columns.items()}
-        return Inputs(lengths, offsets_of(lengths), kinds, self.kinds(list(numbers)), columns)
+        distinct = list(numbers)
+        pairs = None
+        if self.pairs.names:
+            codes, names = neighbours(kinds, lengths, distinct)
+            pairs = self.pairs.ids(names)[codes]
+        return Inputs(lengths, offsets_of(lengths), kinds, self.kinds(distinct), columns, pairs)
+
+
+def neighbours(kinds: IntArray, lengths: IntArray, distinct: Sequence[str]) -> tuple[IntArray, list[str]]:
+    """Each token with its neighbours: ``codes[N, 2]`` number the names of (left, token) and of (token, right).
+
+    A name is two words with a blank between, of which one is missing at an edge of the sentence.
+    """
+    edge, ends = len(distinct), np.cumsum(lengths)
+    occupied = lengths > 0
+    left, right = np.roll(kinds, 1), np.roll(kinds, -1)
+    left[(ends - lengths)[occupied]] = right[ends[occupied] - 1] = edge
+    both = np.stack([left * (edge + 1) + kinds, kinds * (edge + 1) + right], axis=1)
+    found, codes = np.unique(both, return_inverse=True)
+    words = [*distinct, ""]
+    names = [f"{words[a]} {words[b]}" for a, b in zip(*np.divmod(found, edge + 1), strict=True)]
+    return codes.reshape(both.shape), names
+
+
+def learn_pairs(inputs: Sequence[Any], min_freq: int, before: Vocabulary | None = None) -> Symbols:
+    """The pairs of neighbours that occur often enough, after those that were known before."""
+    encoded = Vocabulary().encode(inputs)
+    codes, names = neighbours(encoded.kinds, encoded.lengths, distinct_tokens(inputs))
+    counts = np.bincount(codes[:, 1], minlength=len(names))  # all but those at the left edge
+    starts = codes[encoded.offsets[:-1][encoded.lengths > 0], 0]
+    counts += np.bincount(starts, minlength=len(names))
+    known = None if before is None else before.pairs
+    return Symbols.learn(dict(zip(names, counts.tolist(), strict=True)), min_freq, known)
 
 
 def learn_vocabulary(
@@ -156,6 +189,8 @@ class Inputs:
     kinds: IntArray
     words: Words
     columns: Mapping[str, IntArray]
+    pairs: IntArray | None = None
+    """``[N, 2]``: each token with its left and with its right neighbour."""
     pretrained: Callable[[IntArray], Mapping[str, torch.Tensor]] | None = None
     """What a transformer takes of the sentences with these numbers."""
 
@@ -178,6 +213,7 @@ class Inputs:
             torch.from_numpy(self.words.case[kinds]),
             {name: torch.from_numpy(values[rows]) for name, values in self.columns.items()},
             spelt,
+            None if self.pairs is None else torch.from_numpy(self.pairs[rows]),
             None if self.pretrained is None else self.pretrained(examples),
         )
 

@@ -20,9 +20,11 @@ from trellis.nn.dropout import PADDING
 from trellis.nn.encoder import Batch, Encoder, Part
 from trellis.nn.feature_cache import FeatureCache
 from trellis.nn.heads import CRFHead, Head, SoftmaxHead
-from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PretrainedPart, WordPart
+from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, PretrainedPart, WordPart
 from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, TagSet
+
+_PAIRS = 32  # width of the vectors of pairs, where it is left unset
 
 
 class Network(nn.Module):
@@ -69,7 +71,19 @@ def uses_characters(settings: EncoderSettings, vocabulary: Vocabulary) -> bool:
     """Whether words are spelt: by default where they have more than one character and no transformer reads them."""
     if settings.characters.kind is not None:
         return settings.characters.kind != "none"
-    return settings.transformer is None and any(len(word) > 1 for word in vocabulary.words.names)
+    return settings.transformer is None and not all_characters(vocabulary)
+
+
+def uses_pairs(settings: EncoderSettings, vocabulary: Vocabulary) -> bool:
+    """Whether tokens are looked up with their neighbours: by default where tokens are characters."""
+    if settings.pairs is not None:
+        return settings.pairs > 0
+    return settings.transformer is None and all_characters(vocabulary)
+
+
+def all_characters(vocabulary: Vocabulary) -> bool:
+    """Whether every word is a single character, as in Chinese segmentation."""
+    return all(len(word) == 1 for word in vocabulary.words.names)
 
 
 def build(
@@ -89,6 +103,8 @@ def build(
         parts["words"] = word
     if len(vocabulary.characters) > FIRST:
         parts["characters"] = CharacterPart(_characters(settings.characters, len(vocabulary.characters)))
+    if vocabulary.pairs.names:
+        parts["pairs"] = PairPart(len(vocabulary.pairs), settings.pairs or _PAIRS)
     if settings.capitalisation:
         parts["case"] = CasePart(FIRST + len(CASES), settings.capitalisation)
     for name, symbols in vocabulary.columns.items():

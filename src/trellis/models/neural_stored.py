@@ -17,6 +17,7 @@ from trellis.store import pack_strings, unpack_strings
 from trellis.tags import TagSet
 
 Arrays = dict[str, npt.NDArray[Any]]
+_NAMES = ("words", "vectors", "characters", "pairs")
 _WEIGHTS, _TRANSFORMER = "weights.", "transformer."
 _OWN = "encoder.parts.transformer."  # in the network
 _VECTORS = "weights.encoder.parts.words.vectors.weight"
@@ -24,7 +25,7 @@ _VECTORS = "weights.encoder.parts.words.vectors.weight"
 
 def to_stored(network: Network, vocabulary: Vocabulary, *, by_reference: bool) -> tuple[dict[str, Any], Arrays]:
     """Manifest and arrays."""
-    names = {"words": vocabulary.words, "vectors": vocabulary.vectors, "characters": vocabulary.characters}
+    names = {name: getattr(vocabulary, name) for name in _NAMES}
     names |= {f"column {name}": symbols for name, symbols in vocabulary.columns.items()}
     arrays: Arrays = {}
     for name, symbols in names.items():
@@ -43,10 +44,8 @@ def from_stored(
 ) -> tuple[Network, Vocabulary]:
     """The inverse of `to_stored`."""
     columns = {name: Symbols(unpack_strings(f"names.column {name}", arrays)) for name in manifest["columns"]}
-    words, vectors, characters = (
-        Symbols(unpack_strings(f"names.{name}", arrays)) for name in ("words", "vectors", "characters")
-    )
-    vocabulary = Vocabulary(words, vectors, characters, columns, config.encoder.words.lower)
+    known = {name: Symbols(unpack_strings(f"names.{name}", arrays)) for name in _NAMES}
+    vocabulary = Vocabulary(**known, columns=columns, lower=config.encoder.words.lower)
     table = arrays.get(_VECTORS)
     settings = resolved(config, vector_size=None if table is None else table.shape[1])
     network = build(settings, vocabulary, tags, table, _transformer(manifest["transformer"], arrays))

@@ -41,6 +41,8 @@ class Batch:
     case: Tensor
     columns: Mapping[str, Tensor]
     characters: Characters | None = None
+    pairs: Tensor | None = None
+    """``(N, 2)``: each token with its left and with its right neighbour."""
     pretrained: Mapping[str, Tensor] | None = None
     """What the transformer takes; it moves this to its device itself."""
 
@@ -55,6 +57,7 @@ class Batch:
             self.case.to(device),
             {name: values.to(device) for name, values in self.columns.items()},
             None if self.characters is None else self.characters.to(device),
+            None if self.pairs is None else self.pairs.to(device),
             self.pretrained,
         )
 

@@ -86,6 +86,21 @@ class CasePart(Part):
         return self.embedding(batch.case)  # type: ignore[no-any-return]
 
 
+class PairPart(Part):
+    """Two vectors: of a token with its left neighbour, and with its right one."""
+
+    def __init__(self, count: int, size: int) -> None:
+        super().__init__()
+        self.embedding = CategoryEmbedding(count, size)
+        self.output_size = 2 * size
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        assert batch.pairs is not None
+        vectors: Tensor = self.embedding(batch.pairs)
+        return vectors.flatten(1)
+
+
 class ColumnPart(Part):
     """A vector for the value of a further column."""
 
