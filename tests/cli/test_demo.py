@@ -60,8 +60,8 @@ CRF on sentences it has not seen, with the probability of each span:
 发展中国家的学生会说中国话。
 武汉市长江大桥明天通车，市长将来武汉。
 今日本店不卖日本球拍。
-The trellis of "研究生命起源。": the probability of each label, ● best path, ○ the next.
-label 研 究 生 命 起 源 。
+The trellis of "学生会说。": the probability of each label, ● best path, ○ the next.
+label 学 生 会 说 。
 LABELS
 The most probable paths
 probability labels; below the best only where they differ
@@ -77,7 +77,7 @@ trellis tag model data/{2}
 trellis explain model "{4}"
 """
 ENGLISH = ("english-train.conll", "english-dev.conll", "english-test.conll", "ner", "Jordan met Washington in May")
-CHINESE = ("chinese-train.txt", "chinese-dev.txt", "chinese-test.txt", "seg", "研究生命起源。")
+CHINESE = ("chinese-train.txt", "chinese-dev.txt", "chinese-test.txt", "seg", "学生会说。")
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_spans_and_paths_are_marked_without_colour(small):
     assert "\x1b" not in output
     assert re.search(r"\[\w+( \w+)* (PER|LOC|ORG|DATE) [01]\.\d\d\]", output)
     assert re.search(r"[一-鿿]+( 0\.\d\d)? / [一-鿿]+", output)
-    assert output.count("●") == 4 + len(["Jordan", "met", "Washington", "in", "May"]) + len("研究生命起源。")
+    assert output.count("●") == 4 + len(["Jordan", "met", "Washington", "in", "May"]) + len("学生会说。")
     assert output.count("○") > 4
 
 
