@@ -146,7 +146,7 @@ def test_illegal_sequences_of_argmax_are_counted(small, monkeypatch):
     assert cells[0][2] == "0"
     assert int(cells[1][2]) > 0
     assert cells[1][3:] == ["", ""]
-    assert "as others do it" in " ".join(lines)
+    assert "as is often done" in " ".join(lines)
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])

@@ -19,7 +19,7 @@ from trellis.text import tokenize
 
 _ILLEGAL = (
     "illegal: sentences with tags that cannot be, such as I-PER after O, or a word that never ends. Trellis gives "
-    "legal tags only; argmax is the same softmax model with the best label of each token by itself, as others do it."
+    "legal tags only; argmax is the same softmax model with the best label of each token by itself, as is often done."
 )
 
 
