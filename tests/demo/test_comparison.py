@@ -67,9 +67,7 @@ def test_texts_are_in_no_part_of_the_corpus(task):
 
 
 def test_neural_families_learn(corpus):
-    pytest.importorskip("trellis.models.neural")
-    import torch
-
+    torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
     for family in comparison.families(replace(NER, epochs=1), neural=True)[2:]:
         trained = comparison.train(family, corpus)

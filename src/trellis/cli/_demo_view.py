@@ -1,4 +1,4 @@
-"""What `trellis demo` shows: the comparison, tagged texts, one trellis. Renderables only; the command prints them."""
+"""What `trellis demo` shows: the comparison and tagged texts. Renderables only; the command prints them."""
 
 from __future__ import annotations
 
@@ -101,27 +101,3 @@ def _segmented(sentence: Sentence, spans: list[tuple[Span, float]]) -> Text:
 def _characters(sentence: Sentence, span: Span) -> tuple[int, int]:
     assert sentence.offsets is not None
     return sentence.offsets[span.start][0], sentence.offsets[span.end - 1][1]
-
-
-def trellis_table(tagger: Tagger[Any], sentence: Sentence) -> Table:
-    """Labels by tokens with the exact probability of each; the best path and the runner-up are marked."""
-    marginals = tagger.marginals([sentence])[0]
-    best, second = tagger.kbest([sentence], 2)[0]
-    table = Table(
-        title=f"● best path, probability {best.probability:.3f}   ○ runner-up, {second.probability:.3f}",
-        title_justify="left",
-        title_style="",
-    )
-    table.add_column("label")
-    for token in sentence.tokens:
-        table.add_column(Text(token), justify="right", no_wrap=True)
-    for j, label in enumerate(tagger.labels_):
-        cells = [_cell(float(p), best.tags[t] == label, second.tags[t] == label) for t, p in enumerate(marginals[:, j])]
-        table.add_row(label, *cells)
-    return table
-
-
-def _cell(probability: float, on_best: bool, on_second: bool) -> Text:
-    mark = "●" if on_best else "○" if on_second else ""
-    style = "bold green" if on_best else "yellow" if on_second else "dim" if probability < 0.005 else ""
-    return Text(f"{mark} {probability:.2f}", style=style)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
-from trellis.cli._demo_view import Board, tagged, trellis_table
+from trellis.cli._demo_view import Board, tagged
 from trellis.demo import DemoCorpus
 from trellis.demo.comparison import Family, Result, Trained, families, neural_is_installed, results, train
 from trellis.demo.tasks import TASKS, Task
@@ -19,7 +19,7 @@ from trellis.text import tokenize
 
 _ILLEGAL = (
     "illegal: sentences with tags that cannot be, such as I-PER after O, or a word that never ends. Trellis gives "
-    "legal tags only; argmax is the same softmax model with the best label of each token by itself, as others do it."
+    "legal tags only; argmax is the same softmax model with the best label of each token by itself, as is often done."
 )
 
 
@@ -66,8 +66,8 @@ def _show(console: Console, task: Task, *, neural: bool) -> None:
     console.print(f"\n[bold]{best.name}[/bold] on sentences it has not seen, with the probability of each span:\n")
     for line in tagged(best.tagger, [tokenize(text, task.tokenizer) for text in task.texts], task):
         console.print(line)
-    console.print(f'\nThe trellis of "{task.drawn}": the probability of each label at each token.\n')
-    console.print(trellis_table(best.tagger, tokenize(task.drawn, task.tokenizer)))
+    console.print(f'\nThe trellis of "{task.drawn}": the probability of each label, ● best path, ○ the next.\n')
+    console.print(best.tagger.trellis(tokenize(task.drawn, task.tokenizer), k=2).draw(console.width))
     console.print()
 
 

@@ -64,7 +64,7 @@ SEG = Task(
         "武汉市长江大桥明天通车，市长将来武汉。",
         "今日本店不卖日本球拍。",
     ),
-    drawn="研究生命起源。",
+    drawn="学生会说。",
     files="chinese-{}.txt",
 )
 TASKS = {task.name: task for task in (NER, SEG)}

@@ -82,7 +82,7 @@ class LatticeView(Report):
         room = width - max((len(self.labels[j]) for j in self.shown()), default=5) - 5
         first, used = 0, 0
         for t, token in enumerate(self.tokens):
-            needed = max(_cells(token), 7) + 3
+            needed = max(_cells(token), 8) + 3
             if t > first and used + needed > room:
                 yield first, t
                 first, used = t, 0
