@@ -15,15 +15,15 @@ help:  ## what each target does
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.base: $(BIN)/python $(SOURCES)
-	$(PIP) install --quiet -c constraints.txt -e .
+$(VENV)/.neural: $(BIN)/python $(SOURCES)
+	$(PIP) install --quiet -c constraints.txt -e '.[neural]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(SOURCES)
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
-	@touch $@ $(VENV)/.base
+	@touch $@ $(VENV)/.neural
 
-demo: $(VENV)/.base  ## a small trellis in the terminal
+demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
 
 test: $(VENV)/.dev  ## all tests
@@ -47,7 +47,7 @@ bench: $(VENV)/.dev  ## benchmarks beside the rivals; DATA=folder of corpora add
 
 $(VENV)/.docs: $(BIN)/python $(SOURCES)
 	$(PIP) install --quiet -c constraints.txt -e '.[docs]'
-	@touch $@ $(VENV)/.base
+	@touch $@
 
 # The variable silences an advertisement; every warning of the build itself is an error.
 docs: $(VENV)/.docs  ## the documentation as a site, in build/site
