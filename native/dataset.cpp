@@ -5,63 +5,6 @@
 namespace trellis {
 namespace {
 
-// Pairs of numbers, numbered in the order in which they first came.
-class PairIndex {
- public:
-  // With room for about so many pairs.
-  explicit PairIndex(int64_t expected) {
-    size_t places = 64;
-    while (places < size_t(2 * expected) && places < (size_t(1) << 20)) places *= 2;
-    keys_.assign(places, empty);
-    numbers_.resize(places);
-  }
-
-  void fetch(int64_t left, int64_t right) const {
-    const uint64_t at = home(key_of(left, right));
-    __builtin_prefetch(&keys_[at]);
-    __builtin_prefetch(&numbers_[at]);
-  }
-  int32_t add(int64_t left, int64_t right) {
-    const uint64_t key = key_of(left, right);
-    uint64_t at = place(key);
-    if (keys_[at] == key) return numbers_[at];
-    if (uint64_t(count_) * 2 > keys_.size()) {
-      grow();
-      at = place(key);
-    }
-    keys_[at] = key;
-    return numbers_[at] = count_++;
-  }
-
- private:
-  static constexpr uint64_t empty = ~uint64_t(0);
-  static uint64_t key_of(int64_t left, int64_t right) { return uint64_t(left) << 32 | uint64_t(right); }
-  uint64_t home(uint64_t key) const {
-    const uint64_t h = key * 0x9e3779b97f4a7c15ull;
-    return (h ^ (h >> 32)) & (keys_.size() - 1);
-  }
-  uint64_t place(uint64_t key) const {
-    uint64_t at = home(key);
-    while (keys_[at] != empty && keys_[at] != key) at = (at + 1) & (keys_.size() - 1);
-    return at;
-  }
-  void grow() {
-    std::vector<uint64_t> keys(keys_.size() * 2, empty);
-    std::vector<int32_t> numbers(keys.size());
-    keys.swap(keys_);
-    numbers.swap(numbers_);
-    for (size_t i = 0; i < keys.size(); ++i) {
-      if (keys[i] == empty) continue;
-      const uint64_t at = place(keys[i]);
-      keys_[at] = keys[i];
-      numbers_[at] = numbers[i];
-    }
-  }
-  std::vector<uint64_t> keys_;
-  std::vector<int32_t> numbers_;
-  int32_t count_ = 0;
-};
-
 // What stands at a position of a sentence of `length` tokens that begins at token `first`.
 struct Cells {
   const std::vector<std::unique_ptr<Column>>& columns;
@@ -95,19 +38,20 @@ struct Cells {
 
 class Expansion {
  public:
+  // The sentences of `data` begin at cell `first_cell` of the columns; new bundles are numbered from `first_bundle`.
   Expansion(const TemplateSet& set, const std::vector<std::unique_ptr<Column>>& columns, Dataset& data,
-            AttributeSource attributes)
-      : set_(set), columns_(columns), data_(data), attributes_(attributes), next_bundle_(int32_t(data.bundles())) {}
+            AttributeSource attributes, int64_t first_cell = 0, int64_t first_bundle = 0)
+      : set_(set), columns_(columns), data_(data), attributes_(attributes), first_cell_(first_cell),
+        next_bundle_(int32_t(first_bundle)) {}
 
-  // The bundles of one group of templates, as group `slot` of the data. `bundle_of` is by the code of the source, or by
-  // the number of the sources' codes taken together.
-  void group(const Group& group, size_t slot, std::vector<int32_t>& bundle_of) {
-    std::vector<PairIndex> chain(group.sources.size() > 1 ? group.sources.size() - 1 : 0, PairIndex(data_.tokens()));
+  // The bundles of one group of templates, as group `slot` of the data.
+  void group(const Group& group, size_t slot, GroupNumbers& numbers) {
+    std::vector<int32_t>& bundle_of = numbers.bundle_of;
     for (int64_t b = 0; b < data_.sentences(); ++b) {
       const int64_t first = data_.offsets[size_t(b)];
-      const Cells cells{columns_, first, data_.offsets[size_t(b) + 1] - first};
+      const Cells cells{columns_, first_cell_ + first, data_.offsets[size_t(b) + 1] - first};
       for (int64_t t = 0; t < cells.length; ++t) {
-        const size_t key = size_t(key_of(group, cells, t, chain));
+        const size_t key = size_t(key_of(group, cells, t, numbers.chain));
         if (key >= bundle_of.size()) bundle_of.resize(std::max(key + 1, bundle_of.size() * 2), -1);
         if (bundle_of[key] < 0) bundle_of[key] = make(group, cells, t);
         data_.token_bundles[size_t((first + t) * data_.groups) + slot] = bundle_of[key];
@@ -161,6 +105,7 @@ class Expansion {
   const std::vector<std::unique_ptr<Column>>& columns_;
   Dataset& data_;
   AttributeSource attributes_;
+  int64_t first_cell_;
   struct Waiting {
     size_t end;  // of its string in texts_
     uint64_t hash;
@@ -181,8 +126,8 @@ Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>
   data.token_bundles.resize(size_t(data.tokens() * data.groups));
   Expansion expansion(set, columns, data, attributes);
   for (size_t g = 0; g < set.groups.size(); ++g) {
-    std::vector<int32_t> bundle_of;
-    expansion.group(set.groups[g], g, bundle_of);
+    GroupNumbers numbers(set.groups[g].sources.size(), data.tokens());
+    expansion.group(set.groups[g], g, numbers);
   }
   return data;
 }
@@ -190,22 +135,28 @@ Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>
 Scorer::Scorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights)
     : set_(set), attributes_(attributes), weights_(weights) {
   for (int c = 0; c < set.columns || c == 0; ++c) columns_.push_back(std::make_unique<Column>());
-  for (const Group& group : set.groups) (group.sources.size() < 2 ? single_ : several_).push_back(&group);
   forget();
 }
 
 void Scorer::forget() {
-  known_ = Dataset();
-  known_.groups = int64_t(single_.size());
-  bundle_of_.assign(single_.size(), {});
-  rows_.clear();
+  numbers_.clear();
+  for (const Group& group : set_.groups) numbers_.emplace_back(group.sources.size(), 0);
+  bundles_ = 0;
+  rows_.assign(rows_padding, 0.0);
+}
+
+bool Scorer::full() const {
+  constexpr int64_t most_bytes = 64 << 20;
+  int64_t bytes = int64_t(rows_.size() * sizeof(double));
+  for (const GroupNumbers& numbers : numbers_) bytes += numbers.bytes();
+  return bytes > most_bytes;
 }
 
 void Scorer::begin() {
-  constexpr size_t most_values = 1 << 20, most_numbers = 4 << 20;
-  bool full = rows_.size() > most_numbers;
-  for (const auto& column : columns_) full |= column->values.view().count > most_values;
-  if (full) {
+  constexpr size_t most_values = 1 << 20;
+  bool many = false;
+  for (const auto& column : columns_) many |= column->values.view().count > most_values;
+  if (many) {
     forget();
     for (auto& column : columns_) column = std::make_unique<Column>();
   }
@@ -213,30 +164,37 @@ void Scorer::begin() {
 }
 
 void Scorer::score(const std::vector<int64_t>& offsets, double* emissions) {
-  const int64_t L = weights_.labels(), before = known_.bundles();
-  known_.offsets = offsets;
-  known_.token_bundles.resize(size_t(known_.tokens() * known_.groups));
-  Expansion known(set_, columns_, known_, AttributeSource(attributes_));
-  for (size_t g = 0; g < single_.size(); ++g) known.group(*single_[g], g, bundle_of_[g]);
-  rows_.resize(size_t(known_.bundles() * L));
-  for (int64_t u = before; u < known_.bundles(); ++u) add_bundle(known_, weights_, u, rows_.data() + u * L);
-
-  Dataset fresh;
-  fresh.offsets = offsets;
-  fresh.groups = int64_t(several_.size());
-  fresh.token_bundles.resize(size_t(fresh.tokens() * fresh.groups));
-  Expansion expansion(set_, columns_, fresh, AttributeSource(attributes_));
-  for (size_t g = 0; g < several_.size(); ++g) {
-    std::vector<int32_t> bundle_of;
-    expansion.group(*several_[g], g, bundle_of);
+  constexpr int64_t block = 16384;  // tokens
+  const int64_t B = int64_t(offsets.size()) - 1;
+  for (int64_t first = 0, last = 1; first < B; first = last++) {
+    while (last < B && offsets[size_t(last) + 1] - offsets[size_t(first)] <= block) ++last;
+    if (full()) forget();
+    score_block(offsets, first, last, emissions + offsets[size_t(first)] * weights_.labels());
   }
-  in_chunks(known_.tokens(), [&](int64_t n) {
-    double* emission = emissions + n * L;
-    std::fill_n(emission, L, 0.0);
-    for (int64_t g = 0; g < known_.groups; ++g)
-      add_row(emission, rows_.data() + known_.token_bundles[size_t(n * known_.groups + g)] * L, 1.0, L);
-    for (int64_t g = 0; g < fresh.groups; ++g)
-      add_bundle(fresh, weights_, fresh.token_bundles[size_t(n * fresh.groups + g)], emission);
+}
+
+// New bundles become rows; then the emissions of a token are the sum of its bundles' rows.
+void Scorer::score_block(const std::vector<int64_t>& offsets, int64_t first, int64_t last, double* emissions) {
+  const int64_t L = weights_.labels(), start = offsets[size_t(first)];
+  Dataset data;
+  for (int64_t b = first; b < last; ++b) data.offsets.push_back(offsets[size_t(b) + 1] - start);
+  data.groups = int64_t(set_.groups.size());
+  data.token_bundles.resize(size_t(data.tokens() * data.groups + rows_ahead));
+  Expansion expansion(set_, columns_, data, AttributeSource(attributes_), start, bundles_);
+  for (size_t g = 0; g < set_.groups.size(); ++g) expansion.group(set_.groups[g], g, numbers_[g]);
+
+  rows_.resize(size_t((bundles_ + data.bundles()) * L + rows_padding), 0.0);
+  double* fresh = rows_.data() + bundles_ * L;
+  in_chunks(data.bundles(), [&](int64_t u) {
+    std::fill_n(fresh + u * L, L, 0.0);
+    add_bundle(data, weights_, u, fresh + u * L);
+  });
+  bundles_ += data.bundles();
+  std::vector<int64_t> ends(size_t(data.tokens()));
+  for (size_t n = 0; n < ends.size(); ++n) ends[n] = int64_t(n + 1) * data.groups;
+  const RowLists lists{ends.data(), data.token_bundles.data(), nullptr};
+  for_chunks(data.tokens(), [&](int64_t from, int64_t to) {
+    row_kernels<double>().add(rows_.data(), L, lists, from, to, emissions + from * L);
   });
 }
 

@@ -3,19 +3,9 @@
 #include "threads.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace trellis {
 namespace {
-
-template <typename R>
-const RowKernels<R>& row_kernels() {
-#if defined(TRELLIS_X86)
-  if (!std::strcmp(instruction_set(), "avx512")) return avx512_row_kernels<R>();
-  if (!std::strcmp(instruction_set(), "avx2")) return avx2_row_kernels<R>();
-#endif
-  return baseline_row_kernels<R>();
-}
 
 std::vector<int64_t> uses_of_bundles(const Dataset& data) {
   std::vector<int64_t> uses(size_t(data.bundles()), data.token_bundles.empty() ? 1 : 0);

@@ -1,7 +1,8 @@
-// Emissions from tokens, for a model that stays: what templates of one cell say about a string is kept from call to
-// call, as a row of scores, since most words of a text have been seen before.
+// Emissions from tokens, for a model that stays: what a group of templates says about the strings in its cells is kept
+// from call to call, as a row of scores, since most words of a text, and many pairs of them, have been seen before.
 #pragma once
 
+#include "numbering.h"
 #include "scoring.h"
 
 namespace trellis {
@@ -11,7 +12,7 @@ class Scorer {
   // Points into all three.
   Scorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights);
 
-  // The columns to read the next sentences into, empty of cells. Forgets everything once it is a few megabytes.
+  // The columns to read the next sentences into, empty of cells. Forgets strings once they are a million.
   std::vector<std::unique_ptr<Column>>& columns() { return columns_; }
   void begin();
   // emissions[N, L] of the sentences that were read
@@ -20,15 +21,16 @@ class Scorer {
 
  private:
   void forget();
+  bool full() const;
+  void score_block(const std::vector<int64_t>& offsets, int64_t first, int64_t last, double* emissions);
 
   const TemplateSet& set_;
   IndexView attributes_;
   const WeightTable<double>& weights_;
-  std::vector<const Group*> single_, several_;  // groups that look at one cell at most, and the others
   std::vector<std::unique_ptr<Column>> columns_;
-  Dataset known_;                               // bundles of single_, from all calls; tokens of the last
-  std::vector<std::vector<int32_t>> bundle_of_;
-  std::vector<double> rows_;                    // [bundles, L]
+  std::vector<GroupNumbers> numbers_;  // of each group
+  int64_t bundles_ = 0;
+  std::vector<double> rows_;           // [bundles, L], and rows_padding more
 };
 
 }  // namespace trellis

@@ -4,6 +4,7 @@
 #include "threads.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace trellis {
 
@@ -21,6 +22,18 @@ TRELLIS_WIDE
 void add_row(double* to, const float* row, double scale, int64_t L) {
   for (int64_t l = 0; l < L; ++l) to[l] += scale * double(row[l]);
 }
+
+template <typename R>
+const RowKernels<R>& row_kernels() {
+#if defined(TRELLIS_X86)
+  if (!std::strcmp(instruction_set(), "avx512")) return avx512_row_kernels<R>();
+  if (!std::strcmp(instruction_set(), "avx2")) return avx2_row_kernels<R>();
+#endif
+  return baseline_row_kernels<R>();
+}
+
+template const RowKernels<float>& row_kernels<float>();
+template const RowKernels<double>& row_kernels<double>();
 
 void run_balanced(const std::vector<int64_t>& ends, const std::function<void(int64_t, int64_t)>& run) {
   constexpr int64_t most_tasks = 64, least_work = 2048;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "dataset.h"
+#include "rows.h"
 #include "threads.h"
 
 #include <algorithm>
@@ -23,6 +24,10 @@ namespace trellis {
 void add_row(double* to, const double* row, double scale, int64_t L);
 void add_row(float* to, const float* row, float scale, int64_t L);
 void add_row(double* to, const float* row, double scale, int64_t L);
+
+// Those of the best instruction set that this machine has.
+template <typename R>
+const RowKernels<R>& row_kernels();
 
 // The labels that each attribute has a weight for; the weights lie in the same order.
 struct Pairs {
@@ -82,12 +87,20 @@ class WeightTable {
 // ahead, since bundles are scored in about their order.
 void add_bundle(const Dataset& data, const WeightTable<double>& weights, int64_t u, double* row);
 
+// f(first, last) for chunks of 0 .. count - 1, shared out.
+template <typename F>
+void for_chunks(int64_t count, F f) {
+  constexpr int64_t chunk = 1024;
+  run_tasks((count + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
+    f(task * chunk, std::min(count, (task + 1) * chunk));
+  });
+}
+
 // f(0) .. f(count - 1), shared out in chunks.
 template <typename F>
 void in_chunks(int64_t count, F f) {
-  constexpr int64_t chunk = 1024;
-  run_tasks((count + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
-    for (int64_t i = task * chunk; i < std::min(count, (task + 1) * chunk); ++i) f(i);
+  for_chunks(count, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) f(i);
   });
 }
 

@@ -80,7 +80,7 @@ void subtract(const double* a, const double* b, int64_t size, float* to, double*
 
 // f(c, from, count) for each chunk c, which is elements from .. from + count - 1
 template <typename F>
-void for_chunks(int64_t size, F f) {
+void by_chunk(int64_t size, F f) {
   const int64_t chunks = (size + chunk - 1) / chunk;
   run_tasks(chunks, size < 8 * chunk ? 1 : num_threads(), [&](int64_t c) {
     f(c, c * chunk, std::min(chunk, size - c * chunk));
@@ -91,7 +91,7 @@ void for_chunks(int64_t size, F f) {
 template <typename F>
 std::vector<double> sum_chunks(int64_t size, size_t width, F f) {
   std::vector<double> parts(size_t((size + chunk - 1) / chunk) * width), sums(width, 0.0);
-  for_chunks(size, [&](int64_t c, int64_t from, int64_t count) { f(from, count, parts.data() + size_t(c) * width); });
+  by_chunk(size, [&](int64_t c, int64_t from, int64_t count) { f(from, count, parts.data() + size_t(c) * width); });
   for (size_t i = 0; i < parts.size(); ++i) sums[i % width] += parts[i];
   return sums;
 }
@@ -106,7 +106,7 @@ double dot(const double* a, const double* b, int64_t size) {
 
 void combine(const std::vector<const double*>& vectors, const std::vector<double>& factors, int64_t size,
              double* out) {
-  for_chunks(size, [&](int64_t, int64_t from, int64_t count) {
+  by_chunk(size, [&](int64_t, int64_t from, int64_t count) {
     double sums[chunk] = {};
     for (size_t i = 0; i < vectors.size(); ++i) add_scaled(sums, vectors[i] + from, factors[i], count);
     std::copy_n(sums, count, out + from);
@@ -115,7 +115,7 @@ void combine(const std::vector<const double*>& vectors, const std::vector<double
 
 void combine(const std::vector<const float*>& vectors, const std::vector<double>& factors, const double* v,
              double factor, int64_t size, double* out) {
-  for_chunks(size, [&](int64_t, int64_t from, int64_t count) {
+  by_chunk(size, [&](int64_t, int64_t from, int64_t count) {
     double sums[chunk] = {};
     for (size_t i = 0; i < vectors.size(); ++i) add_scaled(sums, vectors[i] + from, factors[i], count);
     add_scaled(sums, v + from, factor, count);

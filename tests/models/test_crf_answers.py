@@ -1,5 +1,7 @@
 """What a CRF can be asked: explanations that add up, feature and transition tables, names, files."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from tests.models.contract import TRAIN
 from trellis import chain, store
 from trellis.errors import ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
+from trellis.models.crf_problem import scores_of
 from trellis.text import Sentence
 
 
@@ -124,3 +127,21 @@ def test_models_of_another_kind_are_refused(tmp_path):
         CRF.load(tmp_path / "x")
     with pytest.raises(StoreError, match="unknown kind 'horse'"):
         models.load(tmp_path / "x")
+
+
+def test_scores_do_not_depend_on_what_was_tagged_before():
+    """The model remembers words and pairs, and forgets them when they are many: 200 labels make that soon."""
+    labels = [f"t{i}" for i in range(200)]
+    X = [["w" + label, "and", label] for label in labels]
+    y = [[label, "t0", label] for label in labels]
+    fitted = CRF(features="pos", max_iterations=3).fit(X, y)
+    fresh = pickle.loads(pickle.dumps(fitted))
+    random = np.random.default_rng(0)
+    many = [[f"{a}{b}" for a, b in random.choice(["and", *labels], (20, 2))] for _ in range(600)]
+    few = [*X[:20], many[3]]
+    expected = fresh.chain_scores(few).emissions
+    for before in ([], many, many[:5], few):
+        fitted.chain_scores(before)
+        np.testing.assert_array_equal(fitted.chain_scores(few).emissions, expected)
+    compiled = fitted._extractor().compile(few, fitted.parameters_.index, grow=False)
+    np.testing.assert_allclose(scores_of(compiled, fitted.parameters_).emissions, expected, atol=1e-12)
