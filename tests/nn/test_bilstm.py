@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.errors import ShapeError
+from trellis.nn import bilstm
 from trellis.nn.bilstm import BiLSTM
 from trellis.nn.packing import Packing
 
@@ -70,3 +71,19 @@ def test_dropout_between_layers_is_off_outside_training() -> None:
     torch.testing.assert_close(lstm(flat, packing), lstm(flat, packing))
     lstm.train()
     assert not torch.equal(lstm(flat, packing), lstm(flat, packing))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_padded_and_packed_give_the_same(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values and gradients, whichever way is the faster one for a batch."""
+    found = []
+    for padding in (0, 1000):
+        monkeypatch.setattr(bilstm, "_PADDING", padding)
+        torch.manual_seed(0)
+        lstm = BiLSTM(3, 4, layers).double()
+        flat = torch.randn(13, 3, dtype=torch.float64, requires_grad=True)
+        states = lstm(flat, Packing.of([5, 0, 1, 7]))
+        states.square().sum().backward()
+        found.append([states.detach(), flat.grad, *(parameter.grad for parameter in lstm.parameters())])
+    for packed, padded in zip(*found, strict=True):
+        torch.testing.assert_close(packed, padded, rtol=0, atol=1e-13)

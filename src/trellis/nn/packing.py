@@ -30,6 +30,10 @@ class Packing:
     """int64[N]: the way back"""
     batch_sizes: Tensor
     """int64[T], on the CPU: how many sequences have a token at each position"""
+    places: Tensor
+    """int64[N]: the row of each token in padded features ``(T * B, H)``, time first"""
+    reversed_places: Tensor
+    """int64[N]: the same with each sequence back to front, from its own last token on"""
 
     @classmethod
     def of(cls, lengths: npt.ArrayLike) -> Packing:
@@ -44,8 +48,15 @@ class Packing:
         inverse = np.empty(count, dtype=np.int64)
         inverse[order] = np.arange(count)
         sizes = torch.from_numpy(np.bincount(position, minlength=longest))
-        tensors = [torch.from_numpy(array) for array in (sequence, order, inverse)]
-        return cls(checked, tensors[0], tensors[1], tensors[2], sizes)
+        places = position * len(checked) + sequence
+        reversed_places = (checked[sequence] - 1 - position) * len(checked) + sequence
+        tensors = [torch.from_numpy(array) for array in (sequence, order, inverse, places, reversed_places)]
+        return cls(checked, tensors[0], tensors[1], tensors[2], sizes, tensors[3], tensors[4])
+
+    @property
+    def padded(self) -> int:
+        """How many rows the padded features have: B times the longest length."""
+        return len(self.lengths) * len(self.batch_sizes)
 
     def to(self, device: torch.device) -> Packing:
         """The same on another device."""
@@ -56,4 +67,6 @@ class Packing:
             sequence=self.sequence.to(device),
             order=self.order.to(device),
             inverse=self.inverse.to(device),
+            places=self.places.to(device),
+            reversed_places=self.reversed_places.to(device),
         )
