@@ -112,7 +112,7 @@ class EncoderSettings:
     layers: int = setting(1, "BiLSTM layers")
     dropout: float = setting(0.0, "plain dropout of what goes into and comes out of the BiLSTM")
     locked_dropout: float | None = setting(
-        None, "the same with one mask for all tokens of a sentence; unset: 0.5, or 0.1 beside a transformer"
+        None, "the same with one mask for all tokens of a sentence; unset: 0.3, or 0.1 beside a transformer"
     )
     word_dropout: float = setting(0.05, "share of tokens whose features are zeroed as a whole")
 
@@ -153,7 +153,7 @@ def resolved(config: NeuralConfig, *, vector_size: int | None = None) -> NeuralC
             encoder,
             words=replace(encoder.words, size=_given(encoder.words.size, size)),
             hidden=_given(encoder.hidden, 0 if pretrained else 256),
-            locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.5),
+            locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
         ),
         training=replace(
             training,

@@ -16,7 +16,7 @@ class TrainingSettings:
     """Settings of the training loop; they fit a BiLSTM on a few thousand sentences."""
 
     optimizer: Literal["adamw", "sgd"] = setting("adamw", "adamw, or sgd with momentum")
-    learning_rate: float | None = setting(None, "peak learning rate; unset: 0.002, of a fine-tuned transformer 0.00005")
+    learning_rate: float | None = setting(None, "peak learning rate; unset: 0.005, of a fine-tuned transformer 0.00005")
     head_learning_rate: float | None = setting(
         None, "peak learning rate of the head; unset: learning_rate, beside a fine-tuned transformer 0.001"
     )
@@ -64,7 +64,7 @@ class TrainingSettings:
     @property
     def peak(self) -> float:
         """The peak learning rate."""
-        return 2e-3 if self.learning_rate is None else self.learning_rate
+        return 5e-3 if self.learning_rate is None else self.learning_rate
 
     @property
     def passes(self) -> int:
