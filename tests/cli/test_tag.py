@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -231,3 +233,19 @@ def test_options_of_training_files_are_for_files_of_their_format_only(here, shel
     assert shell("tag", "model", "named.tsv").out == "Anna\t1\tB-PER\nslept\t2\tO\n\n"
     Path("in.jsonl").write_text('{"tokens": ["Anna", "slept"]}\n')
     assert json.loads(shell("tag", "model", "in.jsonl").out)["tags"] == ["B-PER", "O"]
+
+
+@pytest.mark.parametrize(("environment", "colours"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_gets_colours_and_a_progress_line(text, ner_model, environment, colours):
+    screen, terminal = pty.openpty()
+    run = [sys.executable, "-m", "trellis.cli", "tag", str(ner_model), "text.txt"]
+    subprocess.run(run, stdout=terminal, stderr=terminal, check=True, env={**os.environ, **environment})
+    shown = os.read(screen, 10_000).decode()
+    subprocess.run(run, stdout=subprocess.DEVNULL, stderr=terminal, check=True)
+    os.close(terminal)
+    counted = os.read(screen, 10_000).decode()
+    os.close(screen)
+    assert ("\x1b[30;48;5;" in shown) == colours
+    assert ("[Anna](PER)" in shown) != colours
+    assert "sentences" not in shown
+    assert "2 sentences, 8 tokens, " in counted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -120,7 +121,7 @@ class Job:
 
     def style(self, form: str, file: IO[bytes]) -> Style:
         """How to draw in this form."""
-        colour = form == "inline" and file.isatty()
+        colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
         return Style(self._scheme(), self.probs, colour, self.segments())
 
     def segments(self) -> bool:
