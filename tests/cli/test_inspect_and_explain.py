@@ -128,3 +128,12 @@ def test_a_long_sentence_is_drawn_in_parts_that_fit(here, shell, ner_model):
     done = shell("explain", ner_model, " ".join(["Anna"] * 30))
     assert max(map(len, done.out.splitlines())) <= 100
     assert done.out.count("Anna") >= 60  # in the trellis and in the reasons
+
+
+def test_a_heat_map_without_room_for_numbers_has_shades(here, shell, ner_model, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    lines = shell("inspect", ner_model, "--top", "0").out.splitlines()
+    rows = [line for line in lines if line.startswith(("O ", "B-", "I-")) and len(line) > 8]
+    assert len(rows) == 5
+    assert any("█" in row for row in rows)
+    assert not any("0." in row for row in rows)

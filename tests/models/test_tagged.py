@@ -38,16 +38,16 @@ class Text(HTMLParser):
         self.text += data
 
 
-SENTENCE = Sentence(["<b>", "&", "Co"], text="<b> & Co", offsets=[(0, 3), (4, 5), (6, 8)])
+SENTENCE = Sentence(["<b>", "<i>&", "Co"], text="<b> <i>& Co", offsets=[(0, 3), (4, 8), (9, 11)])
 SPANS = [ScoredSpan(Span(1, 3, "ORG"), 0.5)]
 
 
 def test_spans_are_by_character_and_pieces_are_the_words():
     found = tagged(SENTENCE, ["O", "B-ORG", "I-ORG"], [0.9, 0.6, 0.7], SPANS)
-    assert (found.spans[0].start, found.spans[0].end, found.spans[0].text) == (4, 8, "& Co")
-    assert found.words == ["<b>", "& Co"]
+    assert (found.spans[0].start, found.spans[0].end, found.spans[0].text) == (4, 11, "<i>& Co")
+    assert found.words == ["<b>", "<i>& Co"]
     assert json.loads(json.dumps(found.to_dict()))["spans"] == [
-        {"start": 4, "end": 8, "label": "ORG", "text": "& Co", "probability": 0.5}
+        {"start": 4, "end": 11, "label": "ORG", "text": "<i>& Co", "probability": 0.5}
     ]
     assert len(found) == 1
     with pytest.raises(ModelError, match="without text and offsets"):
@@ -57,12 +57,12 @@ def test_spans_are_by_character_and_pieces_are_the_words():
 def test_notebooks_show_tagged_texts_with_everything_escaped():
     found = tagged(SENTENCE, ["O", "B-ORG", "I-ORG"], [0.9, 0.6, 0.7], SPANS)
     page = Text(found._repr_html_())
-    assert page.text == "<b> & Co ORG 0.50"
+    assert page.text == "<b> <i>& Co ORG 0.50"
     assert page.seen == ["div", "mark", "sub"]
 
 
 def test_notebooks_show_sentences_with_their_tags():
-    assert Text(SENTENCE._repr_html_()).text == "<b> & Co"
+    assert Text(SENTENCE._repr_html_()).text == "<b> <i>& Co"
     page = Sentence(["<b>", "Rome"], ["O", "B-<LOC>"])._repr_html_()
     assert Text(page).text == "<b> RomeB-<LOC>"
     assert page.count("background") == 1

@@ -19,7 +19,6 @@ from trellis.models import CRF, HMM, Tagger
 
 Colour = tuple[int, int, int]
 _WHITE, _GREY, _RED, _BLUE = (255, 255, 255), (215, 215, 215), (200, 40, 40), (40, 80, 200)
-_NUMBERS = 12  # up to so many labels, cells hold their numbers
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,12 @@ class HeatMap:
         share = abs(value) / self.largest
         return tuple(round(a + (b - a) * share) for a, b in zip(_WHITE, end, strict=True))  # type: ignore[return-value]
 
-    def to_rich(self) -> Table:
-        """Coloured cells, with numbers where there is room for them."""
-        numbered = len(self.labels) <= _NUMBERS
+    def to_rich(self, width: int) -> Table:
+        """Coloured cells, with numbers where there is room for them; columns are in the order of rows."""
+        longest = max(map(len, self.labels))
+        numbered = longest + 1 + sum(max(len(label) + 2, 7) for label in self.labels) <= width
         table = Table(show_header=numbered, box=None, padding=0)
-        table.add_column("")
+        table.add_column("", no_wrap=True)
         for label in self.labels:
             table.add_column(Text(f" {label} "), justify="center", no_wrap=True)
         for label, row in zip(self.labels, self.values, strict=True):

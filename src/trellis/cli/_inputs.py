@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trellis.cli._reading import Reader, RelayingSource
 from trellis.corpus import CorpusError
 from trellis.corpus._formats import guess_format
-from trellis.corpus._source import OnError
+from trellis.corpus._source import OnError, Source
 from trellis.errors import DataError
 from trellis.models.data import Label
 from trellis.text import Sentence, tokenize
@@ -32,7 +32,7 @@ class Inputs:
         source = RelayingSource(path, encoding=self.reader.encoding, on_error=self.on_error)
         form = self.form or _guess(source)
         if form not in TEXTS:
-            return form, _relayed(source, Reader(form, options=self.reader.options).open(source))
+            return form, _relayed(source, replace(self.reader, format=form).open(source))
         tokenizer = "whitespace" if form == "tokens" else self.tokenizer
         return form, _relayed(source, _lines(source, tokenizer))
 
@@ -81,7 +81,7 @@ class Constraints:
 
     def __init__(self, path: str, reader: Reader) -> None:
         self._path = path
-        self._sentences = iter(reader.read(path).sentences)
+        self._sentences = iter(reader.open(Source(path, encoding=reader.encoding)))
 
     def next_for(self, sentence: Sentence) -> Sequence[Label]:
         """What is known about this sentence, which must be the next one of the file."""
@@ -94,6 +94,12 @@ class Constraints:
                 f"expected {' '.join(sentence.tokens)!r}, got {' '.join(known.tokens)!r}"
             )
         return [_label(tag) for tag in known.tags or [UNKNOWN] * len(known)]
+
+    def check_end(self) -> None:
+        """Refuse a file that goes on: its labels belong to other sentences."""
+        more = next(self._sentences, None)
+        if more is not None:
+            raise DataError(f"{more.where}: expected the end, since all sentences of the input are tagged")
 
 
 def _label(tag: str) -> Label:

@@ -48,6 +48,8 @@ class Reader:
     options: dict[str, object] = field(default_factory=dict)
     scheme: str | None = None
     tokenizer: str | None = None
+    remembered: dict[str, dict[str, object]] = field(default_factory=dict)
+    """Options that a model's training files were read with, by their format."""
 
     def read(self, path: str) -> corpus.Corpus:
         """All sentences of a file."""
@@ -58,12 +60,18 @@ class Reader:
         """The sentences of an opened file, one by one."""
         form, reason = guess_format(source) if self.format is None else (get_format(self.format), "it was asked for")
         source.report.format, source.report.reason = form.name, reason
-        own: dict[str, Any] = dict(self.options)
+        own: dict[str, Any] = self.remembered.get(form.name, {}) | self.options
         if form.name in ("segmented", "spans") and self.scheme is not None:
             own["scheme"] = self.scheme
         if form.name == "spans" and self.tokenizer is not None:
             own["tokenizer"] = self.tokenizer
         return corpus.Stream.of(form, source, own)
+
+
+def remembered_options(record: dict[str, Any]) -> dict[str, dict[str, object]]:
+    """The options in the record of a training, for files of the same format."""
+    file = record.get("data", {}).get("train", {})
+    return {file["format"]: record.get("reading", {})} if file else {}
 
 
 class RelayingSource(Source):

@@ -15,6 +15,7 @@ from trellis.cli._reading import (
     TagsOption,
     TokensOption,
     reading_options,
+    remembered_options,
 )
 from trellis.cli._settings import TaskOption
 from trellis.cli._tasks import Setting, Task, find_setting, in_scheme, vocabulary
@@ -55,8 +56,9 @@ def evaluate(
     """  # noqa: D301 - \b tells click to keep the lines
     tagger = trellis.load(model)
     setting = model_setting(tagger, model, task)
-    given = folder.read_record(model).get("reading", {}) | reading_options(tokens, tags, columns)
-    reader = Reader(format, encoding, given, setting.scheme.value, tagger.tokenizer_)
+    remembered = remembered_options(folder.read_record(model))
+    options = reading_options(tokens, tags, columns)
+    reader = Reader(format, encoding, options, setting.scheme.value, tagger.tokenizer_, remembered)
     truth = _tagged(reader, file, setting)
     seen = None if train is None else vocabulary(_tagged(reader, train, setting), setting)
     results = judge(truth, tagger.tag(truth), setting, seen=seen, errors=errors, interval=interval)

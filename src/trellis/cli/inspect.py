@@ -95,7 +95,7 @@ def _print(
     console.print(f"{len(tagger.labels_)} labels: {escape(' '.join(tagger.labels_))}")
     if heat_map is not None:
         console.print(heat_map.title)
-        console.print(heat_map.to_rich())
+        console.print(heat_map.to_rich(console.width))
     if features:
         console.print(_feature_table(features))
     if record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -15,7 +16,15 @@ import typer
 import trellis
 from trellis.cli._inputs import TEXTS, Constraints, Inputs, Piece, blocks
 from trellis.cli._outputs import FORMS, Answer, Style, passed_on
-from trellis.cli._reading import ColumnsOption, EncodingOption, Reader, TagsOption, TokensOption, reading_options
+from trellis.cli._reading import (
+    ColumnsOption,
+    EncodingOption,
+    Reader,
+    TagsOption,
+    TokensOption,
+    reading_options,
+    remembered_options,
+)
 from trellis.corpus import FORMATS, CorpusError
 from trellis.corpus._files import open_output
 from trellis.errors import ConfigError, TrellisError
@@ -80,15 +89,17 @@ def tag(
     """  # noqa: D301 - \b tells click to keep the lines
     _check_names(source, to)
     tagger = trellis.load(model)
-    reading = folder.read_record(model).get("reading", {}) | reading_options(tokens, tags, columns)
-    reader = Reader(encoding=encoding, options=reading)
+    remembered = remembered_options(folder.read_record(model))
+    reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
     inputs = Inputs(reader, tagger.tokenizer_, source, "raise" if on_error is OnError.STOP else "skip")
-    known = None if constrain is None else Constraints(constrain, Reader(options=reader.options))
+    known = None if constrain is None else Constraints(constrain, reader)
     job = Job(tagger, probs, kbest, known, on_error is OnError.PASS)
     with open_output(out) as file, _progress(out) as count:
         for path in files or ["-"]:
             form, pieces = inputs.pieces(path)
             _write(job, form, pieces, to, file, count)
+        if known is not None:
+            known.check_end()
 
 
 def _check_names(source: str | None, to: str | None) -> None:
@@ -110,7 +121,7 @@ class Job:
 
     def style(self, form: str, file: IO[bytes]) -> Style:
         """How to draw in this form."""
-        colour = form == "inline" and file.isatty()
+        colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
         return Style(self._scheme(), self.probs, colour, self.segments())
 
     def segments(self) -> bool:
