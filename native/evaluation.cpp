@@ -16,7 +16,7 @@ namespace {
 
 // Sentences go through inference some thousands of tokens at a time: what passes between its stages stays in cache.
 std::vector<int64_t> cut_shards(const std::vector<int64_t>& offsets) {
-  constexpr int64_t tokens = 8192;
+  constexpr int64_t tokens = 16384;
   std::vector<int64_t> cuts{0};
   const int64_t B = int64_t(offsets.size()) - 1;
   for (int64_t b = 1; b < B; ++b)
