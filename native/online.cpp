@@ -1,8 +1,10 @@
 #include "online.h"
 
+#include "shard.h"
 #include "threads.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace trellis {
 namespace {
@@ -20,11 +22,12 @@ void for_weights(const Dataset& data, const Pairs& pairs, int64_t n, F f) {
   }
 }
 
-// The sentences of one batch, their tokens one after another.
+// The sentences of one batch, their tokens one after another, with what is known of their labels.
 struct Batched {
   const Objective& objective;
   std::vector<int64_t> tokens, tags;
-  std::vector<double> weights, emissions, transitions;
+  std::vector<uint8_t> allowed;
+  std::vector<double> weights, token_weights, emissions, transitions;
   std::shared_ptr<Layout> layout;
 
   explicit Batched(const Objective& objective) : objective(objective) {}
@@ -33,13 +36,16 @@ struct Batched {
     const Supervision& known = objective.supervision();
     layout = std::make_shared<Layout>();
     layout->offsets.push_back(0);
-    tokens.clear(), tags.clear(), weights.clear();
+    tokens.clear(), tags.clear(), allowed.clear(), weights.clear(), token_weights.clear();
+    const int64_t L = objective.L();
     for (int64_t i = 0; i < count; ++i) {
       const int64_t b = sentences[i];
-      for (int64_t n = objective.data().offsets[size_t(b)]; n < objective.data().offsets[size_t(b) + 1]; ++n) {
-        tokens.push_back(n);
-        tags.push_back(known.tags[n]);
-      }
+      const int64_t from = objective.data().offsets[size_t(b)], to = objective.data().offsets[size_t(b) + 1];
+      for (int64_t n = from; n < to; ++n) tokens.push_back(n);
+      if (known.tags) tags.insert(tags.end(), known.tags + from, known.tags + to);
+      if (known.allowed) allowed.insert(allowed.end(), known.allowed + from * L, known.allowed + to * L);
+      if (known.token_weights)
+        token_weights.insert(token_weights.end(), known.token_weights + from, known.token_weights + to);
       layout->offsets.push_back(int64_t(tokens.size()));
       weights.push_back(known.sentence_weights ? known.sentence_weights[b] : 1.0);
     }
@@ -59,9 +65,29 @@ struct Batched {
     transitions.resize(size_t(L * L));
     objective.transition_scores(state, scale, transitions.data());
   }
-  Inference<double> chain() const {
-    return {layout, emissions.data(), transitions.data(), objective.start_scores().data(),
+  Inference<double> chain(const std::vector<double>& scores) const {
+    return {layout, scores.data(), transitions.data(), objective.start_scores().data(),
             objective.end_scores().data(), objective.L()};
+  }
+  Shard<double> shard(double* derivatives) const {
+    const Supervision& known = objective.supervision();
+    return {layout, emissions.data(), transitions.data(), objective.start_scores().data(),
+            objective.end_scores().data(), tags.data(), known.allowed ? allowed.data() : nullptr, weights.data(),
+            known.token_weights ? token_weights.data() : nullptr, objective.L(), derivatives};
+  }
+  // The best labels of one sentence with these scores.
+  Outcome best(const std::vector<double>& scores, std::vector<int64_t>& labels) const {
+    double score;
+    labels.resize(tokens.size());
+    return chain(scores).viterbi(labels.data(), int64_t(labels.size()), &score);
+  }
+  // Labels known in part become those of the best path among the allowed.
+  Outcome complete() {
+    if (allowed.empty()) return {};
+    std::vector<double> masked(emissions);
+    for (size_t i = 0; i < masked.size(); ++i)
+      if (!allowed[i]) masked[i] = -std::numeric_limits<double>::infinity();
+    return best(masked, tags);
   }
 };
 
@@ -94,21 +120,17 @@ Outcome descend(const Objective& objective, const int64_t* order, int64_t count,
                 double* loss) {
   const int64_t L = objective.L();
   Batched batch(objective);
-  std::vector<double> nll, derivatives, steps(size_t(L * L)), ends(size_t(2 * L));
+  std::vector<double> derivatives, steps;
   const std::vector<int32_t>& numbered = objective.steps();
   double* step_weights = weights + objective.size() - int64_t(numbered.size());
   for (int64_t from = 0; from < count; from += descent.batch) {
     const int64_t size = std::min(descent.batch, count - from);
     batch.take(order + from, size);
     batch.score(weights, descent.scale);
-    Inference<double> chain = batch.chain();
-    nll.resize(size_t(size));
-    const Outcome outcome = chain.nll(batch.tags.data(), nll.data(), true);
+    derivatives.resize(batch.emissions.size() + 1);  // never null, even for a batch of empty sentences
+    steps.assign(size_t(L * L), 0.0);
+    const Outcome outcome = batch.shard(derivatives.data()).run(steps, loss);
     if (outcome.status != exact) return {outcome.status, order[from + outcome.sequence]};
-    derivatives.resize(batch.emissions.size());
-    chain.gradient(batch.weights.data(), 1.0, batch.tags.data(), int64_t(batch.tags.size()), derivatives.data(), steps.data(), ends.data(),
-                   ends.data() + L);
-    for (int64_t b = 0; b < size; ++b) *loss += batch.weights[size_t(b)] * nll[size_t(b)];
     const double rate = descent.rate0 / (1.0 + descent.rate0 * descent.decay * double(descent.done++));
     descent.scale *= 1.0 - rate * descent.decay;
     const double step = rate / (double(size) * descent.scale);
@@ -128,9 +150,8 @@ void perceptron(const Objective& objective, const int64_t* order, int64_t count,
   for (int64_t i = 0; i < count; ++i) {
     batch.take(order + i, 1);
     batch.score(weights, 1.0);
-    best.resize(batch.tokens.size());
-    double score;
-    const Outcome outcome = batch.chain().viterbi(best.data(), int64_t(best.size()), &score);
+    Outcome outcome = batch.best(batch.emissions, best);
+    if (outcome.status == exact) outcome = batch.complete();
     ++*seen;
     if (outcome.status != exact) continue;
     const auto move = [&](int64_t w, double by) {

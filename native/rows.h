@@ -13,7 +13,7 @@ struct RowLists {
   const double* values;  // of each item, or null where all are 1
 };
 
-constexpr int rows_ahead = 8;     // rows are fetched so many steps before they are added
+constexpr int rows_ahead = 32;    // rows are fetched so many steps before they are added
 constexpr int rows_padding = 64;  // numbers that must follow the last row: whole vectors are read
 
 // out[i - first, l] = sum over the items r of list i, with value v, of v * rows[r, l], for lists first .. last - 1

@@ -127,6 +127,19 @@ def test_a_sentence_cannot_be_changed_but_be_given_other_tags() -> None:
         sentence.tags = ("Y",)  # type: ignore[misc]
     assert sentence.with_tags(["Y"]).tags == ("Y",)
     assert sentence.with_tags(None).tags is None
+    with pytest.raises(DataError, match="2 tags for 1 tokens"):
+        sentence.with_tags(["Y", "Y"])
+    with pytest.raises(DataError, match="tags must be a sequence of strings"):
+        sentence.with_tags("Y")
+
+
+def test_other_tags_leave_everything_else_as_it_was() -> None:
+    sentence = Sentence(["a", "b"], ["X", "X"], "a b", [(0, 1), (2, 3)], {"pos": ["N", "V"]}, "file", [3, 4])
+    other = sentence.with_tags(["Y", "Z"])
+    expected = Sentence(["a", "b"], ["Y", "Z"], "a b", [(0, 1), (2, 3)], {"pos": ["N", "V"]}, "file", [3, 4])
+    assert other == expected
+    assert (other.where, other.lines, other.path) == ("file:3", expected.lines, "file")
+    assert sentence.tags == ("X", "X")
 
 
 def test_lines_are_one_a_token_or_one_for_all() -> None:

@@ -18,7 +18,7 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from html import escape
 from itertools import accumulate
@@ -51,10 +51,7 @@ class Sentence:
         if type(self.tokens) is not tuple:
             object.__setattr__(self, "tokens", _as_tuple(self.tokens, "tokens"))
         if self.tags is not None:
-            if type(self.tags) is not tuple:
-                object.__setattr__(self, "tags", _as_tuple(self.tags, "tags"))
-            if len(self.tags) != len(self.tokens):
-                raise DataError(self._mismatch("tags", len(self.tags)))
+            self._take_tags(self.tags)
         if self.columns:
             self._check_columns()
         if self.offsets is not None:
@@ -75,8 +72,21 @@ class Sentence:
         return self.lines[0] if self.lines else None
 
     def with_tags(self, tags: Sequence[str] | None) -> Sentence:
-        """The same sentence with other tags."""
-        return replace(self, tags=tags)
+        """The same sentence with other tags. Only these are checked: the rest was when this sentence was made."""
+        other = object.__new__(type(self))
+        for name in _FIELDS:
+            object.__setattr__(other, name, getattr(self, name))
+        if tags is None:
+            object.__setattr__(other, "tags", None)
+        else:
+            other._take_tags(tags)
+        return other
+
+    def _take_tags(self, tags: Sequence[str]) -> None:
+        own = tags if type(tags) is tuple else _as_tuple(tags, "tags")
+        object.__setattr__(self, "tags", own)
+        if len(own) != len(self.tokens):
+            raise DataError(self._mismatch("tags", len(own)))
 
     def with_text(self, separator: str = " ") -> Sentence:
         """The same sentence with a text and offsets; where it has none, the text is its tokens, separated."""
@@ -120,6 +130,9 @@ class Sentence:
 
     def _mismatch(self, what: str, count: int) -> str:
         return f"{self._prefix}{count} {what} for {len(self.tokens)} tokens: {' '.join(self.tokens[:8])!r}"
+
+
+_FIELDS = tuple(item.name for item in fields(Sentence))
 
 
 def hue(label: str) -> int:

@@ -17,7 +17,7 @@ from trellis.models.crf_problem import Choice, CRFObjective, scores_of
 from trellis.models.data import Labelled
 from trellis.tags import Scheme, TagSet
 from trellis.text import Sentence
-from trellis.training import averaged_perceptron
+from trellis.training import Descent, Perceptron, averaged_perceptron
 
 LABELS = ["A", "B", "C"]
 TIGHT = {"epsilon": 1e-9, "delta": 0.0}
@@ -186,8 +186,47 @@ def test_partial_labels_teach_what_they_say():
     with pytest.raises(DataError, match="sentence 0, position 1: no label is possible"):
         CRF(features="ner").fit([["a", "b", "c"]], [["O", [], "B-X"]])
     for algorithm in ("sgd", "ap"):
-        with pytest.raises(ModelError, match=f"{algorithm} cannot train with labels known in part"):
-            CRF(features="ner", algorithm=algorithm).fit(X, y)
+        model = CRF(features="ner", algorithm=algorithm, c2=0.01).fit(X, y)
+        assert model.predict(X[:1]) == [["O", "B-X", "O"]]
+
+
+@pytest.mark.parametrize("kind", ["partial", "token weights", "sentence weights"])
+def test_a_step_of_sgd_over_all_sentences_is_a_step_down_the_gradient(kind):
+    X, y = make_data(sentences=6)
+    tokens, rate, c2 = sum(map(len, X)), 0.1, 0.3
+    random = np.random.default_rng(5)
+    options = {
+        "partial": {},
+        "token weights": {"token_weights": random.uniform(0.5, 2.0, tokens)},
+        "sentence weights": {"sentence_weights": random.uniform(0.5, 2.0, len(X))},
+    }[kind]
+    if kind == "partial":
+        y = [[None if t % 3 == 0 else {"A", label} for t, label in enumerate(own)] for own in y]
+    objective = objective_of(X, y, all_states=True, c2=c2, **options)
+    w = random.normal(size=objective.size)
+    g = np.empty_like(w)
+    loss = objective.evaluate(w, g)
+    order = random.permutation(len(X))
+    descent = Descent(w.copy(), rate, batch=len(X))
+    assert objective.descend(order, descent) == pytest.approx(loss, rel=1e-12)
+    np.testing.assert_allclose(descent.fold(), w - rate * g / len(X), rtol=1e-9, atol=1e-12)
+    assert objective.loss_of(order, w) == pytest.approx(loss / len(X), rel=1e-12)
+
+
+def test_the_perceptron_learns_from_the_best_of_the_allowed_paths():
+    X = [[{"a": 1.0}], [{"b": 1.0}]]
+    objective = objective_of(X, [[{"B", "C"}], ["A"]], all_states=True)
+    assert objective.tags.labels == ("A", "B", "C")
+    state = Perceptron(np.zeros(objective.size), np.zeros(objective.size))
+    assert objective.correct(np.array([0]), state) == 0.5  # of two tokens; A comes first among equals, and is wrong
+    moved = objective.parameters(state.weights).weights.reshape(2, 3)
+    np.testing.assert_array_equal(moved, [[-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    assert objective.correct(np.array([0]), state) == 0.0
+
+
+def test_the_perceptron_knows_no_label_weights():
+    with pytest.raises(ModelError, match="ap cannot train with label_weights: use lbfgs, owlqn or sgd"):
+        CRF(algorithm="ap", label_weights={"O": 2.0}).fit(TRAIN)
 
 
 def test_constraints_forbid_in_training_too():

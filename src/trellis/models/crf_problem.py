@@ -135,11 +135,10 @@ class CRFObjective:
         """How many sentences."""
         return self.data.sentences
 
-    def require_plain(self, algorithm: str) -> None:
-        """Algorithms that move sentence by sentence take whole, equally weighted labels only."""
-        if self._labelled.partial or self._weighted_tokens:
-            what = "labels known in part" if self._labelled.partial else "label_weights"
-            raise ModelError(f"{algorithm} cannot train with {what}: use lbfgs or owlqn")
+    def require_equal_tokens(self, algorithm: str) -> None:
+        """Where labels are only right or wrong, tokens cannot count more or less."""
+        if self._weighted_tokens:
+            raise ModelError(f"{algorithm} cannot train with label_weights: use lbfgs, owlqn or sgd")
 
     def evaluate(self, weights: Vector, gradient: Vector) -> float:
         """Loss with its L2 term, and the gradient of both."""

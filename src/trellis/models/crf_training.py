@@ -43,10 +43,10 @@ def train(
 
 
 def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig) -> Iterator[Iterate]:
-    if c.algorithm in ("sgd", "ap"):
-        objective.require_plain(c.algorithm)
-        if c.algorithm == "ap":
-            return averaged_perceptron(objective, start, seed=c.seed)
+    if c.algorithm == "ap":
+        objective.require_equal_tokens(c.algorithm)
+        return averaged_perceptron(objective, start, seed=c.seed)
+    if c.algorithm == "sgd":
         if c.c1:
             raise ModelError("sgd knows no L1 regularisation: set c1 = 0, or use owlqn")
         return sgd(objective, start, batch=c.batch_size, rate=c.learning_rate, seed=c.seed)
