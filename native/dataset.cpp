@@ -140,7 +140,6 @@ Scorer::Scorer(const TemplateSet& set, const IndexView& attributes, const Weight
 
 void Scorer::forget() {
   numbers_.clear();
-  for (const Group& group : set_.groups) numbers_.emplace_back(group.sources.size(), 0);
   bundles_ = 0;
   rows_.assign(rows_padding, 0.0);
 }
@@ -180,6 +179,8 @@ void Scorer::score_block(const std::vector<int64_t>& offsets, int64_t first, int
   for (int64_t b = first; b < last; ++b) data.offsets.push_back(offsets[size_t(b) + 1] - start);
   data.groups = int64_t(set_.groups.size());
   data.token_bundles.resize(size_t(data.tokens() * data.groups + rows_ahead));
+  if (numbers_.empty())
+    for (const Group& group : set_.groups) numbers_.emplace_back(group.sources.size(), data.tokens());
   Expansion expansion(set_, columns_, data, AttributeSource(attributes_), start, bundles_);
   for (size_t g = 0; g < set_.groups.size(); ++g) expansion.group(set_.groups[g], g, numbers_[g]);
 

@@ -28,7 +28,7 @@ class Scorer {
   IndexView attributes_;
   const WeightTable<double>& weights_;
   std::vector<std::unique_ptr<Column>> columns_;
-  std::vector<GroupNumbers> numbers_;  // of each group
+  std::vector<GroupNumbers> numbers_;  // of each group, or none where nothing is known
   int64_t bundles_ = 0;
   std::vector<double> rows_;           // [bundles, L], and rows_padding more
 };
