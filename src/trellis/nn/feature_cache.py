@@ -63,6 +63,7 @@ class FeatureCache:
 
     def features(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> WordFeatures:
         """The features of these sentences: from the folder if they are there, else computed and kept."""
+        _check_frozen(encoder)  # also where a frozen twin of the encoder has left them in the folder
         path = self.path(encoder, sentences)
         try:
             return WordFeatures(**store.load(path, _KIND).arrays)
@@ -81,8 +82,7 @@ class FeatureCache:
 
 def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFeatures:
     """Run a frozen encoder over sentences, those of like length together."""
-    if not encoder.frozen:
-        raise ModelError(f"only the features of an encoder with freeze='all' can be kept, got {encoder.freeze!r}")
+    _check_frozen(encoder)
     starts = offsets_of(subwords.tokens)
     layers = encoder.pooling.layers or 1
     pooled = np.zeros((int(starts[-1]), layers, encoder.output_size), dtype=np.float32)
@@ -97,6 +97,11 @@ def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFea
             pooled[places] = torch.stack([layer[mask] for layer in values], dim=1).float().cpu().numpy()
             present[places] = has_subwords[mask].cpu().numpy()
     return WordFeatures(pooled, present, subwords.tokens)
+
+
+def _check_frozen(encoder: TransformerEncoder) -> None:
+    if not encoder.frozen:
+        raise ModelError(f"only the features of an encoder with freeze='all' can be kept, got {encoder.freeze!r}")
 
 
 def _by_length(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
