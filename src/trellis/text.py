@@ -18,7 +18,7 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from html import escape
 from itertools import accumulate
