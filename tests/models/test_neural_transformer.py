@@ -240,10 +240,11 @@ class TestGroupsOfParameters:
         return found
 
     def test_the_encoder_learns_slowly_and_all_else_fast(self, folder, monkeypatch):
-        model = tagger(folder, {"epochs": 1}, pretrained={"mix": True}, encoder={"hidden": 8})
+        rates = {"epochs": 1, "learning_rate": 2e-5, "head_learning_rate": 3e-3}
+        model = tagger(folder, rates, pretrained={"mix": True}, encoder={"hidden": 8})
         found = self.groups(model, monkeypatch)
-        assert {rate for name, (rate, _) in found.items() if name.startswith(ENCODER)} == {5e-5}
-        assert {rate for name, (rate, _) in found.items() if not name.startswith(ENCODER)} == {1e-3}
+        assert {rate for name, (rate, _) in found.items() if name.startswith(ENCODER)} == {2e-5}
+        assert {rate for name, (rate, _) in found.items() if not name.startswith(ENCODER)} == {3e-3}
         assert set(found) == {name for name, _ in model.model_.network.named_parameters()}
 
     def test_biases_and_norms_do_not_decay(self, folder, monkeypatch):
@@ -256,10 +257,10 @@ class TestGroupsOfParameters:
         assert {found[name][1] for name in matrices | {"emission.weight"}} == {0.1}
 
     def test_of_a_frozen_encoder_nothing_is_trained(self, folder, monkeypatch):
-        model = tagger(folder, {"epochs": 1}, pretrained={"freeze": "all"})
+        model = tagger(folder, {"epochs": 1, "learning_rate": 4e-3}, pretrained={"freeze": "all"})
         found = self.groups(model, monkeypatch)
         assert not any(name.startswith(ENCODER) for name in found)
-        assert {rate for rate, _ in found.values()} == {2e-3}
+        assert {rate for rate, _ in found.values()} == {4e-3}
         assert "emission.weight" in found
 
 

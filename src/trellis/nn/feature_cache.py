@@ -10,7 +10,7 @@ subwords) is not in the file and stays trainable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from trellis.nn.weights import hash_of
 from trellis.ragged import offsets_of
 
 _KIND = "word features"
-_BUDGET = 4096  # subwords, padding included, that the encoder is given at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFea
     present = np.zeros(len(pooled), dtype=np.uint8)
     device = encoder.pooling.absent.device
     with torch.no_grad():
-        for chosen in _by_length(subwords.lengths):
+        for chosen in subwords.by_length(device.type):
             batch = {name: tensor.to(device) for name, tensor in encoder.batch(subwords, chosen).items()}
             values, has_subwords = encoder.pooled(batch)
             mask = batch["mask"]
@@ -102,13 +101,3 @@ def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFea
 def _check_frozen(encoder: TransformerEncoder) -> None:
     if not encoder.frozen:
         raise ModelError(f"only the features of an encoder with freeze='all' can be kept, got {encoder.freeze!r}")
-
-
-def _by_length(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Indices of sentences, longest first, in batches whose padded size keeps to the budget."""
-    order = np.argsort(-lengths, kind="stable")
-    begin = 0
-    while begin < len(order):
-        count = max(1, _BUDGET // max(1, int(lengths[order[begin]])))
-        yield order[begin : begin + count]
-        begin += count
