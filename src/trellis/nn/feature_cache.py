@@ -10,7 +10,7 @@ subwords) is not in the file and stays trainable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from trellis.nn.weights import hash_of
 from trellis.ragged import offsets_of
 
 _KIND = "word features"
-_BUDGET = 4096  # subwords, padding included, that the encoder is given at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +62,7 @@ class FeatureCache:
 
     def features(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> WordFeatures:
         """The features of these sentences: from the folder if they are there, else computed and kept."""
+        _check_frozen(encoder)  # also where a frozen twin of the encoder has left them in the folder
         path = self.path(encoder, sentences)
         try:
             return WordFeatures(**store.load(path, _KIND).arrays)
@@ -81,15 +81,14 @@ class FeatureCache:
 
 def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFeatures:
     """Run a frozen encoder over sentences, those of like length together."""
-    if not encoder.frozen:
-        raise ModelError(f"only the features of an encoder with freeze='all' can be kept, got {encoder.freeze!r}")
+    _check_frozen(encoder)
     starts = offsets_of(subwords.tokens)
     layers = encoder.pooling.layers or 1
     pooled = np.zeros((int(starts[-1]), layers, encoder.output_size), dtype=np.float32)
     present = np.zeros(len(pooled), dtype=np.uint8)
     device = encoder.pooling.absent.device
     with torch.no_grad():
-        for chosen in _by_length(subwords.lengths):
+        for chosen in subwords.by_length(device.type):
             batch = {name: tensor.to(device) for name, tensor in encoder.batch(subwords, chosen).items()}
             values, has_subwords = encoder.pooled(batch)
             mask = batch["mask"]
@@ -99,11 +98,6 @@ def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFea
     return WordFeatures(pooled, present, subwords.tokens)
 
 
-def _by_length(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Indices of sentences, longest first, in batches whose padded size keeps to the budget."""
-    order = np.argsort(-lengths, kind="stable")
-    begin = 0
-    while begin < len(order):
-        count = max(1, _BUDGET // max(1, int(lengths[order[begin]])))
-        yield order[begin : begin + count]
-        begin += count
+def _check_frozen(encoder: TransformerEncoder) -> None:
+    if not encoder.frozen:
+        raise ModelError(f"only the features of an encoder with freeze='all' can be kept, got {encoder.freeze!r}")

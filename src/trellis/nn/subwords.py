@@ -20,6 +20,9 @@ from trellis.ragged import offsets_of
 
 IntArray = npt.NDArray[np.int64]
 
+# Subwords of a batch, padding included. A core is fastest while what a layer works on stays in its cache.
+_ON_CPU, _ELSEWHERE = 768, 16384
+
 
 @dataclass(frozen=True, slots=True)
 class Subwords:
@@ -32,6 +35,19 @@ class Subwords:
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def by_length(self, device: str = "cpu") -> list[IntArray]:
+        """Indices of sentences, longest first, in batches of a padded size that suits this type of device."""
+        # Features have a row for each word, also for those without subwords.
+        sizes = np.maximum(self.lengths, self.tokens)
+        budget = _ON_CPU if device == "cpu" else _ELSEWHERE
+        order = np.argsort(-sizes, kind="stable")
+        batches = []
+        while len(order):
+            count = max(1, budget // max(1, int(sizes[order[0]])))
+            batches.append(order[:count])
+            order = order[count:]
+        return batches
 
     def select(self, sentences: npt.ArrayLike) -> Subwords:
         """The sentences with these indices, in this order."""
