@@ -185,7 +185,7 @@ class TestChanges:
             task.scores = scores
             history = train(task, TrainingSettings(**settings, epochs=epochs), folder=tmp_path, resume=True)
             rates = [step.learning_rate for step in history.steps]
-        assert rates == [0.002, 0.002, 0.001, 0.0005]
+        assert rates == [0.005, 0.005, 0.0025, 0.00125]
 
     def test_patience_counts_across_lives(self, tmp_path):
         settings = {"schedule": "constant", "warmup": 0.0}
