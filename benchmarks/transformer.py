@@ -148,7 +148,7 @@ def crf_share(words: int, options: argparse.Namespace) -> Row:
     def crf() -> None:
         network.head.losses(emissions, lengths, targets.tags).sum().backward()
 
-    whole, own = (best_of_each(work, seconds=options.seconds)[0] for work in (step, crf))
+    whole, own = (best_of_each(work, seconds=options.seconds, at_least=3)[0] for work in (step, crf))
     return {
         "words a sentence": words,
         "tokens": int(lengths.sum()),
@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, default=None)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections to run")
     parser.add_argument("--batch", type=int, default=32, help="sentences in a batch, of pooling and training")
-    parser.add_argument("--sentences", type=int, default=1000, help="to tag, at most")
+    parser.add_argument("--sentences", type=int, default=500, help="to tag, at most")
     parser.add_argument("--seconds", type=float, default=3.0, help="for each timing of pooling and training")
     parser.add_argument("--rounds", type=int, default=3, help="of tagging, the fastest of which counts")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of all sides")
