@@ -135,7 +135,7 @@ def crf_share(words: int, options: argparse.Namespace) -> Row:
     targets = Targets.of(data, model.tagset_, None, None)
     task = TaggingTask(network, network.encode(model.model_.vocabulary, sentences), targets, None)
     optimizer = build_optimizer(task, resolved(model.config).training)
-    examples, lengths = np.arange(len(sentences)), task.lengths
+    examples, lengths = np.arange(len(sentences)), task.tokens
     emissions = torch.randn(int(lengths.sum()), len(model.labels_), requires_grad=True)
     network.train()
 

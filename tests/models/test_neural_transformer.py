@@ -225,6 +225,15 @@ def seen_training(monkeypatch, before):
         yield
 
 
+def test_batches_are_made_by_subwords_and_the_speed_is_told_in_tokens(folder, monkeypatch):
+    seen = []
+    with seen_training(monkeypatch, lambda task, _: seen.append((task.lengths.tolist(), task.tokens.tolist()))):
+        one_epoch(folder).fit([*TRAIN, Sentence(["the", "\x00", "\x00", "ing"], ["O", "O", "O", "O"])])
+    # One piece a letter for all words of these but "the"; of the last sentence two words have no piece at all.
+    letters = [sum(map(len, sentence.tokens)) for sentence in TRAIN]
+    assert seen == [([*letters, 4], [*map(len, TRAIN), 4])]
+
+
 class TestGroupsOfParameters:
     def groups(self, model, monkeypatch):
         """(learning rate, weight decay) of each parameter by its name in the network."""

@@ -60,7 +60,9 @@ class TaggingTask:
         self, network: Network, inputs: Inputs, targets: Targets, validate: Callable[[], DevScores] | None
     ) -> None:
         self.module: nn.Module = network
-        self.lengths: IntArray = inputs.lengths
+        # A transformer computes on padding, so that sentences go together that have as many subwords.
+        self.lengths: IntArray = inputs.lengths if inputs.subwords is None else inputs.subwords.sizes
+        self.tokens: IntArray = inputs.lengths
         self._network, self._inputs, self._targets, self._validate = network, inputs, targets, validate
 
     def loss(self, examples: IntArray) -> tuple[Tensor, int]:

@@ -36,10 +36,15 @@ class Subwords:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def sizes(self) -> IntArray:
+        """``[B]``: the room that each sentence takes; features have a row for each word, with subwords or without."""
+        sizes: IntArray = np.maximum(self.lengths, self.tokens)
+        return sizes
+
     def by_length(self, device: str = "cpu") -> list[IntArray]:
         """Indices of sentences, longest first, in batches of a padded size that suits this type of device."""
-        # Features have a row for each word, also for those without subwords.
-        sizes = np.maximum(self.lengths, self.tokens)
+        sizes = self.sizes
         budget = _ON_CPU if device == "cpu" else _ELSEWHERE
         order = np.argsort(-sizes, kind="stable")
         batches = []

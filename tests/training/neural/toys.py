@@ -19,7 +19,7 @@ class Linear:
         self.x = torch.randn(examples, size, generator=generator, dtype=dtype)
         self.y = self.x @ torch.randn(size, generator=generator, dtype=dtype)
         self.module: nn.Module = nn.Linear(size, 1, dtype=dtype)
-        self.lengths = np.full(examples, 3, dtype=np.int64)
+        self.lengths = self.tokens = np.full(examples, 3, dtype=np.int64)
         self.scores: list[float] = []
         self.seen: list[list[int]] = []
         with torch.no_grad():
@@ -56,7 +56,7 @@ class Labels:
 
     def __init__(self, sentences: int = 24, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
-        self.lengths = rng.integers(1, 9, sentences)
+        self.lengths = self.tokens = rng.integers(1, 9, sentences)
         self.sentences = [torch.as_tensor(rng.integers(1, 30, n)) for n in self.lengths]
         torch.manual_seed(seed)
         self.module: nn.Module = _Labeller()

@@ -136,7 +136,7 @@ class _Run:
         batches = plan[self._place.batch : self._place.batch + self._settings.accumulate]
         taken = self._stepper.take(self._place.step, batches)
         self._average.step(self._place.epoch)
-        self._place.add(taken, len(batches), sum(int(self._lengths[batch].sum()) for batch in batches))
+        self._place.add(taken, len(batches), sum(int(self._task.tokens[batch].sum()) for batch in batches))
         return taken
 
     def _end_epoch(self, taken: Taken, batches: int) -> None:

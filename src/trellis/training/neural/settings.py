@@ -30,7 +30,8 @@ class TrainingSettings:
     )
     batch_size: int = setting(32, "at most so many sentences in a batch")
     batch_tokens: int = setting(
-        4096, "at most so many tokens in a batch, padding included; a longer sentence goes alone"
+        4096,
+        "at most so many tokens (transformer: subwords) in a batch, padding included; a longer sentence goes alone",
     )
     accumulate: int = setting(1, "batches whose gradients make one step")
     schedule: Literal["constant", "linear", "cosine", "plateau"] = setting(

@@ -27,7 +27,11 @@ class Task(Protocol):
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """The tokens of each training example, by which batches are made."""
+        """The size of each training example, by which batches are made: its tokens, or subwords where those count."""
+
+    @property
+    def tokens(self) -> npt.NDArray[np.int64]:
+        """The tokens of each training example, for the report of the speed."""
 
     def loss(self, examples: npt.NDArray[np.int64]) -> tuple[Tensor, int]:
         """The summed loss of these examples, and how many items it sums over (tokens or sentences).
