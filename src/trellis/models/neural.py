@@ -116,7 +116,8 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
         with torch.random.fork_rng():
-            self.model_ = Learnt(*from_stored(self.config, self._fitted_tags(), manifest, arrays))
+            network, vocabulary = from_stored(self.config, self._fitted_tags(), manifest, arrays)
+        self.model_ = Learnt(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
 
 
 def take_over(network: Network, before: Network) -> None:

@@ -137,7 +137,6 @@ class NeuralConfig:
     scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
     constraints: bool = setting(True, "forbid what the scheme forbids, in training (crf) and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
-    device: str = setting("auto", "where to compute: cpu, cuda, ...; auto: what accelerate finds best")
     encoder: EncoderSettings = section(EncoderSettings, "tokens to features")
     training: TrainingSettings = section(TrainingSettings, "how the tagger learns")
 
