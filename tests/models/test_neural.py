@@ -256,7 +256,7 @@ class TestWarmStart:
 class TestUnsetSettings:
     def test_a_transformer_changes_what_is_left_unset(self):
         plain = resolved(NeuralConfig())
-        assert (plain.encoder.words.size, plain.encoder.hidden, plain.training.learning_rate) == (100, 256, 5e-3)
+        assert (plain.encoder.words.size, plain.encoder.hidden, plain.training.learning_rate) == (100, 200, 5e-3)
         settings = NeuralTagger(encoder={"transformer": "some/folder"}).config
         tuned = resolved(settings)
         assert (tuned.encoder.words.size, tuned.encoder.hidden, tuned.training.learning_rate) == (0, 0, 5e-5)
