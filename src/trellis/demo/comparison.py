@@ -79,7 +79,6 @@ def _neural(task: Task, head: str) -> Tagger[Any]:
     """A small BiLSTM in small batches, since the corpora are small."""
     tagger: Tagger[Any] = trellis.NeuralTagger(
         head=head,
-        device="cpu",
         encoder={"hidden": 128, "capitalisation": task.capitalisation},
         training={"epochs": task.epochs, "batch_size": 8, "learning_rate": 0.005},
     )
