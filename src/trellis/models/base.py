@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -26,11 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain, config, store
-from trellis.errors import ConfigError, ModelError
-from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
+from trellis.errors import ModelError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
+from trellis.models.fitting import FitOptions, check_weights, labelled, replaced
 from trellis.models.lattice_view import LatticeView, lattice_view
+from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, tagged
 from trellis.ragged import split
 from trellis.tags import Scheme, Span, Style, TagSet, spans_from_sequences
@@ -40,7 +41,6 @@ from trellis.training import History, Progress
 C = TypeVar("C")
 _BLOCK = 16384  # sentences that are answered at a time
 FloatArray = npt.NDArray[np.float64]
-Scores = EntityScores | TaggingScores
 Known = Sequence[Sequence[Label]]
 
 
@@ -53,7 +53,7 @@ class Tagger(ABC, Generic[C]):
     def __init__(self, settings: C | None = None, /, **options: Any) -> None:
         """Take a configuration, single settings by name, or both: names win."""
         base = self.config_class() if settings is None else settings
-        self.config: C = _replaced(base, options)
+        self.config: C = replaced(base, options)
         self.tagset_: TagSet | None = None
         self.history_: History | None = None
         self.tokenizer_ = "words"
@@ -106,8 +106,8 @@ class Tagger(ABC, Generic[C]):
         data = Labelled.of(X, y)
         if not data.inputs:
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
-        held_out = None if dev is None else _labelled(dev)
-        weights = _check_weights(sentence_weights, len(data.inputs))
+        held_out = None if dev is None else labelled(dev)
+        weights = check_weights(sentence_weights, len(data.inputs))
         place = None if folder is None else Path(folder)
         self._learn(data, held_out, FitOptions(weights, warm_start, progress, place, resume))
         self.tokenizer_ = tokenizer_of(data.inputs)
@@ -240,7 +240,7 @@ class Tagger(ABC, Generic[C]):
 
     def set_params(self, **options: Any) -> Self:
         """Change settings by name."""
-        self.config = _replaced(self.config, options)
+        self.config = replaced(self.config, options)
         return self
 
     def __repr__(self) -> str:
@@ -320,68 +320,6 @@ class Tagger(ABC, Generic[C]):
         if self.tagset_ is None:
             raise ModelError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class FitOptions:
-    """What `fit` was asked for besides its data."""
-
-    sentence_weights: FloatArray | None = None
-    warm_start: bool = False
-    progress: Progress | None = None
-    folder: Path | None = None
-    resume: bool = False
-
-    def refuse_resume(self, family: str) -> None:
-        """For families that learn in one go."""
-        if self.resume:
-            raise ModelError(f"{family} learns in one go: there is no checkpoint to resume from; fit it again")
-
-
-def compare(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], tags: TagSet) -> Scores:
-    """Scores of spans where the labels have a scheme, of single tags where they have none."""
-    if tags.scheme is Scheme.PLAIN:
-        return tagging_scores(gold, predicted)
-    return entity_scores(gold, predicted, scheme=tags.scheme, style=tags.style)
-
-
-def headline(scores: Scores) -> float:
-    """The one number that people look at."""
-    return scores.accuracy if isinstance(scores, TaggingScores) else scores.micro.f1
-
-
-def _labelled(dev: Supervised) -> Labelled:
-    pair = isinstance(dev, tuple) and len(dev) == 2 and not isinstance(dev[0], Sentence)
-    return Labelled.of(dev[0], dev[1]) if pair else Labelled.of(dev)  # type: ignore[arg-type]
-
-
-def _check_weights(weights: Sequence[float] | None, count: int) -> FloatArray | None:
-    if weights is None:
-        return None
-    array = np.ascontiguousarray(weights, dtype=np.float64)
-    if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
-        raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one a sentence, got {array.shape}")
-    return array
-
-
-def _replaced(settings: Any, options: dict[str, Any]) -> Any:
-    """The settings with some changed.
-
-    Values given are kept as they are, as scikit-learn's clone expects; a dict in the place of a section changes what
-    it names there.
-    """
-    if not options:
-        return settings
-    config.from_dict(type(settings), options)
-    changed = {name: _section(getattr(settings, name), value) for name, value in options.items()}
-    try:
-        return dataclasses.replace(settings, **changed)
-    except TypeError as error:
-        raise ConfigError(str(error)) from None
-
-
-def _section(before: Any, value: Any) -> Any:
-    return _replaced(before, dict(value)) if dataclasses.is_dataclass(before) and isinstance(value, Mapping) else value
 
 
 def _span_rows(

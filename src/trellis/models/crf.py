@@ -22,11 +22,12 @@ from trellis import _native, chain
 from trellis.config import setting
 from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.features import AttributeIndex, Extractor, ReadyExtractor, TemplateExtractor, Templates, get_templates
-from trellis.models.base import FitOptions, Tagger
+from trellis.models.base import Tagger
 from trellis.models.crf_explain import Explanation, FeatureTable, TransitionTable, explain, top_features, transitions
 from trellis.models.crf_problem import Choice, CRFObjective, Parameters, scores_of
 from trellis.models.crf_training import train
 from trellis.models.data import Labelled, learnt_tag_set
+from trellis.models.fitting import FitOptions
 from trellis.tags import TagSet
 
 _LARGE = 50_000  # tokens

@@ -10,9 +10,9 @@ import numpy as np
 from trellis import chain
 from trellis.errors import ModelError
 from trellis.features import Compiled
-from trellis.models.base import compare, headline
 from trellis.models.crf_problem import CRFObjective, Vector, scores_of
 from trellis.models.data import Labelled
+from trellis.models.scoring import compare, headline
 from trellis.ragged import split
 from trellis.training import Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
 

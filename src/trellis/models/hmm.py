@@ -30,8 +30,9 @@ from trellis import chain
 from trellis.config import setting
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import hmm_lattice
-from trellis.models.base import FitOptions, Tagger, compare, headline
+from trellis.models.base import Tagger
 from trellis.models.data import Labelled, learnt_tag_set, listed, name_of
+from trellis.models.fitting import FitOptions
 from trellis.models.hmm_data import Symbol, encode, tokens_of
 from trellis.models.hmm_estimation import unknown_log_emissions
 from trellis.models.hmm_expectation import Part
@@ -42,6 +43,7 @@ from trellis.models.hmm_parameters import Parameters, chain_scores, log_emission
 from trellis.models.hmm_storage import from_stored, to_stored
 from trellis.models.markov import draw, sample_paths
 from trellis.models.probability import FloatArray, logs
+from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, Scheme, TagSet

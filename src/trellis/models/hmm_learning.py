@@ -17,8 +17,8 @@ import numpy as np
 
 from trellis import chain
 from trellis.errors import ModelError
-from trellis.models.base import FitOptions, compare, headline
 from trellis.models.data import Label, Labelled, name_of
+from trellis.models.fitting import FitOptions
 from trellis.models.hmm_data import Corpus, Symbol, encode, index_symbols, number
 from trellis.models.hmm_estimation import Estimation, count_labelled
 from trellis.models.hmm_expectation import PARTS, HMMObjective, Part
@@ -26,6 +26,7 @@ from trellis.models.hmm_forms import Forms
 from trellis.models.hmm_histories import Histories, Triples
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
 from trellis.models.probability import FloatArray, logs
+from trellis.models.scoring import compare, headline
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, TagSet
 from trellis.training import History, Step

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import torch
 
 from trellis import chain
-from trellis.models.base import FitOptions, Tagger
+from trellis.models.base import Tagger
 from trellis.models.data import Labelled, learnt_tag_set
+from trellis.models.fitting import FitOptions
 from trellis.models.neural_config import NeuralConfig, resolved
 from trellis.models.neural_inputs import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.models.neural_network import Network, build, load_transformer, uses_characters, uses_pairs

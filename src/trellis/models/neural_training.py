@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from trellis import chain
 from trellis.errors import ConfigError, ModelError
 from trellis.metrics import TaggingScores
-from trellis.models.base import compare
 from trellis.models.data import Labelled
 from trellis.models.neural_inputs import Inputs, IntArray
 from trellis.models.neural_network import Network
 from trellis.models.neural_tagging import scores_of
+from trellis.models.scoring import compare
 from trellis.ragged import split
 from trellis.tags import TagSet
 from trellis.training.neural import DevScores
