@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 import zlib
 from pathlib import Path
@@ -121,7 +123,7 @@ def test_explain_every_family_as_json(shell, model):
 def test_explain_refuses_nothing_and_tokens_that_are_not_there(here, shell, ner_model):
     assert shell("explain", ner_model, " ").err == "trellis: there is nothing to explain: the text has no token\n"
     done = shell("explain", ner_model, "Anna slept", "--token", "2")
-    assert (done.code, done.err) == (1, "trellis: --token 2: the text has 2 tokens, 0 to 1\n")
+    assert (done.code, done.err) == (2, "trellis: --token 2: the text has 2 tokens, 0 to 1\n")
 
 
 def test_a_long_sentence_is_drawn_in_parts_that_fit(here, shell, ner_model):
@@ -137,3 +139,10 @@ def test_a_heat_map_without_room_for_numbers_has_shades(here, shell, ner_model, 
     assert len(rows) == 5
     assert any("█" in row for row in rows)
     assert not any("0." in row for row in rows)
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure(here, ner_model):
+    command = f"{sys.executable} -m trellis.cli explain {ner_model} '{'Anna slept . ' * 300}'"
+    shell = ["bash", "-c", f"{command} | head -1 > /dev/null; echo ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n", "")

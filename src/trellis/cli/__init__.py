@@ -14,7 +14,7 @@ import typer
 
 from trellis import __version__
 from trellis.cli._lazy import lazy_command
-from trellis.errors import TrellisError
+from trellis.errors import ConfigError, TrellisError
 
 # Name, module, function, and the line that `trellis --help` shows.
 _COMMANDS = (
@@ -68,6 +68,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     given, debug = _without_debug(given)
     try:
         app(given, prog_name="trellis", obj=given)
+    except ConfigError as error:  # settings come from the command line, or from a file it names: usage
+        _fail(_described(error), debug, code=2)
     except (TrellisError, OSError) as error:
         _fail(_described(error), debug)
     except MemoryError:
@@ -91,8 +93,8 @@ def _described(error: Exception) -> str:
     return str(error)
 
 
-def _fail(problem: str, debug: bool) -> NoReturn:
+def _fail(problem: str, debug: bool, *, code: int = 1) -> NoReturn:
     if debug:
         traceback.print_exc()
     typer.echo(f"trellis: {problem}", err=True)
-    sys.exit(1)
+    sys.exit(code)

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from trellis import corpus
+from trellis.cli._console import Output
 from trellis.cli._reading import reading_options
 from trellis.corpus.check import CheckedFile, CheckReport, FileSummary, Finding, check_files
 from trellis.tags import Scheme
@@ -61,7 +62,7 @@ def check(
 
 
 def _print(report: CheckReport) -> None:
-    console = Console()
+    console = Output()
     names = _short_names(report.files)
     console.print(_file_table(report.files, names))
     labels = _label_table(report, names)

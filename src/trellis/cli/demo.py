@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 
+from trellis.cli._console import Output
 from trellis.cli._demo_view import Board, tagged
 from trellis.demo import DemoCorpus
 from trellis.demo.comparison import Family, Result, Trained, families, neural_is_installed, results, train
@@ -45,7 +46,7 @@ def demo(
       trellis demo --quick
       trellis demo --task seg
     """  # noqa: D301 - \b tells click to keep the lines
-    console = Console(highlight=False)
+    console = Output(highlight=False)
     chosen = list(TASKS.values()) if task is None else [TASKS[task]]
     neural = neural_is_installed() and not quick
     for item in chosen:

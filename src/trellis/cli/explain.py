@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 import trellis
+from trellis.cli._console import Output
 from trellis.models import CRF, Tagger
 from trellis.models.crf_explain import Explanation
 from trellis.models.lattice_view import LatticeView
@@ -97,7 +97,7 @@ def _reason(tagger: Tagger[Any], sentence: Sentence, view: LatticeView, place: i
 
 
 def _print(view: LatticeView, reasons: list[Reason], top: int, alone: bool) -> None:
-    console = Console(highlight=False)
+    console = Output(highlight=False)
     if alone and reasons[0].explanation is not None:
         grid = reasons[0].explanation.grid()
         console.print(type(grid)(grid.title, grid.columns, (*grid.rows[:-1][:top], grid.rows[-1])).to_rich())

@@ -12,6 +12,7 @@ from rich.table import Table
 
 import trellis
 from trellis.cli import _heatmap
+from trellis.cli._console import Output
 from trellis.metrics.report import percent
 from trellis.models import CRF, Tagger, folder
 from trellis.training import History
@@ -89,7 +90,7 @@ def _print(
     record: dict[str, Any],
     history: History | None,
 ) -> None:
-    console = Console(highlight=False)
+    console = Output(highlight=False)
     console.print(f"[bold]{escape(repr(tagger))}[/bold]")
     console.print(f"scheme {_scheme(tagger)}, raw text is split into {tagger.tokenizer_}", soft_wrap=True)
     console.print(f"{len(tagger.labels_)} labels: {escape(' '.join(tagger.labels_))}")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trellis import metrics
+from trellis.cli._console import Output
 from trellis.cli._tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
 from trellis.corpus import read
 from trellis.errors import DataError
@@ -117,9 +118,7 @@ def show(results: dict[str, metrics.Report], setting: Setting, *, as_json: bool,
         grids = [report.grid() for report in results.values()]
         typer.echo("\n\n".join(f"{grid.title}\n\n{grid.to_markdown()}" for grid in grids))
     else:
-        from rich.console import Console
-
-        console = Console()
+        console = Output()
         console.print(f"Read as {setting.task}, scheme {setting.scheme.value}.")
         for report in results.values():
             console.print(report.to_rich())

@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 import trellis
+from trellis.cli._console import Output
 from trellis.cli._lazy import INTERRUPTED
 from trellis.cli._reading import (
     ColumnsOption,
@@ -220,7 +221,7 @@ def _figures(tagger: Tagger[Any], data: Data) -> dict[str, dict[str, float]]:
 
 def _print(figures: dict[str, dict[str, float]], data: Data, out: str) -> None:
     """Results, where the model is, and how to use it."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Output(highlight=False, soft_wrap=True)
     if figures:
         console.print(_table(figures, data))
     console.print(f"The model is in {escape(out)}. To use it:")

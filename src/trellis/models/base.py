@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain, config, store
-from trellis.errors import ModelError
+from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
 from trellis.models.fitting import FitOptions, check_weights, labelled, replaced
@@ -218,7 +218,13 @@ class Tagger(ABC, Generic[C]):
     def from_stored(cls, stored: store.Stored) -> Self:
         """The model that a file holds."""
         manifest = dict(stored.manifest)
-        model = cls(config.from_dict(cls.config_class, manifest["config"]))
+        try:
+            settings = config.from_dict(cls.config_class, manifest["config"])
+        except ConfigError as error:
+            raise StoreError(
+                f"the saved model has settings that this version of Trellis does not know: {error}"
+            ) from None
+        model = cls(settings)
         model.tagset_ = TagSet(tuple(manifest["labels"]), Scheme(manifest["scheme"]), Style(manifest["style"]))
         model.tokenizer_ = manifest.get("tokenizer", "words")
         model._restore(manifest, stored.arrays)

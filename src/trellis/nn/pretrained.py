@@ -124,14 +124,16 @@ def _subword_tokenizer(name: str, tokenizer: Any) -> SubwordTokenizer:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep transformers from printing bars and reports; what matters in them is raised as errors here."""
-    logging = _transformers().utils.logging
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging, hub = _transformers().utils.logging, import_module("huggingface_hub.utils.logging")
+    verbosity, bars, hub_verbosity = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.get_verbosity()
     logging.set_verbosity_error()
+    hub.set_verbosity_error()
     logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(verbosity)
+        hub.set_verbosity(hub_verbosity)
         if bars:
             logging.enable_progress_bar()
 
