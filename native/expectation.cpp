@@ -137,9 +137,6 @@ void gather(const int64_t* tokens, int64_t count, const int64_t* symbols, const 
 
 namespace trellis {
 
-#define TRELLIS_JOIN_(a, b) a##b
-#define TRELLIS_JOIN(a, b) TRELLIS_JOIN_(a, b)
-
 const HmmKernels& TRELLIS_JOIN(TRELLIS_ISA, _hmm_kernels)() {
   namespace isa = TRELLIS_ISA;
   static const HmmKernels kernels = {isa::width<double>, isa::group_size, isa::expect, isa::gather};

@@ -31,11 +31,7 @@ template <typename T>
 using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 
 const HmmKernels& hmm_kernels() {
-#if defined(TRELLIS_X86)
-  if (!std::strcmp(instruction_set(), "avx512")) return avx512_hmm_kernels();
-  if (!std::strcmp(instruction_set(), "avx2")) return avx2_hmm_kernels();
-#endif
-  return baseline_hmm_kernels();
+  return TRELLIS_BEST(hmm_kernels);
 }
 
 // A model as the kernels want it: scaled, and in log space for the sequences that need it.

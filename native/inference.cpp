@@ -122,11 +122,7 @@ bool use_instruction_set(const char* name) {
 
 template <typename R>
 const Kernels<R>& kernels() {
-#if defined(TRELLIS_X86)
-  if (!std::strcmp(chosen, "avx512")) return avx512_kernels<R>();
-  if (!std::strcmp(chosen, "avx2")) return avx2_kernels<R>();
-#endif
-  return baseline_kernels<R>();
+  return TRELLIS_BEST(kernels<R>);
 }
 
 template <typename R>

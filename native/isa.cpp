@@ -3,9 +3,6 @@
 
 namespace trellis {
 
-#define TRELLIS_JOIN_(a, b) a##b
-#define TRELLIS_JOIN(a, b) TRELLIS_JOIN_(a, b)
-
 template <typename R>
 const Kernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _kernels)() {
   namespace isa = TRELLIS_ISA;

@@ -24,6 +24,8 @@ namespace trellis {
 void bind_features(nb::module_& m);  // feature_module.cpp
 void bind_hmm(nb::module_& m);       // hmm.cpp
 void bind_labels(nb::module_& m);    // labels.cpp
+void bind_lstm(nb::module_& m);      // lstm.cpp
+void bind_spelling(nb::module_& m);  // spelling.cpp
 
 namespace {
 
@@ -205,6 +207,8 @@ NB_MODULE(_native, m) {
   bind_features(m);
   bind_hmm(m);
   bind_labels(m);
+  bind_lstm(m);
+  bind_spelling(m);
   m.def("num_threads", &num_threads);
   m.def("set_num_threads", &set_num_threads);
   m.def("instruction_set", &instruction_set);

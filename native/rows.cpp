@@ -85,9 +85,6 @@ void sum_lists(const R* rows, int64_t L, const RowLists& lists, int64_t first, i
 
 namespace trellis {
 
-#define TRELLIS_JOIN_(a, b) a##b
-#define TRELLIS_JOIN(a, b) TRELLIS_JOIN_(a, b)
-
 template <typename R>
 const RowKernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _row_kernels)() {
   namespace isa = TRELLIS_ISA;

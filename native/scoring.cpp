@@ -25,11 +25,7 @@ void add_row(double* to, const float* row, double scale, int64_t L) {
 
 template <typename R>
 const RowKernels<R>& row_kernels() {
-#if defined(TRELLIS_X86)
-  if (!std::strcmp(instruction_set(), "avx512")) return avx512_row_kernels<R>();
-  if (!std::strcmp(instruction_set(), "avx2")) return avx2_row_kernels<R>();
-#endif
-  return baseline_row_kernels<R>();
+  return TRELLIS_BEST(row_kernels<R>);
 }
 
 template const RowKernels<float>& row_kernels<float>();

@@ -13,6 +13,7 @@
 #include <sched.h>
 #endif
 #if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
 #include <pthread.h>
 #endif
 
@@ -34,6 +35,34 @@ int initial_threads() {
   return count > 0 ? count : available_cores();
 }
 
+// Numbered tasks that threads take one after another; the first exception is thrown when all is done.
+class Job {
+ public:
+  Job(int64_t count, const std::function<void(int64_t)>& task) : count_(count), task_(task) {}
+
+  void work() {
+    for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+      try {
+        task_(i);
+      } catch (...) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (!error_) error_ = std::current_exception();
+      }
+    }
+  }
+
+  void finish() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  const int64_t count_;
+  const std::function<void(int64_t)>& task_;
+  std::atomic<int64_t> next_{0};
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
 // The workers live as long as the process. Between jobs they watch for the next one for a moment before they sleep,
 // since the calls of a training step follow each other closely and waking a thread costs as much as a small batch.
 class Pool {
@@ -42,10 +71,8 @@ class Pool {
     std::unique_lock<std::mutex> one_job(job_mutex_, std::try_to_lock);
     if (!one_job.owns_lock()) return run_here(count, task);  // another thread of the program is using the pool
     grow(threads - 1);
-    task_ = &task;
-    count_ = count;
-    next_.store(0, std::memory_order_relaxed);
-    error_ = nullptr;
+    Job job(count, task);
+    job_ = &job;
     const int helpers = int(workers_.size()) < threads - 1 ? int(workers_.size()) : threads - 1;
     seats_.store(helpers);
     {
@@ -53,12 +80,12 @@ class Pool {
       generation_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
-    work();
+    job.work();
     // No one may join any more; wait for those who did, not for those who are still waking up. A helper counts itself
     // in before it looks for a seat, so that it is either seen here or sees no seat.
     seats_.store(0);
     while (active_.load()) std::this_thread::yield();
-    if (error_) std::rethrow_exception(error_);
+    job.finish();
   }
 
   static void run_here(int64_t count, const std::function<void(int64_t)>& task) {
@@ -88,19 +115,8 @@ class Pool {
       int seats = seats_.load();
       while (seats > 0 && !seats_.compare_exchange_weak(seats, seats - 1)) {
       }
-      if (seats > 0) work();
+      if (seats > 0) job_->work();
       active_.fetch_sub(1);
-    }
-  }
-
-  void work() {
-    for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
-      try {
-        (*task_)(i);
-      } catch (...) {
-        std::lock_guard<std::mutex> lock(wake_mutex_);
-        if (!error_) error_ = std::current_exception();
-      }
     }
   }
 
@@ -108,11 +124,8 @@ class Pool {
   std::condition_variable wake_;
   std::vector<std::thread> workers_;
   std::atomic<uint64_t> generation_{0};
-  std::atomic<int64_t> next_{0};
   std::atomic<int> seats_{0}, active_{0};
-  const std::function<void(int64_t)>* task_ = nullptr;
-  int64_t count_ = 0;
-  std::exception_ptr error_;
+  Job* job_ = nullptr;
 };
 
 // Never destroyed: detached workers may outlive static destruction. A forked child has none of its parent's threads,
@@ -131,6 +144,17 @@ Pool& the_pool() {
   return *pool;
 }
 
+// GNU OpenMP's way to run something on a team of threads; null where the process does not have it.
+using RunTeam = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
+
+RunTeam team_runner() {
+#if defined(__unix__)
+  return reinterpret_cast<RunTeam>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+#else
+  return nullptr;
+#endif
+}
+
 }  // namespace
 
 int num_threads() {
@@ -144,6 +168,14 @@ void set_num_threads(int count) { thread_count.store(count); }
 void run_tasks(int64_t count, int threads, const std::function<void(int64_t)>& task) {
   if (threads <= 1 || count <= 1) return Pool::run_here(count, task);
   the_pool().run(count, threads, task);
+}
+
+void run_beside_torch(int64_t count, int threads, const std::function<void(int64_t)>& task) {
+  static const RunTeam run_team = team_runner();
+  if (!run_team || threads <= 1 || count <= 1) return run_tasks(count, threads, task);
+  Job job(count, task);
+  run_team([](void* data) { static_cast<Job*>(data)->work(); }, &job, unsigned(threads), 0);
+  job.finish();
 }
 
 }  // namespace trellis

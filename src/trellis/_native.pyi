@@ -75,6 +75,58 @@ class InferenceFloat32(_Inference): ...
 class InferenceFloat64(_Inference): ...
 
 def encode_labels(sequences: Iterable[Sequence[object]], table: dict[object, int], /) -> npt.NDArray[np.uint32]: ...
+def lstm_forward(
+    doubles: bool,
+    lengths: npt.NDArray[np.int64],
+    H: int,
+    threads: int,
+    keep: bool,
+    weights: int,
+    gates: int,
+    cells: int,
+    states: int,
+    /,
+) -> None: ...
+def lstm_backward(
+    doubles: bool,
+    lengths: npt.NDArray[np.int64],
+    H: int,
+    threads: int,
+    weights: int,
+    gates: int,
+    cells: int,
+    states: int,
+    gradient: int,
+    gate_gradient: int,
+    previous: int,
+    /,
+) -> None: ...
+def spelling_forward(
+    doubles: bool,
+    words: int,
+    W: int,
+    C: int,
+    table: int,
+    width: int,
+    characters: int,
+    F: int,
+    largest: int,
+    places: int,
+    /,
+) -> bool: ...
+def spelling_backward(
+    doubles: bool,
+    words: int,
+    W: int,
+    C: int,
+    table: int,
+    width: int,
+    characters: int,
+    F: int,
+    gradient: int,
+    places: int,
+    /,
+) -> None: ...
 def layout_of_lengths(lengths: Array, B: int, /) -> Layout: ...
 def layout_of_mask(
     mask: Array, tags: Array, ignored: int, B: int, T: int, stride_b: int, stride_t: int, /

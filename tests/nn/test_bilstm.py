@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.errors import ShapeError
-from trellis.nn import bilstm
 from trellis.nn.bilstm import BiLSTM
 from trellis.nn.packing import Packing
 
@@ -17,15 +16,16 @@ lengths_of_batches = st.lists(st.integers(0, 6), min_size=1, max_size=6)
 @given(lengths_of_batches)
 def test_packing_puts_first_tokens_first_and_knows_the_way_back(lengths: list[int]) -> None:
     packing = Packing.of(lengths)
+    order, inverse, batch_sizes = packing.by_position
     places = [(b, t) for b, length in enumerate(lengths) for t in range(length)]
     ranks = sorted(range(len(lengths)), key=lambda b: -lengths[b])  # stable
     wanted = [
         (b, t) for t in range(max(lengths)) for b in ranks if lengths[b] > t
     ]  # all first tokens, longest sentence first
-    assert [places[row] for row in packing.order.tolist()] == wanted
-    assert packing.order[packing.inverse].tolist() == list(range(len(places)))
+    assert [places[row] for row in order.tolist()] == wanted
+    assert order[inverse].tolist() == list(range(len(places)))
     assert packing.sequence.tolist() == [b for b, _ in places]
-    assert packing.batch_sizes.tolist() == [sum(length > t for length in lengths) for t in range(max(lengths))]
+    assert batch_sizes.tolist() == [sum(length > t for length in lengths) for t in range(max(lengths))]
 
 
 def test_negative_lengths_are_refused() -> None:
@@ -71,19 +71,3 @@ def test_dropout_between_layers_is_off_outside_training() -> None:
     torch.testing.assert_close(lstm(flat, packing), lstm(flat, packing))
     lstm.train()
     assert not torch.equal(lstm(flat, packing), lstm(flat, packing))
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-def test_padded_and_packed_give_the_same(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values and gradients, whichever way is the faster one for a batch."""
-    found = []
-    for padding in (0, 1000):
-        monkeypatch.setattr(bilstm, "_PADDING", padding)
-        torch.manual_seed(0)
-        lstm = BiLSTM(3, 4, layers).double()
-        flat = torch.randn(13, 3, dtype=torch.float64, requires_grad=True)
-        states = lstm(flat, Packing.of([5, 0, 1, 7]))
-        states.square().sum().backward()
-        found.append([states.detach(), flat.grad, *(parameter.grad for parameter in lstm.parameters())])
-    for packed, padded in zip(*found, strict=True):
-        torch.testing.assert_close(packed, padded, rtol=0, atol=1e-13)

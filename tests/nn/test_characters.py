@@ -5,7 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trellis.errors import ConfigError
+from trellis.errors import ConfigError, ShapeError
+from trellis.nn import native as native_kernels
+from trellis.nn import spelling
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 
 WORDS = [[2, 3, 4], [5], [], [6, 2, 2, 7, 3, 4, 5], [3, 2]]
@@ -113,6 +115,34 @@ def test_cnn_is_conv1d_and_max(kind: str) -> None:
     torch.testing.assert_close(module(batch([word for word in WORDS if word])), torch.cat(expected))
 
 
+@pytest.mark.parametrize("kind", ["cnn", "even", "one", "many"])
+@pytest.mark.parametrize("words", [WORDS, WORDS * 3], ids=["few", "many"])
+def test_native_and_torch_give_the_same(kind: str, words: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values and gradients, with fewer characters in the batch than there are in the table and with more."""
+    found = []
+    for native in (True, False):
+        monkeypatch.setattr(native_kernels, "supports", lambda _, native=native: native)
+        module = make(kind)
+        values = module(batch(words))
+        values.square().sum().backward()
+        found.append([values.detach(), *(parameter.grad for parameter in module.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)
+
+
+def test_unknown_ids_are_refused() -> None:
+    words = torch.tensor([[2, 9], [8, 0]])
+    with pytest.raises(ShapeError, match=r"ids of characters must be in 0\.\.7, got 9"):
+        spelling.largest_sums(torch.zeros(3, 8, 4), words)
+
+
+def test_a_value_that_is_no_number_is_not_lost() -> None:
+    table = torch.zeros(1, 4, 2)
+    table[0, 2, 1] = torch.nan
+    largest = spelling.largest_sums(table, torch.tensor([[1, 2, 3]]))
+    assert largest.isnan().tolist() == [[False, True]]
+
+
 def test_filters_are_shared_out_among_the_widths() -> None:
     module = make("many")
     assert isinstance(module, CharacterCNN)
@@ -123,8 +153,8 @@ def test_lstm_gives_the_last_state_of_each_direction() -> None:
     module = make("lstm")
     assert isinstance(module, CharacterLSTM)
     for word in (word for word in WORDS if word):
-        states, _ = module.lstm(module.embedding(torch.tensor([word])))
-        expected = torch.cat([states[0, -1, :3], states[0, 0, 3:]])
+        states, _ = module.lstm(module.embedding(torch.tensor(word)))
+        expected = torch.cat([states[-1, :3], states[0, 3:]])
         torch.testing.assert_close(module(batch([word], 9))[0], expected)
 
 

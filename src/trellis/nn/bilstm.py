@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from trellis.nn import native
 from trellis.nn.dropout import LockedDropout
 from trellis.nn.packing import Packing
-
-_PADDING = 4  # padded batches of up to so many rows a token are faster than packed ones
+from trellis.nn.recurrence import bilstm
 
 
 class BiLSTM(nn.Module):
@@ -49,32 +46,21 @@ class BiLSTM(nn.Module):
 
     def forward(self, features: Tensor, packing: Packing) -> Tensor:
         """``(N, size)`` to ``(N, hidden)``."""
-        if not len(features):
-            return features.new_zeros(0, self.output_size)
-        # oneDNN's fused LSTM takes padded batches only, and is worth a good deal of padding.
-        dense = features.device.type == "cpu" and packing.padded <= _PADDING * len(features)
         for i, layer in enumerate(self.layers):
             if i:
                 features = self.dropout(features, packing.sequence, len(packing.lengths))
-            features = _over_padded(layer, features, packing) if dense else _over_packed(layer, features, packing)
+            assert isinstance(layer, nn.LSTM)
+            features = run_lstm(layer, features, packing)
         return features
 
 
-def _over_packed(layer: nn.Module, features: Tensor, packing: Packing) -> Tensor:
-    states: Tensor = layer(PackedSequence(features[packing.order], packing.batch_sizes))[0].data
-    return states[packing.inverse]
-
-
-def _over_padded(layer: nn.Module, features: Tensor, packing: Packing) -> Tensor:
-    """One direction after the other: a sequence that is put in back to front needs no mask to be read backward."""
-    assert isinstance(layer, nn.LSTM)
-    ways = zip(layer.all_weights, (packing.places, packing.reversed_places), strict=True)
-    return torch.cat([_one_way(layer.hidden_size, own, features, packing, places) for own, places in ways], 1)
-
-
-def _one_way(hidden: int, weights: Sequence[Tensor], features: Tensor, packing: Packing, places: Tensor) -> Tensor:
-    B, T = len(packing.lengths), len(packing.batch_sizes)
-    padded = features.new_zeros(T * B, features.shape[1]).index_copy(0, places, features)
-    start = features.new_zeros(1, B, hidden)
-    states: Tensor = torch.lstm(padded.view(T, B, -1), (start, start), [*weights], True, 1, 0.0, False, False, False)[0]
-    return states.reshape(T * B, hidden)[places]
+def run_lstm(layer: nn.LSTM, features: Tensor, packing: Packing) -> Tensor:
+    """The states of a bidirectional layer, ``(N, D)`` to ``(N, 2 * hidden_size)``."""
+    if not len(features):
+        return features.new_zeros(0, 2 * layer.hidden_size)
+    if native.supports(features):
+        forward, backward = layer.all_weights
+        return bilstm(features, packing.lengths, (*forward, *backward))
+    order, inverse, batch_sizes = packing.by_position
+    states: Tensor = layer(PackedSequence(features[order], batch_sizes))[0].data
+    return states[inverse]

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence
 
 from trellis.errors import ConfigError
+from trellis.nn import native, spelling
+from trellis.nn.bilstm import run_lstm
 from trellis.nn.dropout import PADDING, check_rate
 from trellis.nn.embeddings import CategoryEmbedding
+from trellis.nn.packing import Packing
 
 
 class CharacterCNN(nn.Module):
@@ -30,7 +32,7 @@ class CharacterCNN(nn.Module):
         size: length of the vectors of characters.
         output_size: how many filters there are, shared out evenly among the widths.
         widths: how many characters a filter sees, one or several.
-        dropout: for the vectors of characters.
+        dropout: for the vectors of characters, the same wherever in the batch a character stands.
 
     """
 
@@ -53,15 +55,37 @@ class CharacterCNN(nn.Module):
 
     def forward(self, characters: Tensor) -> Tensor:
         """``(W, C)`` to ``(W, output_size)``; a word without characters is read as one place of padding."""
+        vectors = self.dropout(self.embedding.weight)
+        if native.supports(vectors):
+            values = self._by_tables(characters, vectors)
+        else:
+            values = self._by_windows(characters, vectors)
+        return values.tanh()
+
+    def _by_tables(self, characters: Tensor, vectors: Tensor) -> Tensor:
+        """What each character gives each filter at each place is computed once, however often it occurs."""
+        if len(vectors) > characters.numel():
+            with_padding = torch.cat((characters.new_zeros(1), characters.flatten()))
+            own, places = torch.unique(with_padding, return_inverse=True)  # padding, the smallest id, is still 0
+            characters, vectors = places[1:].view_as(characters), vectors[own]
+        values = []
+        for width, filters in zip(self.widths, self.filters, strict=True):
+            assert isinstance(filters, nn.Linear)
+            weight = filters.weight.view(-1, width, vectors.shape[1]).permute(1, 2, 0)
+            values.append(spelling.largest_sums(torch.matmul(vectors, weight), characters) + filters.bias)
+        return torch.cat(values, 1)
+
+    def _by_windows(self, characters: Tensor, vectors: Tensor) -> Tensor:
+        """The same by torch's own operations, on any device."""
         widest = max(self.widths)
         windows, lengths = _windows(characters, widest)
-        vectors = self.dropout(self.embedding(windows))  # [N, widest, size], N characters in all
+        around = F.embedding(windows, vectors, PADDING)  # [N, widest, size], N characters in all
         values = []
         for width, filters in zip(self.widths, self.filters, strict=True):
             first = (widest - 1) // 2 - (width - 1) // 2
-            values.append(filters(vectors[:, first : first + width].flatten(1)))
+            values.append(filters(around[:, first : first + width].flatten(1)))
         # The largest of the N rows of each word; faster than scatter_reduce, and than padding them for max.
-        return torch.segment_reduce(torch.cat(values, 1), "max", lengths=lengths, unsafe=True).tanh()
+        return torch.segment_reduce(torch.cat(values, 1), "max", lengths=lengths, unsafe=True)
 
 
 class CharacterLSTM(nn.Module):
@@ -71,7 +95,7 @@ class CharacterLSTM(nn.Module):
         count: how many character ids there are, padding and unknown included.
         size: length of the vectors of characters.
         output_size: of both directions together, hence even.
-        dropout: for the vectors of characters.
+        dropout: for the vectors of characters, the same wherever in the batch a character stands.
 
     """
 
@@ -82,16 +106,18 @@ class CharacterLSTM(nn.Module):
         self.output_size = output_size
         self.embedding = CategoryEmbedding(count, size)
         self.dropout = nn.Dropout(check_rate(dropout, "dropout"))
-        self.lstm = nn.LSTM(size, output_size // 2, batch_first=True, bidirectional=True)
+        self.lstm = nn.LSTM(size, output_size // 2, bidirectional=True)
 
     def forward(self, characters: Tensor) -> Tensor:
         """``(W, C)`` to ``(W, output_size)``; a word without characters is read as one place of padding."""
         characters, lengths = _at_least_one(characters)
         if len(lengths) == 0:
             return self.embedding.weight.new_zeros(0, self.output_size)
-        packed = pack_padded_sequence(characters, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        _, (last, _) = self.lstm(packed._replace(data=self.dropout(self.embedding(packed.data))))
-        return torch.cat([last[0], last[1]], 1)
+        present = torch.arange(characters.shape[1], device=characters.device) < lengths[:, None]
+        vectors = F.embedding(characters[present], self.dropout(self.embedding.weight), PADDING)
+        states = run_lstm(self.lstm, vectors, Packing.of(lengths.cpu().numpy()))
+        ends, half = lengths.cumsum(0), self.output_size // 2
+        return torch.cat([states[ends - 1, :half], states[ends - lengths, half:]], 1)
 
 
 def _at_least_one(characters: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,12 +1,14 @@
-"""Where the tokens of a ragged batch lie: flat, one sequence after another, and in the order a recurrent layer wants.
+"""Where the tokens of a ragged batch lie: flat, one sequence after another, and in the order cuDNN wants.
 
-Encoders work on flat features ``(N, H)``: no padding is stored, multiplied or masked. A recurrent layer alone needs
-the first tokens of all sequences together, then the second ones; that order and the way back are kept here.
+Encoders work on flat features ``(N, H)``: no padding is stored, multiplied or masked. The recurrent layers of torch
+alone need the first tokens of all sequences together, then the second ones; that order and the way back are made here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,18 @@ from torch import Tensor
 from trellis.ragged import check_lengths
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class ByPosition(NamedTuple):
+    """Tokens by position, longest sequences first."""
+
+    order: Tensor
+    """int64[N]"""
+    inverse: Tensor
+    """int64[N]: the way back"""
+    batch_sizes: Tensor
+    """int64[T], on the CPU: how many sequences have a token at each position"""
+
+
+@dataclass(frozen=True, eq=False)
 class Packing:
     """The places of N tokens of B sequences."""
 
@@ -24,49 +37,30 @@ class Packing:
     """int64[B]"""
     sequence: Tensor
     """int64[N]: the sequence each token belongs to"""
-    order: Tensor
-    """int64[N]: tokens by position, longest sequences first"""
-    inverse: Tensor
-    """int64[N]: the way back"""
-    batch_sizes: Tensor
-    """int64[T], on the CPU: how many sequences have a token at each position"""
-    places: Tensor
-    """int64[N]: the row of each token in padded features ``(T * B, H)``, time first"""
-    reversed_places: Tensor
-    """int64[N]: the same with each sequence back to front, from its own last token on"""
 
     @classmethod
     def of(cls, lengths: npt.ArrayLike) -> Packing:
         """The places of sequences of these lengths."""
         checked = check_lengths(lengths)
-        count, longest = int(checked.sum()), int(checked.max(initial=0))
-        sequence = np.repeat(np.arange(len(checked)), checked)
-        position = np.arange(count) - np.repeat(np.cumsum(checked) - checked, checked)
-        rank = np.empty(len(checked), dtype=np.int64)
-        rank[np.argsort(-checked, kind="stable")] = np.arange(len(checked))
-        order = np.argsort(position * len(checked) + rank[sequence])
+        return cls(checked, torch.from_numpy(np.repeat(np.arange(len(checked)), checked)))
+
+    @cached_property
+    def by_position(self) -> ByPosition:
+        """What a `PackedSequence` is made of."""
+        lengths = self.lengths
+        count = int(lengths.sum())
+        position = np.arange(count) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        rank = np.empty(len(lengths), dtype=np.int64)
+        rank[np.argsort(-lengths, kind="stable")] = np.arange(len(lengths))
+        order = np.argsort(position * len(lengths) + np.repeat(rank, lengths))
         inverse = np.empty(count, dtype=np.int64)
         inverse[order] = np.arange(count)
-        sizes = torch.from_numpy(np.bincount(position, minlength=longest))
-        places = position * len(checked) + sequence
-        reversed_places = (checked[sequence] - 1 - position) * len(checked) + sequence
-        tensors = [torch.from_numpy(array) for array in (sequence, order, inverse, places, reversed_places)]
-        return cls(checked, tensors[0], tensors[1], tensors[2], sizes, tensors[3], tensors[4])
-
-    @property
-    def padded(self) -> int:
-        """How many rows the padded features have: B times the longest length."""
-        return len(self.lengths) * len(self.batch_sizes)
+        sizes = np.bincount(position, minlength=int(lengths.max(initial=0)))
+        device = self.sequence.device
+        return ByPosition(
+            torch.from_numpy(order).to(device), torch.from_numpy(inverse).to(device), torch.from_numpy(sizes)
+        )
 
     def to(self, device: torch.device) -> Packing:
         """The same on another device."""
-        if device.type == "cpu":
-            return self
-        return replace(
-            self,
-            sequence=self.sequence.to(device),
-            order=self.order.to(device),
-            inverse=self.inverse.to(device),
-            places=self.places.to(device),
-            reversed_places=self.reversed_places.to(device),
-        )
+        return self if device.type == "cpu" else replace(self, sequence=self.sequence.to(device))

@@ -1,0 +1,54 @@
+#include "spelling.h"
+
+#include "by_type.h"
+#include "inference.h"
+
+#include <nanobind/nanobind.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+template <typename R>
+const SpellingKernels<R>& spelling_kernels() {
+  return TRELLIS_BEST(spelling_kernels<R>);
+}
+
+// Addresses are torch's.
+template <typename R>
+Spelling<R> spelling(size_t words, int64_t W, int64_t C, size_t table, int64_t width, int64_t characters, int64_t F) {
+  return {reinterpret_cast<const int64_t*>(words), W, C, reinterpret_cast<R*>(table), width, characters, F};
+}
+
+// False where a word has an id that is not in the table; nothing is computed then.
+template <typename R>
+bool forward(size_t words, int64_t W, int64_t C, size_t table, int64_t width, int64_t characters, int64_t F,
+             size_t largest, size_t places) {
+  nb::gil_scoped_release release;
+  const Spelling<R> in = spelling<R>(words, W, C, table, width, characters, F);
+  const auto known = [&](int64_t id) { return id >= 0 && id < characters; };
+  if (!std::all_of(in.words, in.words + W * C, known)) return false;
+  spelling_kernels<R>().find(in, reinterpret_cast<R*>(largest), reinterpret_cast<int32_t*>(places));
+  return true;
+}
+
+template <typename R>
+void backward(size_t words, int64_t W, int64_t C, size_t table, int64_t width, int64_t characters, int64_t F,
+              size_t gradient, size_t places) {
+  nb::gil_scoped_release release;
+  spelling_kernels<R>().add(spelling<R>(words, W, C, table, width, characters, F),
+                            reinterpret_cast<const R*>(gradient), reinterpret_cast<const int32_t*>(places));
+}
+
+}  // namespace
+
+void bind_spelling(nb::module_& m) {
+  m.def("spelling_forward", by_type(&forward<float>, &forward<double>));
+  m.def("spelling_backward", by_type(&backward<float>, &backward<double>));
+}
+
+}  // namespace trellis

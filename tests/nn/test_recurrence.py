@@ -1,0 +1,160 @@
+"""The native LSTM: values and gradients of torch's own layer, on every instruction set, with any number of threads."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from trellis import _native
+from trellis.nn import native as native_kernels
+from trellis.nn import recurrence
+from trellis.nn.bilstm import BiLSTM, run_lstm
+from trellis.nn.packing import Packing
+
+INSTRUCTION_SETS = ["baseline", "avx2", "avx512"]
+
+
+@pytest.fixture(params=INSTRUCTION_SETS)
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = _native.instruction_set()
+    if not _native.use_instruction_set(request.param):
+        pytest.skip(f"this machine has no {request.param}")
+    yield request.param
+    _native.use_instruction_set(before)
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def make(size: int, hidden: int, dtype: torch.dtype = torch.float64) -> nn.LSTM:
+    torch.manual_seed(0)
+    layer = nn.LSTM(size, hidden, bidirectional=True).to(dtype)
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=hidden**-0.5)
+    return layer
+
+
+def values_and_gradients(layer: nn.LSTM, features: Tensor, lengths: list[int], native: bool) -> list[Tensor]:
+    """The states, and the gradients of a fixed function of them for features and weights."""
+    features = features.clone().requires_grad_()
+    layer.zero_grad()
+    if native:
+        forward, backward = layer.all_weights
+        states = recurrence.bilstm(features, np.array(lengths), (*forward, *backward))
+    else:  # one sequence after another, by torch
+        states = torch.cat([layer(own)[0] for own in features.split(lengths) if len(own)])
+    (states * torch.linspace(-1, 2, states.numel(), dtype=states.dtype).view_as(states)).sum().backward()
+    found = [states.detach(), features.grad, *(parameter.grad for parameter in layer.parameters())]
+    return [tensor.clone() for tensor in found if tensor is not None]
+
+
+@pytest.mark.parametrize("hidden", [1, 2, 7, 8, 9, 16, 33, 100])
+@pytest.mark.parametrize("lengths", [[1], [3, 0, 2], [1, 5, 1, 9, 2, 4, 30, 4], [2] * 13])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_same_as_torch(instruction_set: str, hidden: int, lengths: list[int], dtype: torch.dtype) -> None:
+    layer, features = make(3, hidden, dtype), torch.randn(sum(lengths), 3, dtype=dtype)
+    ours, theirs = (values_and_gradients(layer, features, lengths, native) for native in (True, False))
+    assert len(ours) == len(theirs) == 10
+    for mine, wanted in zip(ours, theirs, strict=True):
+        scale = float(wanted.abs().max())
+        torch.testing.assert_close(mine, wanted, rtol=0, atol=scale * (1e-12 if dtype == torch.float64 else 2e-5))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=9).filter(any), st.integers(1, 20), st.integers(1, 5))
+def test_any_lengths_and_widths(lengths: list[int], hidden: int, size: int) -> None:
+    layer, features = make(size, hidden), torch.randn(sum(lengths), size, dtype=torch.float64)
+    ours, theirs = (values_and_gradients(layer, features, lengths, native) for native in (True, False))
+    for mine, wanted in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, wanted, rtol=1e-10, atol=1e-11)
+
+
+def test_gradients_by_differences() -> None:
+    layer = make(2, 3)
+    forward, backward = layer.all_weights
+    features = torch.randn(6, 2, dtype=torch.float64, requires_grad=True)
+
+    def run(features: Tensor, *weights: Tensor) -> Tensor:
+        return recurrence.bilstm(features, np.array([2, 0, 3, 1]), weights)
+
+    assert torch.autograd.gradcheck(run, (features, *forward, *backward))
+
+
+def test_threads_change_no_bit(threads: None) -> None:
+    lengths = [7, 3, 12, 1, 9, 9, 2, 30, 4, 4, 8, 15, 3, 3, 21, 6, 5, 10, 2, 2, 2, 13, 1, 17]
+    layer, features = make(5, 20, torch.float32), torch.randn(sum(lengths), 5)
+    found = []
+    for count in (1, 2, 3, 8):
+        torch.set_num_threads(count)
+        states = run_lstm(layer, features, Packing.of(lengths))
+        states.sum().backward()
+        found.append(states.detach())
+    assert all(torch.equal(found[0], other) for other in found[1:])
+
+
+def test_company_changes_no_bit() -> None:
+    layer, features = make(4, 30, torch.float32).eval(), torch.randn(40, 4)
+    lengths = [9, 1, 17, 13]
+    together = run_lstm(layer, features, Packing.of(lengths)).split(lengths)
+    # The products with the inputs are those of a whole batch, whose rounding may depend on its size.
+    for own, alone in zip(together, features.split(lengths), strict=True):
+        torch.testing.assert_close(own, run_lstm(layer, alone, Packing.of([len(alone)])), rtol=0, atol=1e-6)
+
+
+def test_numbers_out_of_range_neither_overflow_nor_vanish() -> None:
+    layer = make(1, 2)
+    for parameter in layer.parameters():
+        nn.init.constant_(parameter, 1.0)
+    features = torch.tensor([[1e4], [-1e4], [800.0]], dtype=torch.float64)
+    ours, theirs = (values_and_gradients(layer, features, [3], native) for native in (True, False))
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert mine.isfinite().all()
+        torch.testing.assert_close(mine, wanted, rtol=1e-12, atol=1e-300)
+
+
+def test_what_is_no_number_stays_none() -> None:
+    layer = make(1, 2)
+    states = run_lstm(layer, torch.tensor([[0.5], [torch.nan], [0.5], [1.0]], dtype=torch.float64), Packing.of([3, 1]))
+    assert states.isnan().all(1).tolist() == [False, True, False, False]
+    assert states.isnan().any(1).tolist() == [True, True, True, False], "one direction each on the other two"
+
+
+def test_a_graph_that_is_kept_gives_the_same_gradient_again() -> None:
+    layer = make(2, 3)
+    states = run_lstm(layer, torch.randn(5, 2, dtype=torch.float64), Packing.of([3, 2])).sum()
+    first, second = (torch.autograd.grad(states, list(layer.parameters()), retain_graph=True) for _ in range(2))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_other_ways_give_the_same(layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A whole encoder by the kernels, and by torch's packed sequences as on a GPU."""
+    found = []
+    for native in (True, False):
+        monkeypatch.setattr(native_kernels, "supports", lambda _, native=native: native)
+        torch.manual_seed(0)
+        lstm = BiLSTM(3, 4, layers).double()
+        flat = torch.randn(13, 3, dtype=torch.float64, requires_grad=True)
+        states = lstm(flat, Packing.of([5, 0, 1, 7]))
+        states.square().sum().backward()
+        found.append([states.detach(), flat.grad, *(parameter.grad for parameter in lstm.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)
+
+
+def test_low_precision_is_left_to_torch() -> None:
+    layer, features = make(2, 3, torch.float32), torch.randn(4, 2)
+    assert native_kernels.supports(features)
+    assert not native_kernels.supports(features.bfloat16())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not native_kernels.supports(features)
+        low = run_lstm(layer, features, Packing.of([3, 1]))
+    torch.testing.assert_close(low.float(), run_lstm(layer, features, Packing.of([3, 1])), rtol=0, atol=0.05)
