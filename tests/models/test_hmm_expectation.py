@@ -127,20 +127,13 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
         np.testing.assert_array_equal(counts.flat(), results[0][1].flat())
 
 
-@pytest.mark.parametrize("name", ["baseline", "avx2", "avx512"])
-def test_every_instruction_set_agrees(name) -> None:
+def test_every_instruction_set_agrees(instruction_set: str) -> None:
+    """Each with the baseline, which is compared with enumeration above."""
     tokens, lengths, p = big()
     objective = HMMObjective(tokens, lengths, 7, 300)
-    best = runtime.instruction_set()
-    expected = objective.expected_counts(p)[1].flat()
-    try:
-        try:
-            runtime.use_instruction_set(name)
-        except ValueError:
-            pytest.skip(f"this machine has no {name}")
-        np.testing.assert_allclose(objective.expected_counts(p)[1].flat(), expected, rtol=1e-10, atol=1e-13)
-    finally:
-        runtime.use_instruction_set(best)
+    found = objective.expected_counts(p)[1].flat()
+    runtime.use_instruction_set("baseline")
+    np.testing.assert_allclose(found, objective.expected_counts(p)[1].flat(), rtol=1e-10, atol=1e-13)
 
 
 def test_probabilities_that_scaled_arithmetic_cannot_hold_are_exact() -> None:

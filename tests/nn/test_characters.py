@@ -117,7 +117,9 @@ def test_cnn_is_conv1d_and_max(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["cnn", "even", "one", "many"])
 @pytest.mark.parametrize("words", [WORDS, WORDS * 3], ids=["few", "many"])
-def test_native_and_torch_give_the_same(kind: str, words: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_native_and_torch_give_the_same(
+    kind: str, words: list[list[int]], instruction_set: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Values and gradients, with fewer characters in the batch than there are in the table and with more."""
     found = []
     for native in (True, False):

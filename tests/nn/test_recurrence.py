@@ -9,22 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from trellis import _native
 from trellis.nn import native as native_kernels
 from trellis.nn import recurrence
 from trellis.nn.bilstm import BiLSTM, run_lstm
 from trellis.nn.packing import Packing
-
-INSTRUCTION_SETS = ["baseline", "avx2", "avx512"]
-
-
-@pytest.fixture(params=INSTRUCTION_SETS)
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _native.instruction_set()
-    if not _native.use_instruction_set(request.param):
-        pytest.skip(f"this machine has no {request.param}")
-    yield request.param
-    _native.use_instruction_set(before)
 
 
 @pytest.fixture
