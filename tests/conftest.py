@@ -9,7 +9,7 @@ import pytest
 # that tests start, would only wait for each other. It must be said before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from trellis.chain import runtime  # noqa: E402 - it imports NumPy, whose threads are counted the same way
+from trellis.chain import runtime  # after that: it imports NumPy, whose threads are counted the same way
 
 BEST = runtime.instruction_set()
 # From the plainest up; a machine that has one has those before it.
