@@ -104,7 +104,7 @@ class WordPooling(nn.Module):
     """Subword states of an encoder to word features, with what has to be learnt on the way.
 
     Each of the encoder's layers given is pooled; several layers are mixed with learned weights,
-    ``scale * sum_l softmax(weights)[l] * layer[l]``. A word that the tokenizer turned into nothing gets a learned
+    ``scale * sum_l softmax(weights)[l] * pooled[l]``. A word that the tokenizer turned into nothing gets a learned
     vector, so that every word has a feature.
 
     Args:
@@ -140,29 +140,46 @@ class WordPooling(nn.Module):
             rows: ``(R,)``, the sentence of each row; row b is sentence b by default.
 
         """
-        return self.finish(*self.pool(states, word_ids, mask, rows=rows), mask)
+        if self.layers is None or self.how == "max":
+            return self.finish(*self.pool(states, word_ids, mask, rows=rows), mask)
+        # The other ways are linear: the layers may as well be mixed first, and only one is left to pool.
+        mixed = self._mix(self._layers(states))
+        (features,), present = _pool_layers([mixed], word_ids, mask, rows, self.how)
+        return self._with_absent(features, present, mask)
 
     def pool(
         self, states: Tensor | Sequence[Tensor], word_ids: Tensor, mask: Tensor, *, rows: Tensor | None = None
     ) -> tuple[list[Tensor], Tensor]:
         """The part without parameters: each layer ``(B, T, H)``, and which words have subwords, ``(B, T)``."""
-        layers = [states] if isinstance(states, Tensor) else list(states)
-        if len(layers) != (self.layers or 1):
-            raise ShapeError(f"expected the states of {self.layers or 1} layers, got {len(layers)}")
-        B, T = mask.shape
-        segments = arrange(layers[0], word_ids, T, rows, None if rows is None else B)
-        pooled = [_reduce(layer, segments, self.how).view(B, T, -1) for layer in layers]
-        present = (segments.counts[:-1] > 0).view(B, T)
-        return pooled, present
+        return _pool_layers(self._layers(states), word_ids, mask, rows, self.how)
 
     def finish(self, pooled: Sequence[Tensor], present: Tensor, mask: Tensor) -> Tensor:
         """The learned part: the mix of layers, and the vector of words without subwords."""
         features = pooled[0] if self.layers is None else self._mix(pooled)
+        return self._with_absent(features, present, mask)
+
+    def _layers(self, states: Tensor | Sequence[Tensor]) -> list[Tensor]:
+        layers = [states] if isinstance(states, Tensor) else list(states)
+        if len(layers) != (self.layers or 1):
+            raise ShapeError(f"expected the states of {self.layers or 1} layers, got {len(layers)}")
+        return layers
+
+    def _with_absent(self, features: Tensor, present: Tensor, mask: Tensor) -> Tensor:
         return torch.where((mask & ~present)[..., None], self.absent, features)
 
-    def _mix(self, pooled: Sequence[Tensor]) -> Tensor:
+    def _mix(self, layers: Sequence[Tensor]) -> Tensor:
         first, *others = (self.scale * self.weights.softmax(0)).unbind()
-        mixed = pooled[0] * first
-        for layer, weight in zip(pooled[1:], others, strict=True):  # a stack of all would cost more than the sum
-            mixed = torch.addcmul(mixed, layer, weight)
+        mixed = layers[0] * first
+        for layer, weight in zip(layers[1:], others, strict=True):  # a stack of all would cost more than the sum
+            mixed.addcmul_(layer, weight)
         return mixed
+
+
+def _pool_layers(
+    layers: Sequence[Tensor], word_ids: Tensor, mask: Tensor, rows: Tensor | None, how: How
+) -> tuple[list[Tensor], Tensor]:
+    """Each layer by words, ``(B, T, H)``, and which words have subwords, ``(B, T)``."""
+    B, T = mask.shape
+    segments = arrange(layers[0], word_ids, T, rows, None if rows is None else B)
+    pooled = [_reduce(layer, segments, how).view(B, T, -1) for layer in layers]
+    return pooled, (segments.counts[:-1] > 0).view(B, T)

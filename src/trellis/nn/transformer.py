@@ -128,18 +128,25 @@ class TransformerEncoder(nn.Module):
         The batch is one of `batch`, or of a `WordFeatures` computed before.
         """
         on_device = {name: tensor.to(self.pooling.absent.device) for name, tensor in batch.items()}
-        pooled, present = self.pooled(on_device)
-        return self.pooling.finish(pooled, present, on_device["mask"]), on_device["mask"]
+        mask = on_device["mask"]
+        if "pooled" in on_device:
+            features = self.pooling.finish(on_device["pooled"].unbind(2), on_device["present"], mask)
+        elif on_device["ids"].numel() == 0:
+            features = self.pooling.finish(*self._nothing(mask), mask)
+        else:
+            features = self.pooling(self.states(on_device), on_device["word_ids"], mask, rows=on_device["rows"])
+        return features, mask
 
     def pooled(self, batch: Mapping[str, Tensor]) -> tuple[Sequence[Tensor], Tensor]:
         """What the pooling gives before its weights: each layer ``(B, T, H)``, and words with subwords ``(B, T)``."""
-        mask = batch["mask"]
-        if "pooled" in batch:
-            return batch["pooled"].unbind(2), batch["present"]
         if batch["ids"].numel() == 0:
-            empty = self.pooling.absent.new_zeros(*mask.shape, self.output_size)
-            return [empty] * (self.pooling.layers or 1), torch.zeros_like(mask)
-        return self.pooling.pool(self.states(batch), batch["word_ids"], mask, rows=batch["rows"])
+            return self._nothing(batch["mask"])
+        return self.pooling.pool(self.states(batch), batch["word_ids"], batch["mask"], rows=batch["rows"])
+
+    def _nothing(self, mask: Tensor) -> tuple[Sequence[Tensor], Tensor]:
+        """The pooled layers of words that have no subwords at all."""
+        empty = self.pooling.absent.new_zeros(*mask.shape, self.output_size)
+        return [empty] * (self.pooling.layers or 1), torch.zeros_like(mask)
 
     def states(self, batch: Mapping[str, Tensor]) -> list[Tensor]:
         """The encoder's own output, ``(R, S, H)`` for each layer that is used."""
