@@ -19,7 +19,15 @@ from trellis.cli._reading import (
 )
 from trellis.cli._settings import TaskOption
 from trellis.cli._tasks import Setting, Task, find_setting, in_scheme, vocabulary
-from trellis.cli.score import judge, show
+from trellis.cli.score import (
+    ErrorsOption,
+    IntervalOption,
+    JsonOption,
+    MarkdownOption,
+    ScoreTrainOption,
+    judge,
+    show,
+)
 from trellis.errors import DataError
 from trellis.models import Tagger, folder
 from trellis.text import Sentence
@@ -29,15 +37,11 @@ def evaluate(
     model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
     file: Annotated[str, typer.Argument(metavar="FILE", help="File with the right tags; - is standard input.")],
     task: TaskOption = None,
-    train: Annotated[
-        str | None, typer.Option(help="Training file, for recall or accuracy of known and unknown words.")
-    ] = None,
-    errors: Annotated[bool, typer.Option("--errors", help="Also count the kinds of mistakes.")] = False,
-    interval: Annotated[
-        bool, typer.Option("--interval", help="Also give a 95% bootstrap interval of the main figure.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Write Markdown tables.")] = False,
+    train: ScoreTrainOption = None,
+    errors: ErrorsOption = False,
+    interval: IntervalOption = False,
+    as_json: JsonOption = False,
+    markdown: MarkdownOption = False,
     format: FormatOption = None,
     tokens: TokensOption = None,
     tags: TagsOption = None,

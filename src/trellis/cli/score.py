@@ -14,6 +14,16 @@ from trellis.corpus import read
 from trellis.errors import DataError
 from trellis.text import Sentence
 
+ScoreTrainOption = Annotated[
+    str | None, typer.Option("--train", help="Training file, for recall or accuracy of known and unknown words.")
+]
+ErrorsOption = Annotated[bool, typer.Option("--errors", help="Also count the kinds of mistakes.")]
+IntervalOption = Annotated[
+    bool, typer.Option("--interval", help="Also give a 95% bootstrap interval of the main figure.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")]
+MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Write Markdown tables.")]
+
 
 def score(
     gold: Annotated[str, typer.Argument(help="File with the right tags; - is standard input.")],
@@ -27,19 +37,15 @@ def score(
     strict: Annotated[
         bool, typer.Option("--strict", help="Count only well-formed spans, as seqeval's strict mode.")
     ] = False,
-    train: Annotated[
-        str | None, typer.Option(help="Training file, for recall or accuracy of known and unknown words.")
-    ] = None,
+    train: ScoreTrainOption = None,
     versus: Annotated[str | None, typer.Option(help="Predictions of a second system: is it better than PRED?")] = None,
     format: Annotated[
         str | None, typer.Option(help="Format of the files; guessed from name and content unless given.")
     ] = None,
-    errors: Annotated[bool, typer.Option("--errors", help="Also count the kinds of mistakes.")] = False,
-    interval: Annotated[
-        bool, typer.Option("--interval", help="Also give a 95% bootstrap interval of the main figure.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Write Markdown tables.")] = False,
+    errors: ErrorsOption = False,
+    interval: IntervalOption = False,
+    as_json: JsonOption = False,
+    markdown: MarkdownOption = False,
 ) -> None:
     """Score predicted tags against gold tags.
 
