@@ -49,8 +49,18 @@ void add_gradient(const Spelling<R>& in, const R* gradient, const int32_t* place
   for (int64_t w = 0; w < in.W; ++w, gradient += in.F, places += in.F) {
     const int64_t* word = in.words + w * in.C;
     const int64_t length = length_of(in, word);
-    for (int64_t f = 0; length && f < in.F; ++f)
-      around(in, word, length, places[f], [&](R* row) { row[f] += gradient[f]; });
+    for (int64_t f = 0; length && f < in.F; f += width<R>) {
+      const int lanes = in.F - f < width<R> ? int(in.F - f) : width<R>;
+      const Vec<R> all = load_first<R>(gradient + f, lanes, R(0));
+      IntVec<R> place = IntVec<R>{} - 1;
+      for (int i = 0; i < lanes; ++i) place[i] = places[f + i];
+      for (int64_t t = 0; t < length; ++t) {
+        const Vec<R> here = place == typename Simd<R>::Int(t) ? all : Vec<R>{};
+        around(in, word, length, t, [&](R* row) {
+          store_first<R>(row + f, load_first<R>(row + f, lanes, R(0)) + here, lanes);
+        });
+      }
+    }
   }
 }
 

@@ -21,6 +21,7 @@ namespace {
 using Lengths = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 constexpr int64_t least_share = 6;  // sequences that make a task worth while
+constexpr int64_t most_share = 24;  // sequences whose states stay in the first cache, beside the weights of some units
 
 // The sequences of a batch in shares of like lengths, each longest first; empty sequences are in none.
 class Shares {
@@ -31,8 +32,9 @@ class Shares {
     std::iota(order.begin(), order.end(), int64_t(0));
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
     while (!order.empty() && lengths[order.back()] == 0) order.pop_back();
-    const int64_t most = std::max<int64_t>(int64_t(order.size()) / least_share, 1);
-    const int64_t shares = std::clamp<int64_t>((threads + 1) / 2, 1, most);
+    const int64_t count = int64_t(order.size()), most = std::max<int64_t>(count / least_share, 1);
+    const int64_t wanted = std::max<int64_t>((threads + 1) / 2, (count + most_share - 1) / most_share);
+    const int64_t shares = std::clamp<int64_t>(wanted, 1, most);
     for (int64_t share = 0; share < shares; ++share) {
       begins_.push_back(first_.size());
       for (size_t i = size_t(share); i < order.size(); i += size_t(shares)) {

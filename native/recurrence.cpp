@@ -71,21 +71,21 @@ inline Vec<R> reciprocal(Vec<R> x) {
   return R(1) / x;
 }
 
+// 1 / (1 + exp(x)); exp is that of simd.h, which takes numbers up to where it would overflow.
 template <typename R>
-inline Vec<R> absolute(Vec<R> x) {
-  return x < R(0) ? -x : x;
+inline Vec<R> logistic_of_minus(Vec<R> x) {
+  constexpr R most = -Simd<R>::exp_lowest;
+  return reciprocal<R>(R(1) + exp<R>(x > most ? broadcast(most) : x));
 }
 
 template <typename R>
 inline Vec<R> sigmoid(Vec<R> x) {
-  const Vec<R> e = exp<R>(-absolute<R>(x)), r = reciprocal<R>(R(1) + e);
-  return x < R(0) ? e * r : r;
+  return logistic_of_minus<R>(-x);
 }
 
 template <typename R>
 inline Vec<R> tanh(Vec<R> x) {
-  const Vec<R> e = exp<R>(R(-2) * absolute<R>(x)), magnitude = (R(1) - e) * reciprocal<R>(R(1) + e);
-  return x < R(0) ? -magnitude : magnitude;
+  return R(1) - R(2) * logistic_of_minus<R>(R(2) * x);
 }
 
 // sums[m] += rows[m][0 .. K) times the packed matrix [K, V vectors]

@@ -106,11 +106,11 @@ class TestWords:
     def test_a_batch_is_a_gather_of_distinct_words(self):
         names = learn_vocabulary([["ab", "c"]], (), lower=False, min_freq=1)
         encoded = names.encode([["ab", "c", "ab"], [], ["cab"]])
-        batch = encoded.batch(np.array([2, 0]), True)
+        batch = encoded.batch(np.array([2, 0]), {"characters", "case"})
         assert batch.packing.lengths.tolist() == [1, 3]
         assert batch.word.tolist() == [UNKNOWN, 2, 3, 2]
         spelt = batch.characters.words[batch.characters.index]
-        ids = {letter: names.characters.get(letter) for letter in "abc"}
+        ids = dict(zip("abc", names.characters.ids("abc").tolist(), strict=True))
         assert spelt.tolist() == [
             [ids["c"], ids["a"], ids["b"]],
             [ids["a"], ids["b"], PADDING],
@@ -126,7 +126,7 @@ class TestWords:
         names = Vocabulary(pairs=Symbols(("a b", "b a", " b")))
         found = names.encode([list("ba"), [], list("abc")])
         assert found.pairs.tolist() == [[4, 3], [3, UNKNOWN], [UNKNOWN, 2], [2, UNKNOWN], [UNKNOWN, UNKNOWN]]
-        assert found.batch(np.array([2]), False).pairs.tolist() == found.pairs[2:].tolist()
+        assert found.batch(np.array([2]), {"pairs"}).pairs.tolist() == found.pairs[2:].tolist()
 
     def test_characters_bring_their_neighbours_and_are_not_spelt(self):
         sentences = [Sentence(list("今天天气"), list("BEBE")), Sentence(list("天气好"), list("BES"))]
@@ -256,7 +256,7 @@ class TestWarmStart:
 class TestUnsetSettings:
     def test_a_transformer_changes_what_is_left_unset(self):
         plain = resolved(NeuralConfig())
-        assert (plain.encoder.words.size, plain.encoder.hidden, plain.training.learning_rate) == (100, 200, 5e-3)
+        assert (plain.encoder.words.size, plain.encoder.hidden, plain.training.learning_rate) == (100, 192, 5e-3)
         settings = NeuralTagger(encoder={"transformer": "some/folder"}).config
         tuned = resolved(settings)
         assert (tuned.encoder.words.size, tuned.encoder.hidden, tuned.training.learning_rate) == (0, 0, 5e-5)

@@ -62,7 +62,7 @@ class CharacterSettings:
     size: int = setting(25, "width of a character's vector")
     output: int = setting(50, "width of a word's features")
     widths: tuple[int, ...] = setting((3,), "cnn: how many characters a filter sees; several make several filters")
-    dropout: float = setting(0.25, "dropout of character vectors")
+    dropout: float = setting(0.0, "dropout of character vectors, the same wherever in a batch a character stands")
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
@@ -109,7 +109,7 @@ class EncoderSettings:
     columns: tuple[str, ...] = setting((), "further columns of the sentences to use, by name")
     column_size: int = setting(16, "width of the vector of a column's value")
     hidden: int | None = setting(
-        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; unset: 200, or 0 beside a transformer"
+        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; unset: 192, or 0 beside a transformer"
     )
     layers: int = setting(1, "BiLSTM layers")
     dropout: float = setting(0.0, "plain dropout of what goes into and comes out of the BiLSTM")
@@ -153,7 +153,7 @@ def resolved(config: NeuralConfig, *, vector_size: int | None = None) -> NeuralC
         encoder=replace(
             encoder,
             words=replace(encoder.words, size=_given(encoder.words.size, size)),
-            hidden=_given(encoder.hidden, 0 if pretrained else 200),
+            hidden=_given(encoder.hidden, 0 if pretrained else 192),
             locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
         ),
         training=replace(

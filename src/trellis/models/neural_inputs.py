@@ -7,15 +7,17 @@ each *distinct* word; a token is the number of its word, and a batch is a gather
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from functools import cached_property
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from trellis import _native
 from trellis.errors import DataError
 from trellis.models.data import name_of
 from trellis.nn.dropout import PADDING, UNKNOWN
@@ -57,13 +59,30 @@ class Symbols:
         """Whether the string has an id of its own."""
         return name in self._ids
 
-    def get(self, name: str) -> int:
-        """The id of a string."""
-        return self._ids.get(name, UNKNOWN)
-
     def ids(self, names: Sequence[str]) -> IntArray:
         """The id of each."""
-        return np.fromiter(map(self.get, names), dtype=np.int64, count=len(names))
+        return np.fromiter(map(self._ids.get, names, repeat(UNKNOWN)), dtype=np.int64, count=len(names))
+
+    @cached_property
+    def _by_code_point(self) -> IntArray:
+        """The ids of single characters by their code points, and a last one of those beyond."""
+        points = {ord(name): number for name, number in self._ids.items() if len(name) == 1}
+        table = np.full(max(points, default=-1) + 2, UNKNOWN, dtype=np.int64)
+        table[list(points)] = list(points.values())
+        return table
+
+    def character_ids(self, text: str) -> IntArray:
+        """The id of each character of a text."""
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        return np.take(self._by_code_point, points, mode="clip")
+
+
+class _Numbers(dict[Any, int]):
+    """Numbers what it is asked for, from 1 on."""
+
+    def __missing__(self, token: Any) -> int:
+        self[token] = number = len(self) + 1
+        return number
 
 
 @dataclass(frozen=True)
@@ -80,31 +99,32 @@ class Vocabulary:
     def kinds(self, distinct: Sequence[str]) -> Words:
         """What there is to know about each of these words."""
         looked_up = [word.lower() for word in distinct] if self.lower else distinct
-        written = self.characters.ids(list(chain.from_iterable(distinct)))
         lengths = np.fromiter(map(len, distinct), dtype=np.int64, count=len(distinct))
         return Words(
+            distinct=distinct,
             word=self.words.ids(looked_up),
-            vector=np.fromiter(map(self._vector, distinct), dtype=np.int64, count=len(distinct)),
-            case=np.fromiter(map(case_of, distinct), dtype=np.int64, count=len(distinct)),
-            characters=written,
+            vector=self._vectors(distinct),
+            characters=self.characters.character_ids("".join(distinct)),
             offsets=offsets_of(lengths),
         )
 
-    def _vector(self, word: str) -> int:
-        """The row of a word's vector, or that of its lower-case form; 0, a row of zeros, where there is none."""
-        row = self.vectors.get(word)
-        row = self.vectors.get(word.lower()) if row == UNKNOWN else row
-        return PADDING if row == UNKNOWN else row
+    def _vectors(self, words: Sequence[str]) -> IntArray:
+        """The row of each word's vector, or of its lower-case form; 0, a row of zeros, where there is none."""
+        rows = self.vectors.ids(words)
+        missing = np.flatnonzero(rows == UNKNOWN)
+        again = self.vectors.ids([words[i].lower() for i in missing.tolist()])
+        rows[missing] = np.where(again == UNKNOWN, PADDING, again)
+        return rows
 
     def encode(self, inputs: Sequence[Any]) -> Inputs:
         """The sentences as numbers."""
         lengths = np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs))
-        numbers: dict[str, int] = {}
-        tokens = (numbers.setdefault(token, len(numbers)) for token in _flat_tokens(inputs))
-        kinds = np.fromiter(tokens, dtype=np.int64, count=int(lengths.sum()))
+        numbers = _Numbers()
+        with_ends = _native.encode_labels([tokens_of(item) for item in inputs], numbers)
+        kinds = with_ends[with_ends > 0].astype(np.int64) - 1
         _check_strings(inputs, numbers)
         columns = {name: symbols.ids(list(column_of(inputs, name))) for name, symbols in self.columns.items()}
-        distinct = list(numbers)
+        distinct: list[str] = list(numbers)
         pairs = None
         if self.pairs.names:
             codes, names = neighbours(kinds, lengths, distinct)
@@ -164,15 +184,20 @@ def learn_vocabulary(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Words:
     """Distinct words W: their ids, how they are written, their characters one after another."""
 
+    distinct: Sequence[str]
     word: IntArray
     vector: IntArray
-    case: IntArray
     characters: IntArray
     offsets: IntArray
+
+    @cached_property
+    def case(self) -> IntArray:
+        """How each is written; few taggers ask."""
+        return np.fromiter(map(case_of, self.distinct), dtype=np.int64, count=len(self.distinct))
 
     def spelt(self, kinds: IntArray) -> torch.Tensor:
         """The characters of these words, ``(W, C)``."""
@@ -201,19 +226,19 @@ class Inputs:
         """The tokens of these sentences."""
         return ranges(self.offsets[examples], self.lengths[examples])
 
-    def batch(self, examples: IntArray, characters: bool) -> Batch:
-        """The sentences with these numbers as tensors."""
+    def batch(self, examples: IntArray, parts: Collection[str]) -> Batch:
+        """The sentences with these numbers as tensors, with what these parts of the encoder ask for."""
         rows = self.rows(examples)
         kinds = self.kinds[rows]
         spelt = None
-        if characters:
+        if "characters" in parts:
             distinct, index = np.unique(kinds, return_inverse=True)
             spelt = Characters(self.words.spelt(distinct), torch.from_numpy(index))
         return Batch(
             Packing.of(self.lengths[examples]),
             torch.from_numpy(self.words.word[kinds]),
             torch.from_numpy(self.words.vector[kinds]),
-            torch.from_numpy(self.words.case[kinds]),
+            torch.from_numpy(self.words.case[kinds]) if "case" in parts else None,
             {name: torch.from_numpy(values[rows]) for name, values in self.columns.items()},
             spelt,
             None if self.pairs is None else torch.from_numpy(self.pairs[rows]),

@@ -34,7 +34,7 @@ class Network(nn.Module):
 
     def __init__(self, encoder: Encoder, num_tags: int, head: Head) -> None:
         super().__init__()
-        self.spells = "characters" in encoder.parts
+        self.parts = frozenset(encoder.parts)
         self.encoder = encoder
         self.emission = nn.Linear(encoder.output_size, num_tags)
         self.head = head

@@ -12,7 +12,7 @@ from trellis import chain
 from trellis.models.neural_inputs import Inputs, IntArray
 from trellis.models.neural_network import Network
 
-_TOKENS = 2048  # a batch; more does not make a CPU faster
+_FEWEST, _MOST = 1024, 4096  # tokens of a batch; more do not make a CPU faster
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -29,7 +29,7 @@ def emissions(network: Network, inputs: Inputs, num_tags: int) -> FloatArray:
 
     def answer(examples: IntArray) -> None:
         with torch.inference_mode():
-            scores = network(inputs.batch(examples, network.spells).to(network.device))
+            scores = network(inputs.batch(examples, network.parts).to(network.device))
         result[inputs.rows(examples)] = scores.cpu().numpy()
 
     batches = _batches(inputs, network.device)
@@ -50,5 +50,6 @@ def _batches(inputs: Inputs, device: torch.device) -> list[IntArray]:
         return inputs.subwords.by_length(device.type)
     order = np.argsort(-inputs.lengths, kind="stable")
     taken = np.cumsum(inputs.lengths[order])
-    cuts = np.flatnonzero(np.diff(taken // _TOKENS)) + 1
+    share = int(taken[-1]) // (2 * torch.get_num_threads()) if len(taken) else 0  # two batches a core, if not more
+    cuts = np.flatnonzero(np.diff(taken // min(max(share, _FEWEST), _MOST))) + 1
     return [own for own in np.split(order, cuts) if len(own)]

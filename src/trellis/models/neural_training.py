@@ -68,7 +68,7 @@ class TaggingTask:
     def loss(self, examples: IntArray) -> tuple[Tensor, int]:
         """The summed loss of these sentences, and how many they are."""
         network, device = self._network, self._network.device
-        emissions = network(self._inputs.batch(examples, network.spells).to(device))
+        emissions = network(self._inputs.batch(examples, network.parts).to(device))
         losses = self._losses(emissions, examples, torch.from_numpy(self._inputs.rows(examples)))
         weights = self._targets.sentence_weights
         if weights is not None:

@@ -38,7 +38,7 @@ class Batch:
     packing: Packing
     word: Tensor
     vector: Tensor
-    case: Tensor
+    case: Tensor | None
     columns: Mapping[str, Tensor]
     characters: Characters | None = None
     pairs: Tensor | None = None
@@ -54,7 +54,7 @@ class Batch:
             self.packing.to(device),
             self.word.to(device),
             self.vector.to(device),
-            self.case.to(device),
+            None if self.case is None else self.case.to(device),
             {name: values.to(device) for name, values in self.columns.items()},
             None if self.characters is None else self.characters.to(device),
             None if self.pairs is None else self.pairs.to(device),

@@ -83,6 +83,7 @@ class CasePart(Part):
 
     def forward(self, batch: Batch) -> Tensor:
         """``(N, output_size)``."""
+        assert batch.case is not None
         return self.embedding(batch.case)  # type: ignore[no-any-return]
 
 

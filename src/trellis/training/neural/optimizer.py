@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ _FUSED_ON = ("cpu", "cuda", "xpu", "mps")
 
 def build_optimizer(task: Task, settings: TrainingSettings) -> torch.optim.Optimizer:
     """The optimizer over all parameters that are trained; each group remembers its `peak` learning rate."""
-    groups = list(_groups(task, settings))
+    groups = _groups(task, settings)
     if not groups:
         raise ModelError("there is nothing to train: no parameter of the module asks for a gradient")
     _refuse_forgotten(task.module, groups)
@@ -36,17 +36,20 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> float:
     return float(optimizer.param_groups[0]["lr"])
 
 
-def _groups(task: Task, settings: TrainingSettings) -> Iterator[dict[str, Any]]:
-    """Each group of the task in two: matrices, whose weights decay, and vectors (biases, norms), whose do not."""
+def _groups(task: Task, settings: TrainingSettings) -> list[dict[str, Any]]:
+    """Parameters by learning rate and decay: weights of matrices decay, those of vectors (biases, norms) do not."""
+    members: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameters in task.groups():
-        peak = settings.peak
-        if name == HEAD and settings.head_learning_rate is not None:
-            peak = settings.head_learning_rate
-        trained = [p for p in parameters if p.requires_grad]
-        for matrices, decay in ((True, settings.weight_decay), (False, 0.0)):
-            members = [p for p in trained if (p.ndim > 1) == matrices]
-            if members:
-                yield {"params": members, "peak": peak, "lr": peak, "weight_decay": decay, "name": name}
+        own = settings.head_learning_rate if name == HEAD else None
+        peak = settings.peak if own is None else own
+        for parameter in parameters:
+            if parameter.requires_grad:
+                decay = settings.weight_decay if parameter.ndim > 1 else 0.0
+                members.setdefault((peak, decay), []).append(parameter)
+    return [
+        {"params": parameters, "peak": peak, "lr": peak, "weight_decay": decay}
+        for (peak, decay), parameters in members.items()
+    ]
 
 
 def _refuse_forgotten(module: nn.Module, groups: Sequence[Mapping[str, Any]]) -> None:
