@@ -44,7 +44,7 @@ class LockedDropout(_Dropout):
         if not self.active:
             return x
         mask = x.new_empty(count, x.shape[1]).bernoulli_(1.0 - self.p).div_(1.0 - self.p)
-        return x * mask[sequence]
+        return x * mask.index_select(0, sequence)
 
 
 class TokenDropout(_Dropout):

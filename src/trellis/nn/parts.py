@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
@@ -70,7 +71,10 @@ class CharacterPart(Part):
         """``(N, output_size)``."""
         assert batch.characters is not None
         by_word: Tensor = self.module(batch.characters.words)
-        return by_word[batch.characters.index]
+        index = batch.characters.index
+        if by_word.device.type == "cpu":
+            return by_word.index_select(0, index)
+        return F.embedding(index, by_word)  # slower, with a gradient that is the same every time on GPUs too
 
 
 class CasePart(Part):
