@@ -10,6 +10,8 @@ import time
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.models.contract import TRAIN
 from tests.models.test_neural_contract import TINY
@@ -17,7 +19,8 @@ from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
 from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_inputs import CASES, FIRST, Symbols, Vocabulary, case_of, learn_pairs, learn_vocabulary
+from trellis.models.neural_inputs import CASES, FIRST, case_of
+from trellis.models.neural_vocabulary import Symbols, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.text import Sentence
 
@@ -117,6 +120,16 @@ class TestWords:
             [ids["c"], PADDING, PADDING],
             [ids["a"], ids["b"], PADDING],
         ]
+
+    @given(st.lists(st.characters(), unique=True), st.text())
+    @example(["\ud800", "\U0010ffff"], "a\ud800\U0010ffff\udfff")
+    def test_characters_are_found_by_code_point_as_by_name(self, known, text):
+        symbols = Symbols((*known, "ab"))  # a name that is no character changes nothing
+        assert symbols.character_ids(text).tolist() == symbols.ids(list(text)).tolist()
+
+    def test_vectors_are_those_of_the_word_or_of_its_lower_case_form(self):
+        names = Vocabulary(vectors=Symbols(("Rome", "rome", "in")))
+        assert names.encode([["Rome", "ROME", "In", "at"]]).words.vector.tolist() == [2, 3, 4, PADDING]
 
     def test_neighbours_are_looked_up_together(self):
         inputs = [list("abab"), [], list("ba")]

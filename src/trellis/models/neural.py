@@ -22,12 +22,12 @@ from trellis.models.base import Tagger
 from trellis.models.data import Labelled, learnt_tag_set
 from trellis.models.fitting import FitOptions
 from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_inputs import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.models.neural_network import Network, build, load_transformer, uses_characters, uses_pairs
 from trellis.models.neural_stored import from_stored, to_stored
 from trellis.models.neural_tagging import scores_of
 from trellis.models.neural_training import TaggingTask, Targets, Validation
 from trellis.models.neural_vectors import add_vectors
+from trellis.models.neural_vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.nn.vectors import Coverage
 from trellis.tags import TagSet
 from trellis.training.neural import train

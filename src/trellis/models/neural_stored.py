@@ -10,8 +10,8 @@ import torch
 
 from trellis.errors import StoreError
 from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_inputs import Symbols, Vocabulary
 from trellis.models.neural_network import Network, build
+from trellis.models.neural_vocabulary import Symbols, Vocabulary
 from trellis.nn.transformer import TransformerEncoder
 from trellis.store import pack_strings, unpack_strings
 from trellis.tags import TagSet

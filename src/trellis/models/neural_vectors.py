@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis.models.neural_config import WordSettings
-from trellis.models.neural_inputs import FIRST, Symbols, Vocabulary
+from trellis.models.neural_inputs import FIRST
+from trellis.models.neural_vocabulary import Symbols, Vocabulary
 from trellis.nn.vectors import Coverage, read_vectors
 
 Table = npt.NDArray[np.float32]
