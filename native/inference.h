@@ -3,6 +3,7 @@
 #pragma once
 
 #include "chain.h"
+#include "instruction_set.h"
 
 #define TRELLIS_ISA driver
 #include "memory.h"
@@ -41,18 +42,6 @@ struct Outcome {
   int64_t sequence = 0;
 };
 
-const char* instruction_set();
-// Takes the named instruction set ("baseline", "avx2", "avx512") from now on; false where this machine lacks it.
-bool use_instruction_set(const char* name);
-// avx512_NAME(), avx2_NAME() or baseline_NAME(), whichever is that of the instruction set in use
-#if defined(TRELLIS_X86)
-#define TRELLIS_BEST(name)                                          \
-  (!std::strcmp(trellis::instruction_set(), "avx512") ? avx512_##name() \
-   : !std::strcmp(trellis::instruction_set(), "avx2") ? avx2_##name()   \
-                                                      : baseline_##name())
-#else
-#define TRELLIS_BEST(name) baseline_##name()
-#endif
 template <typename R>
 const Kernels<R>& kernels();
 

@@ -3,7 +3,7 @@
 #include "lstm.h"
 
 #include "by_type.h"
-#include "inference.h"
+#include "instruction_set.h"
 #include "threads.h"
 
 #include <nanobind/nanobind.h>

@@ -1,7 +1,7 @@
 #include "spelling.h"
 
 #include "by_type.h"
-#include "inference.h"
+#include "instruction_set.h"
 
 #include <nanobind/nanobind.h>
 
