@@ -2,20 +2,15 @@
 // kernels of the best instruction set this machine has, and redoes in log space what they could not do exactly.
 #pragma once
 
+#include "block.h"
 #include "chain.h"
 #include "instruction_set.h"
-
-#define TRELLIS_ISA driver
-#include "memory.h"
-#undef TRELLIS_ISA
 
 #include <memory>
 #include <mutex>
 #include <vector>
 
 namespace trellis {
-
-using driver::Block;
 
 // Where the tokens of a batch lie: see Batch. Either all lengths one after another, or the true cells of a mask.
 struct Layout {

@@ -2,6 +2,7 @@
 // on its own sequence only, so that results are the same bit for bit with any number of threads.
 #include "lstm.h"
 
+#include "block.h"
 #include "by_type.h"
 #include "instruction_set.h"
 #include "threads.h"
@@ -77,12 +78,12 @@ void run(const Lengths& lengths, int threads, const R* weights, Recurrence<R> ar
   nb::gil_scoped_release release;
   const int64_t H = arrays.H, size = lstm_kernels<R>().packed_size(H);
   const Shares shares(lengths.data(), int64_t(lengths.size()), threads);
-  std::vector<R> packed(size_t(2 * size));
-  const auto pack_way = [&](int64_t way) { pack(weights + way * 4 * H * H, H, packed.data() + way * size); };
+  const Block<R> packed(2 * size);
+  const auto pack_way = [&](int64_t way) { pack(weights + way * 4 * H * H, H, packed + way * size); };
   const auto one = [&](int64_t task) {
     const int64_t way = task % 2;
     Recurrence<R> own = arrays;
-    own.weights = packed.data() + way * size;
+    own.weights = packed + way * size;
     own.gates += way * 4 * H;
     own.cells += way * H;
     own.states += way * H;

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from trellis.errors import ShapeError
 from trellis.nn import native as native_kernels
 from trellis.nn import recurrence
 from trellis.nn.bilstm import BiLSTM, run_lstm
@@ -136,6 +137,11 @@ def test_other_ways_give_the_same(layers: int, monkeypatch: pytest.MonkeyPatch) 
         found.append([states.detach(), flat.grad, *(parameter.grad for parameter in lstm.parameters())])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)
+
+
+def test_lengths_of_other_features_are_refused() -> None:
+    with pytest.raises(ShapeError, match="lengths must sum to N = 4, got 5"):
+        run_lstm(make(2, 3), torch.randn(4, 2, dtype=torch.float64), Packing.of([3, 2]))
 
 
 def test_low_precision_is_left_to_torch() -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trellis import _native
+from trellis.errors import ShapeError
 from trellis.nn.native import doubles
 
 
@@ -24,6 +25,8 @@ def bilstm(features: Tensor, lengths: npt.NDArray[np.int64], weights: Sequence[T
 
     The weights are those of a `torch.nn.LSTM`: of inputs, of states and two biases forward, then the same backward.
     """
+    if int(lengths.sum()) != len(features):
+        raise ShapeError(f"lengths must sum to N = {len(features)}, got {int(lengths.sum())}")
     states: Tensor = _BiLSTM.apply(features, lengths, *weights)  # type: ignore[no-untyped-call]
     return states
 
