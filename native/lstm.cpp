@@ -101,10 +101,20 @@ void run(const Lengths& lengths, int threads, const R* weights, Recurrence<R> ar
 }
 
 template <typename R>
-void forward(const Lengths& lengths, int64_t H, int threads, bool keep, size_t weights, size_t gates, size_t cells,
-             size_t states) {
-  const Recurrence<R> arrays{H,       nullptr, 8 * H,   2 * H, at<R>(gates), at<R>(cells), at<R>(states),
-                             nullptr, nullptr, nullptr, keep};
+void forward(const Lengths& lengths, int64_t H, int threads, bool keep, size_t weights, size_t gate_rows, size_t gates,
+             size_t cells, size_t states) {
+  const Recurrence<R> arrays{H,
+                             nullptr,
+                             8 * H,
+                             2 * H,
+                             at<const int64_t>(gate_rows),
+                             at<R>(gates),
+                             at<R>(cells),
+                             at<R>(states),
+                             nullptr,
+                             nullptr,
+                             nullptr,
+                             keep};
   run<R>(lengths, threads, at<const R>(weights), arrays, lstm_kernels<R>().pack_forward, lstm_kernels<R>().forward);
 }
 
@@ -115,6 +125,7 @@ void backward(const Lengths& lengths, int64_t H, int threads, size_t weights, si
                              nullptr,
                              8 * H,
                              2 * H,
+                             nullptr,
                              at<R>(gates),
                              at<R>(cells),
                              at<R>(states),

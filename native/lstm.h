@@ -15,12 +15,14 @@ struct Strand {
   bool reversed;  // read from the last token to the first
 };
 
-// Arrays of one direction. `gates` has the input, forget, cell and output gates side by side, H numbers each.
+// Arrays of one direction, a row a token. `gates` has the input, forget, cell and output gates side by side, H numbers
+// each; where `gate_rows` is given, tokens share its rows, as those of the same word do.
 template <typename R>
 struct Recurrence {
   int64_t H;
   const R* weights;  // packed for the kernel
   int64_t gate_stride, state_stride;
+  const int64_t* gate_rows;  // forward, unless the gates are kept: the row of each token; null for its own
   R* gates;           // forward: what inputs and biases give, then the gates themselves; backward: these
   R* cells;           // written by forward
   R* states;          // written by forward

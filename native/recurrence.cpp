@@ -128,7 +128,7 @@ inline void forward_tile(const Recurrence<R>& at, int64_t j, const int64_t* now,
   }
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) {
-    R* gates = at.gates + now[m] * at.gate_stride + j;
+    R* gates = at.gates + (at.gate_rows ? at.gate_rows[now[m]] : now[m]) * at.gate_stride + j;
     const auto gate = [&](int g) { return sums[m][g] + load_first<R>(gates + g * at.H, lanes, R(0)); };
     const Vec<R> input = sigmoid<R>(gate(0)), forget = sigmoid<R>(gate(1)), fresh = tanh<R>(gate(2)),
                  output = sigmoid<R>(gate(3));

@@ -82,6 +82,7 @@ def lstm_forward(
     threads: int,
     keep: bool,
     weights: int,
+    gate_rows: int,
     gates: int,
     cells: int,
     states: int,

@@ -121,6 +121,34 @@ class TestWords:
             [ids["a"], ids["b"], PADDING],
         ]
 
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"characters": {"kind": "none"}},
+            {"hidden": 0, "capitalisation": 4},
+            {"layers": 2, "characters": {"kind": "lstm"}, "locked_dropout": 0.5},
+        ],
+        ids=str,
+    )
+    def test_what_depends_on_the_word_alone_is_computed_once_a_batch(self, settings):
+        model = tiny(encoder=TINY["encoder"] | settings).fit(TRAIN).model_
+        network, inputs = model.network, model.vocabulary.encode([s.tokens for s in TRAIN] * 3)
+        assert network.encoder.of_words
+        tokens, words = (inputs.batch(np.arange(18)[::-1], network.parts, of_words=own) for own in (False, True))
+        assert tokens.index is None
+        assert len(words.word) == len({word for s in TRAIN for word in s.tokens})
+        assert torch.equal(words.word[words.index], tokens.word)
+        with torch.no_grad():
+            torch.testing.assert_close(network.eval()(words), network(tokens), rtol=0, atol=1e-5)
+            assert network.train()(words).shape == (len(tokens.word), 5), "with dropout, which tokens do not share"
+
+    @pytest.mark.parametrize("settings", [{"pairs": 4}, {"columns": ["pos"]}], ids=str)
+    def test_parts_that_depend_on_more_get_a_row_a_token(self, settings):
+        X = [dataclasses.replace(s, columns={"pos": ["x"] * len(s)}) for s in TRAIN]
+        model = tiny(encoder=TINY["encoder"] | settings).fit(X)
+        assert not model.model_.network.encoder.of_words
+        assert model.predict(X * 3) == model.predict(X) * 3
+
     @given(st.lists(st.characters(), unique=True), st.text())
     @example(["\ud800", "\U0010ffff"], "a\ud800\U0010ffff\udfff")
     def test_characters_are_found_by_code_point_as_by_name(self, known, text):

@@ -139,9 +139,58 @@ def test_other_ways_give_the_same(layers: int, monkeypatch: pytest.MonkeyPatch) 
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tokens_may_share_rows(
+    instruction_set: str, native: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same states as with a row a token, and with gradients these too, whichever way they are computed."""
+    monkeypatch.setattr(native_kernels, "supports", lambda _: native)
+    layer, packing = make(3, 21, dtype), Packing.of([4, 0, 9, 1, 6])
+    rows, index = torch.randn(5, 3, dtype=dtype, requires_grad=True), torch.randint(5, (20,))
+    wanted = run_lstm(layer, rows[index], packing)
+    shared = run_lstm(layer, rows, packing, index)
+    weights = [rows, *layer.parameters()]
+    gradients = (torch.autograd.grad(states.square().sum(), weights) for states in (shared, wanted))
+    with torch.no_grad():
+        without = [run_lstm(layer, rows, packing, own) for own in (index, index.int(), index.repeat_interleave(2)[::2])]
+    close = {"rtol": 0, "atol": 1e-13 if dtype == torch.float64 else 1e-6}
+    for states in (shared, *without):
+        torch.testing.assert_close(states, wanted, **close)
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2])
+def test_rows_that_are_not_there_are_refused(wrong: int) -> None:
+    layer, features = make(2, 3).requires_grad_(False), torch.randn(2, 2, dtype=torch.float64)
+    with pytest.raises(ShapeError, match=f"index must be of 2 rows, got {min(wrong, 0)} to {max(wrong, 1)}"):
+        run_lstm(layer, features, Packing.of([3]), torch.tensor([0, 1, wrong]))
+
+
 def test_lengths_of_other_features_are_refused() -> None:
     with pytest.raises(ShapeError, match="lengths must sum to N = 4, got 5"):
         run_lstm(make(2, 3), torch.randn(4, 2, dtype=torch.float64), Packing.of([3, 2]))
+    with pytest.raises(ShapeError, match="lengths must sum to N = 3, got 5"):
+        run_lstm(make(2, 3), torch.randn(4, 2, dtype=torch.float64), Packing.of([3, 2]), torch.tensor([0, 1, 3]))
+
+
+def test_gates_are_kept_for_gradients_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = []
+
+    def forward(doubles: bool, lengths: object, H: int, threads: int, keep: bool, *addresses: int) -> None:
+        kept.append(keep)
+
+    monkeypatch.setattr(recurrence._native, "lstm_forward", forward)
+    layer, features, packing = make(2, 3), torch.randn(4, 2, dtype=torch.float64), Packing.of([4])
+    run_lstm(layer, features, packing)
+    with torch.no_grad():
+        run_lstm(layer, features, packing)
+    with torch.inference_mode():
+        run_lstm(layer, features, packing)
+    run_lstm(layer.requires_grad_(False), features, packing)
+    run_lstm(layer, features.requires_grad_(), packing)
+    assert kept == [True, False, False, False, True]
 
 
 def test_low_precision_is_left_to_torch() -> None:

@@ -69,14 +69,20 @@ class Inputs:
         """The tokens of these sentences."""
         return ranges(self.offsets[examples], self.lengths[examples])
 
-    def batch(self, examples: IntArray, parts: Collection[str]) -> Batch:
-        """The sentences with these numbers as tensors, with what these parts of the encoder ask for."""
+    def batch(self, examples: IntArray, parts: Collection[str], *, of_words: bool = False) -> Batch:
+        """The sentences with these numbers as tensors, with what these parts of the encoder ask for.
+
+        With `of_words` as rows of distinct words and an index, for parts that all depend on the word alone.
+        """
         rows = self.rows(examples)
         kinds = self.kinds[rows]
-        spelt = None
+        index, spelt = None, None
+        if of_words:
+            kinds, places = np.unique(kinds, return_inverse=True)
+            index = torch.from_numpy(places)
         if "characters" in parts:
-            distinct, index = np.unique(kinds, return_inverse=True)
-            spelt = Characters(self.words.spelt(distinct), torch.from_numpy(index))
+            distinct, places = (kinds, np.arange(len(kinds))) if of_words else np.unique(kinds, return_inverse=True)
+            spelt = Characters(self.words.spelt(distinct), torch.from_numpy(places))
         return Batch(
             Packing.of(self.lengths[examples]),
             torch.from_numpy(self.words.word[kinds]),
@@ -86,6 +92,7 @@ class Inputs:
             spelt,
             None if self.pairs is None else torch.from_numpy(self.pairs[rows]),
             None if self.pretrained is None else self.pretrained(examples),
+            index,
         )
 
 

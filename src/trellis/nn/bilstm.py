@@ -44,23 +44,28 @@ class BiLSTM(nn.Module):
                 if "bias_ih" in name:
                     nn.init.ones_(parameter.chunk(4)[1])
 
-    def forward(self, features: Tensor, packing: Packing) -> Tensor:
-        """``(N, size)`` to ``(N, hidden)``."""
+    def forward(self, features: Tensor, packing: Packing, index: Tensor | None = None) -> Tensor:
+        """``(N, size)``, or rows that tokens share and ``index[N]``, to ``(N, hidden)``."""
         for i, layer in enumerate(self.layers):
             if i:
                 features = self.dropout(features, packing.sequence, len(packing.lengths))
             assert isinstance(layer, nn.LSTM)
-            features = run_lstm(layer, features, packing)
+            features = run_lstm(layer, features, packing, None if i else index)
         return features
 
 
-def run_lstm(layer: nn.LSTM, features: Tensor, packing: Packing) -> Tensor:
-    """The states of a bidirectional layer, ``(N, D)`` to ``(N, 2 * hidden_size)``."""
+def run_lstm(layer: nn.LSTM, features: Tensor, packing: Packing, index: Tensor | None = None) -> Tensor:
+    """The states of a bidirectional layer, ``(N, D)`` to ``(N, 2 * hidden_size)``.
+
+    With ``index[N]`` the features are rows that tokens share, as those of the same word do.
+    """
     if not len(features):
         return features.new_zeros(0, 2 * layer.hidden_size)
     if native.supports(features):
         forward, backward = layer.all_weights
-        return bilstm(features, packing.lengths, (*forward, *backward))
+        return bilstm(features, packing.lengths, (*forward, *backward), index)
+    if index is not None:
+        features = features.index_select(0, index)
     order, inverse, batch_sizes = packing.by_position
     states: Tensor = layer(PackedSequence(features[order], batch_sizes))[0].data
     return states[inverse]

@@ -33,7 +33,11 @@ class Characters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """N tokens of B sentences, flat; what a part of the encoder does not use may be anything."""
+    """N tokens of B sentences, flat; what a part of the encoder does not use may be anything.
+
+    With an `index`, the rows of word, vector, case and characters are those of the batch's W distinct words, and the
+    index says which word each token is: what depends on the word alone is computed once.
+    """
 
     packing: Packing
     word: Tensor
@@ -45,6 +49,8 @@ class Batch:
     """``(N, 2)``: each token with its left and with its right neighbour."""
     pretrained: Mapping[str, Tensor] | None = None
     """What the transformer takes; it moves this to its device itself."""
+    index: Tensor | None = None
+    """``(N,)``"""
 
     def to(self, device: torch.device) -> Batch:
         """The same on another device."""
@@ -59,6 +65,7 @@ class Batch:
             None if self.characters is None else self.characters.to(device),
             None if self.pairs is None else self.pairs.to(device),
             self.pretrained,
+            None if self.index is None else self.index.to(device),
         )
 
 
@@ -66,10 +73,12 @@ class Part(nn.Module, ABC):
     """What gives each token of a batch some features."""
 
     output_size: int
+    of_words = False
+    """Whether a token's features are those of its word, wherever it stands."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
-        """``(N, output_size)``."""
+        """``(N, output_size)``, or ``(W, output_size)`` of a batch with an index."""
 
 
 class Encoder(nn.Module):
@@ -104,13 +113,21 @@ class Encoder(nn.Module):
         self.locked_dropout = LockedDropout(locked_dropout)
         self.token_dropout = TokenDropout(token_dropout)
 
+    @property
+    def of_words(self) -> bool:
+        """Whether every part is: then it takes batches with an index."""
+        return all(isinstance(part, Part) and part.of_words for part in self.parts.values())
+
     def forward(self, batch: Batch) -> Tensor:
         """``(N, output_size)``."""
         features = torch.cat([part(batch) for part in self.parts.values()], dim=1)
+        index = batch.index
+        if index is not None and (self.training or self.lstm is None):
+            features, index = features.index_select(0, index), None
         features = self._drop(self.token_dropout(features), batch.packing)
         if self.lstm is None:
             return features
-        return self._drop(self.lstm(features, batch.packing), batch.packing)
+        return self._drop(self.lstm(features, batch.packing, index), batch.packing)
 
     def _drop(self, features: Tensor, packing: Packing) -> Tensor:
         dropped: Tensor = self.locked_dropout(self.dropout(features), packing.sequence, len(packing.lengths))

@@ -30,6 +30,8 @@ class WordPart(Part):
 
     """
 
+    of_words = True
+
     def __init__(
         self,
         count: int,
@@ -62,6 +64,8 @@ class WordPart(Part):
 class CharacterPart(Part):
     """Features of each distinct word's characters, handed to its tokens."""
 
+    of_words = True
+
     def __init__(self, module: CharacterCNN | CharacterLSTM) -> None:
         super().__init__()
         self.module = module
@@ -79,6 +83,8 @@ class CharacterPart(Part):
 
 class CasePart(Part):
     """A vector for how a word is written."""
+
+    of_words = True
 
     def __init__(self, count: int, size: int) -> None:
         super().__init__()

@@ -20,30 +20,55 @@ from trellis.errors import ShapeError
 from trellis.nn.native import doubles
 
 
-def bilstm(features: Tensor, lengths: npt.NDArray[np.int64], weights: Sequence[Tensor]) -> Tensor:
+def bilstm(
+    features: Tensor, lengths: npt.NDArray[np.int64], weights: Sequence[Tensor], index: Tensor | None = None
+) -> Tensor:
     """``(N, D)``, the tokens of sequences of these lengths one after another, to states ``(N, 2 H)``.
 
     The weights are those of a `torch.nn.LSTM`: of inputs, of states and two biases forward, then the same backward.
+    With ``index[N]`` the features are ``(W, D)`` and tokens share them; without gradients, the products with them too.
     """
-    if int(lengths.sum()) != len(features):
-        raise ShapeError(f"lengths must sum to N = {len(features)}, got {int(lengths.sum())}")
-    states: Tensor = _BiLSTM.apply(features, lengths, *weights)  # type: ignore[no-untyped-call]
+    N = len(features) if index is None else len(index)
+    if int(lengths.sum()) != N:
+        raise ShapeError(f"lengths must sum to N = {N}, got {int(lengths.sum())}")
+    keep = torch.is_grad_enabled() and any(x.requires_grad for x in (features, *weights))
+    if index is not None and keep:
+        features, index = features.index_select(0, index), None
+    states: Tensor = _BiLSTM.apply(keep, features, index, lengths, *weights)  # type: ignore[no-untyped-call]
     return states
 
 
+def _rows(index: Tensor, count: int) -> Tensor:
+    """The index as the kernel takes it: int64, one after another, none beyond the rows there are."""
+    if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
+        raise ShapeError(f"index must be of {count} rows, got {int(index.min())} to {int(index.max())}")
+    return index.to(torch.int64).contiguous()
+
+
 class _BiLSTM(torch.autograd.Function):
-    """Gates are ``(N, 8 H)``: input, forget, cell and output gate forward, then the same backward."""
+    """Gates are ``(N, 8 H)``: input, forget, cell and output gate forward, then the same backward.
+
+    Whether they are kept for a backward pass is decided outside: inside, a context does not know of `torch.no_grad`.
+    """
 
     @staticmethod
-    def forward(ctx: Any, features: Tensor, lengths: npt.NDArray[np.int64], *weights: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        keep: bool,
+        features: Tensor,
+        index: Tensor | None,
+        lengths: npt.NDArray[np.int64],
+        *weights: Tensor,
+    ) -> Tensor:
         inward = torch.cat((weights[0], weights[4]))
         recurrent = torch.stack((weights[1], weights[5]))
         bias = torch.cat((weights[2] + weights[3], weights[6] + weights[7]))
-        N, H = len(features), recurrent.shape[2]
+        N, H = int(lengths.sum()), recurrent.shape[2]
         gates = torch.addmm(bias, features, inward.t())
         cells, states = features.new_empty(N, 2 * H), features.new_empty(N, 2 * H)
-        addresses = (x.data_ptr() for x in (recurrent, gates, cells, states))
-        keep = any(ctx.needs_input_grad)
+        rows = None if index is None else _rows(index, len(features))
+        tensors = (recurrent, rows, gates, cells, states)
+        addresses = (0 if x is None else x.data_ptr() for x in tensors)
         _native.lstm_forward(doubles(features), lengths, H, torch.get_num_threads(), keep, *addresses)
         if keep:
             ctx.lengths = lengths
@@ -60,9 +85,9 @@ class _BiLSTM(torch.autograd.Function):
         tensors = (recurrent, gates, cells, states, gradient, of_gates, previous)
         addresses = (x.data_ptr() for x in tensors)
         _native.lstm_backward(doubles(features), ctx.lengths, H, torch.get_num_threads(), *addresses)
-        of_features = of_gates @ inward if ctx.needs_input_grad[0] else None
+        of_features = of_gates @ inward if ctx.needs_input_grad[1] else None
         of_inward = (of_gates.t() @ features).chunk(2)
         of_recurrent = [of_gates[:, 4 * H * i : 4 * H * (i + 1)].t() @ previous[:, H * i : H * (i + 1)] for i in (0, 1)]
         of_bias = of_gates.sum(0).chunk(2)
         ways = zip(of_inward, of_recurrent, of_bias, of_bias, strict=True)
-        return (of_features, None, *(own for way in ways for own in way))
+        return (None, of_features, None, None, *(own for way in ways for own in way))
