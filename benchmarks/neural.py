@@ -248,7 +248,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--vectors", type=Path, required=True, help="GloVe 6B 50d as text, or any other vectors")
     parser.add_argument("--epochs", type=int, default=10, help="at least 2; all sides train as many")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=3, help="tagging passes, the fastest of which counts")
+    parser.add_argument("--repeats", type=int, default=10, help="tagging passes, the fastest of which counts")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--flair-python", type=Path, help="an interpreter that has Flair")
     parser.add_argument("--flair-venv", type=Path, default=Path("benchmarks/.flair"), help="where to install it else")
