@@ -14,6 +14,7 @@ from tests.chain.oracle import Case
 from tests.chain.strategies import LARGE, check, grid_case, labelled_cases
 from trellis import chain as numpy_chain
 from trellis.chain import torch as chain
+from trellis.chain.torch.autograd import ChainLoss
 
 BACKENDS = pytest.mark.parametrize("backend", ["auto", "scan"])
 ALL_SIZES = st.sampled_from([st.floats(-5, 5, width=32), LARGE]).flatmap(labelled_cases)
@@ -193,6 +194,23 @@ class TestDerivatives:
         once = emissions.grad.clone()
         loss.backward()
         torch.testing.assert_close(emissions.grad, 2 * once)
+
+    def test_nothing_is_kept_where_gradients_are_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kept, forward = [], ChainLoss.forward
+
+        def noted(ctx: Any, keep: bool, *rest: Any) -> Tensor:
+            kept.append(keep)
+            return forward(ctx, keep, *rest)
+
+        monkeypatch.setattr(ChainLoss, "forward", noted)
+        scores, tags = make(GRID[0]), torch.from_numpy(GRID[1])
+        scores.emissions.requires_grad_()
+        losses = [chain.nll(scores, tags)]
+        for off in (torch.no_grad, torch.inference_mode):
+            with off():
+                losses.append(chain.nll(scores, tags))
+        assert kept == [True, False, False]
+        assert all(torch.equal(losses[0], other) for other in losses)
 
     @BACKENDS
     def test_only_what_needs_a_gradient_gets_one(self, backend: Any) -> None:

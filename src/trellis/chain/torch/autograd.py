@@ -15,12 +15,14 @@ from trellis.chain.torch.scores import Inference, layout_lengths, make_inference
 class ChainLoss(torch.autograd.Function):
     """``log Z``, or ``log Z - score(tags)``, by the native kernels; the gradient is marginals minus indicators.
 
-    With tags and a scale it is the sum over the batch times that scale, without the value of each sequence.
+    With tags and a scale it is the sum over the batch times that scale, without the value of each sequence. Whether
+    to keep what a backward pass needs is said from outside: a context does not know of `torch.no_grad`.
     """
 
     @staticmethod
     def forward(
         ctx: Any,
+        keep: bool,
         emissions: Tensor,
         transitions: Tensor,
         start: Tensor,
@@ -30,7 +32,6 @@ class ChainLoss(torch.autograd.Function):
         scale: float | None,
     ) -> Tensor:
         inference = make_inference(layout, emissions, transitions, start, end)
-        keep = any(ctx.needs_input_grad)
         if scale is not None and tags is not None:
             out = torch.empty((), dtype=emissions.dtype)
             report = inference.total_nll(tags.data_ptr(), scale, out.data_ptr(), keep)
@@ -52,13 +53,13 @@ class ChainLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         emissions, transitions, start, end, tags = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (*_scan_gradient(ctx, grad, emissions, transitions, start, end, tags), None, None, None)
+            return (None, *_scan_gradient(ctx, grad, emissions, transitions, start, end, tags), None, None, None)
         inputs = (emissions, transitions, start, end)
         if ctx.scale is None:
             grads = native_gradient(ctx.inference, inputs, tags, grad.to(torch.float64).contiguous(), 1.0)
         else:
             grads = native_gradient(ctx.inference, inputs, tags, None, grad.item() * ctx.scale)
-        return (*grads, None, None, None)
+        return (None, *grads, None, None, None)
 
 
 def native_gradient(

@@ -51,8 +51,7 @@ def log_partition(scores: ChainScores, *, allowed: Tensor | None = None) -> Tens
     restricted = scores.restricted(allowed)
     if not restricted.native:
         return _scan_log_partition(restricted)
-    result: Tensor = ChainLoss.apply(*restricted.arguments, restricted.layout, None, None)  # type: ignore[no-untyped-call]
-    return result
+    return _chain_loss(restricted, None, None)
 
 
 def score(scores: ChainScores, tags: Tensor) -> Tensor:
@@ -73,10 +72,15 @@ def nll(scores: ChainScores, tags: Tensor, *, scale: float | None = None) -> Ten
     """
     path = _check_tags(tags, scores)
     if scores.native:
-        result: Tensor = ChainLoss.apply(*scores.arguments, scores.layout, path, scale)  # type: ignore[no-untyped-call]
-        return result
+        return _chain_loss(scores, path, scale)
     losses = (_scan_log_partition(scores) - _gold_score(scores, path)).clamp_min(0)
     return losses if scale is None else losses.sum() * scale
+
+
+def _chain_loss(scores: ChainScores, path: Tensor | None, scale: float | None) -> Tensor:
+    arguments = (*scores.arguments, scores.layout, path, scale)
+    loss: Tensor = ChainLoss.apply(scores.requires_grad(), *arguments)  # type: ignore[no-untyped-call]
+    return loss
 
 
 def _gold_score(scores: ChainScores, path: Tensor) -> Tensor:
