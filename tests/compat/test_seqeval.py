@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import trellis.compat.seqeval.metrics as ours
@@ -74,6 +74,8 @@ def assert_same_reports(gold, predicted, options, their_options):
 
 @settings(deadline=None, max_examples=60)
 @given(st.booleans().flatmap(lambda suffix: st.tuples(st.just(suffix), default_corpora(suffix))))
+@example((False, ([["O"], [".", "I"]], [["O"], ["B", "I"]])))  # a span that begins in the sentence before
+@example((False, ([["B"], [".", "I"]], [["B"], ["O", "I"]])))
 def test_default_mode_equals_seqeval_on_any_tags(case):
     suffix, (gold, predicted) = case
     assert_same_scores(gold, predicted, {"suffix": suffix}, {"suffix": suffix})

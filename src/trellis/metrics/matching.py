@@ -25,7 +25,7 @@ BoolArray = NDArray[np.bool_]
 
 
 class Comparison(NamedTuple):
-    """The gold spans, and for the sentences whose tags differ the spans of both sides and which are right.
+    """The gold spans, and for the sentences whose tags may differ the spans of both sides and which are right.
 
     Spans of the sentences that differ have positions as if there were no other sentences.
     """
@@ -58,8 +58,10 @@ def compare_read(gold: Tags, predicted: Tags, alphabet: Alphabet, tables: ChunkT
     lengths = check_aligned(gold, predicted)
     differ = np.fromiter(map(ne, gold, predicted), dtype=np.bool_, count=len(lengths))
     codes = alphabet.encode(gold)
-    codes_there = codes[np.repeat(differ, np.array(lengths, dtype=np.int64) + 1)]
     guesses_there = alphabet.encode(compress(predicted, differ.tolist()))
+    if tables is None and alphabet.strange:  # then no sentence can be left out
+        differ, guesses_there = np.ones_like(differ), alphabet.encode(predicted)
+    codes_there = codes[np.repeat(differ, np.array(lengths, dtype=np.int64) + 1)]
     true, true_there, guessed = (find_chunks(alphabet, side, tables) for side in (codes, codes_there, guesses_there))
     return Comparison(
         lengths,

@@ -76,6 +76,11 @@ class Alphabet(dict[object, int]):
         """The span types met so far; ``Chunks.kind`` indexes this list."""
         return list(self._kind_ids)
 
+    @property
+    def strange(self) -> bool:
+        """Whether a letter that no scheme has was met: read leniently, its span may reach across sequences."""
+        return max(self._roles) > Role.S
+
     def encode(self, sequences: Iterable[Sequence[str]]) -> Codes:
         """One flat array of codes, with a break after each sequence."""
         codes = _native.encode_labels(sequences, self)
