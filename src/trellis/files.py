@@ -1,0 +1,70 @@
+"""The one place that writes files: a file appears under its name only once it is whole and on the disk.
+
+Content goes to a temporary file in the same folder, ``.NAME.XXXXXXXX.partial``, which is flushed to the disk and then
+renamed. Whatever goes wrong (a full disk, a kill), the file that was there before stays as it was; what a killed
+process left behind is removed by `remove_partial`.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from trellis.errors import StoreError, TrellisError
+
+_SUFFIX = ".partial"
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> Iterator[Path]:
+    """A temporary path beside `path`; what the block writes there takes the place of `path` if it succeeds.
+
+    An `OSError` of the block becomes `error` with the path and the reason; the temporary file is removed.
+    """
+    target = Path(path)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
+    try:
+        # Made by open, so that the permissions are those the user's umask asks for.
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        yield partial
+        _sync(partial)
+        os.replace(partial, target)
+        _sync(target.parent)
+    except OSError as problem:
+        raise error(f"{target} cannot be written: {problem.strerror or problem}") from None
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def write_text(path: str | os.PathLike[str], text: str, error: type[TrellisError] = StoreError) -> None:
+    """Write a text file, all or nothing; paths that are not Unicode may stand in it."""
+    with replacing(path, error) as partial:
+        partial.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[TrellisError] = StoreError) -> None:
+    """Write a file of bytes, all or nothing."""
+    with replacing(path, error) as partial:
+        partial.write_bytes(data)
+
+
+def remove_partial(folder: str | os.PathLike[str]) -> None:
+    """Remove what killed processes left in a folder; to be called by the one who may write there."""
+    for path in Path(folder).glob(f".*{_SUFFIX}"):
+        with suppress(OSError):
+            path.unlink()
+
+
+def _sync(path: Path) -> None:
+    """Have the system write a file, or the names of a folder, to the disk."""
+    if os.name != "posix" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
