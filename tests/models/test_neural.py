@@ -142,6 +142,18 @@ class TestWords:
             torch.testing.assert_close(network.eval()(words), network(tokens), rtol=0, atol=1e-5)
             assert network.train()(words).shape == (len(tokens.word), 5), "with dropout, which tokens do not share"
 
+    @pytest.mark.parametrize("kind", ["cnn", "lstm"])
+    @pytest.mark.parametrize("dropout", [0.0, 0.5])
+    def test_dropout_of_characters_is_for_training_whatever_reads_them(self, kind, dropout):
+        own = {"kind": kind, "size": 4, "output": 8, "dropout": dropout}
+        model = tiny(encoder=TINY["encoder"] | {"characters": own}).fit(TRAIN).model_
+        words = model.vocabulary.encode([s.tokens for s in TRAIN]).batch(np.arange(len(TRAIN)), model.network.parts)
+        part = model.network.encoder.parts["characters"]
+        with torch.no_grad():
+            in_use = part.eval()(words)
+            assert torch.equal(part(words), in_use)
+            assert torch.equal(part.train()(words), in_use) == (dropout == 0)
+
     @pytest.mark.parametrize("settings", [{"pairs": 4}, {"columns": ["pos"]}], ids=str)
     def test_parts_that_depend_on_more_get_a_row_a_token(self, settings):
         X = [dataclasses.replace(s, columns={"pos": ["x"] * len(s)}) for s in TRAIN]

@@ -170,7 +170,7 @@ def _word_size(settings: WordSettings, width: int | None) -> int:
 
 def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | CharacterLSTM:
     if settings.kind == "lstm":
-        return CharacterLSTM(count, settings.size, settings.output)
+        return CharacterLSTM(count, settings.size, settings.output, dropout=settings.dropout)
     return CharacterCNN(count, settings.size, settings.output, widths=settings.widths, dropout=settings.dropout)
 
 
