@@ -30,6 +30,7 @@ EXPORTS = {
         "MarkovChain",
         "NeuralConfig",
         "NeuralTagger",
+        "Posterior",
         "ScoredSpan",
         "Tagged",
         "Tagger",

@@ -18,6 +18,8 @@ Every message says what, where, what was expected and what came.
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class TrellisError(Exception):
     """The root: catch this to catch whatever Trellis refuses."""
@@ -25,6 +27,15 @@ class TrellisError(Exception):
 
 class ChainError(TrellisError, ValueError):
     """Scores, tags or lengths that chain inference cannot work on."""
+
+    sequence: int | None = None
+    """The sequence of the batch that it is about, where it is about one."""
+
+    def about(self, name: str) -> Self:
+        """The same error with another name for the sequence, for those who know it by its place in a file."""
+        renamed = type(self)(str(self).replace(f"sequence {self.sequence}", name, 1))
+        renamed.sequence = self.sequence
+        return renamed
 
 
 class ShapeError(ChainError):

@@ -242,7 +242,7 @@ def test_small_blocks_give_what_one_gives(monkeypatch) -> None:
         found = question(inputs)
         assert len(found) == len(expected)
         assert found == expected or np.allclose(found, expected, rtol=1e-12)
-    assert len(list(model._blocks(inputs))) == 3  # 11 sentences of 5 labels are 4 of 12 states
+    assert len(list(model._posteriors(inputs))) == 3  # 11 sentences of 5 labels are 4 of 12 states
 
 
 def test_only_labels_teach_order_2() -> None:

@@ -23,10 +23,11 @@ from trellis.config import setting
 from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.features import AttributeIndex, Extractor, ReadyExtractor, TemplateExtractor, Templates, get_templates
 from trellis.models.base import Tagger
-from trellis.models.crf_explain import Explanation, FeatureTable, TransitionTable, explain, top_features, transitions
+from trellis.models.crf_explain import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf_problem import Choice, CRFObjective, Parameters, scores_of
 from trellis.models.crf_training import train
 from trellis.models.data import Labelled, learnt_tag_set
+from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
 from trellis.tags import TagSet
 
@@ -131,7 +132,7 @@ class CRF(Tagger[CRFConfig]):
         The runner-up is the best labelling of the sentence with another label there; the differences of all
         features and transitions add up to the difference of the two scores.
         """
-        return explain(sentence, position, self._extractor(), self._fitted(), self._fitted_tags())
+        return explain_features(sentence, position, self._extractor(), self._fitted(), self._fitted_tags())
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
         """The `n` state features with the largest weights, by size, of one label or of all."""
