@@ -160,11 +160,31 @@ def _as_tuple(values: Sequence[str], what: str) -> tuple[str, ...]:
 
 def tokenize(text: str, tokenizer: str | Tokenizer = "words") -> Sentence:
     """The text as a sentence of tokens with offsets; `tokenizer` is a name in `TOKENIZERS` or a function."""
-    offsets = get_tokenizer(tokenizer)(text)
-    tokens = tuple([text[start:end] for start, end in offsets])
     if callable(tokenizer):
-        return Sentence(tokens, text=text, offsets=offsets)
-    return Sentence(tokens)._changed(text=text, offsets=tuple(offsets))
+        offsets = tokenizer(text)
+        return Sentence(tuple(text[start:end] for start, end in offsets), text=text, offsets=offsets)
+    return sentence_in(text, split_text(text, tokenizer))
+
+
+def split_text(text: str, tokenizer: str) -> list[str]:
+    """The tokens of a text without their offsets, which takes a third of the time; see `sentence_in`."""
+    get_tokenizer(tokenizer)
+    if tokenizer == "whitespace":
+        return text.split()
+    patterns = _patterns()
+    if tokenizer == "words":
+        return patterns.word.findall(text)
+    return list("".join(text.split())) if patterns.special.search(text) is None else patterns.character.findall(text)
+
+
+def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
+    """The sentence of tokens that `split_text` made of a text: nothing but white space lies between them."""
+    offsets, end = [], 0
+    for token in tokens:
+        start = text.find(token, end)
+        end = start + len(token)
+        offsets.append((start, end))
+    return Sentence(tuple(tokens))._changed(text=text, offsets=tuple(offsets))
 
 
 def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:

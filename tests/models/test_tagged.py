@@ -49,6 +49,7 @@ def found_in_sentence() -> Tagged:
     spans = SpanTable(one, np.array([1]), np.array([3]), one, ("ORG",))
     answers = Answers(
         [SENTENCE],
+        [None],
         " ",
         ("O", "B-ORG", "I-ORG"),
         np.array([0, 1, 2]),

@@ -147,7 +147,7 @@ class Job:
         posterior = self.tagger.posterior(sentences, known=known)
         if self.probs:
             separator = "" if self.tagger.tokenizer_ == "characters" else " "
-            answers = [Answer(one.sentence, one) for one in posterior.annotate(sentences, separator)]
+            answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
         else:  # tags alone need no probabilities, and come several times faster
             tagged = zip(sentences, posterior.best(), strict=True)
             answers = [Answer(sentence.with_tags(tags)) for sentence, tags in tagged]

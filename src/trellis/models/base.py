@@ -34,7 +34,7 @@ from trellis.models.posterior import Known, Posterior
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import Scheme, Span, Style, TagSet
-from trellis.text import Sentence, tokenize
+from trellis.text import Sentence, split_text, tokenize
 from trellis.training import History, Progress
 
 C = TypeVar("C")
@@ -143,9 +143,12 @@ class Tagger(ABC, Generic[C]):
 
     def annotate(self, texts: Iterable[str | Sentence | Sequence[str]], *, known: Known | None = None) -> list[Tagged]:
         """Tags, their probabilities and the spans by character of raw texts, sentences or token lists."""
-        items = [self._sentence(item) for item in listed(texts)]
+        given = listed(texts)
+        raw = [item if isinstance(item, str) else None for item in given]
+        items = [split_text(item, self.tokenizer_) if isinstance(item, str) else item for item in given]
         separator = "" if self.tokenizer_ == "characters" else " "
-        return [one for block in self._posteriors(items, known) for one in block.annotate(block.inputs, separator)]
+        blocks = self._posteriors(items, known)
+        return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=separator)]
 
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""

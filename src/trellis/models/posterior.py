@@ -39,7 +39,6 @@ from trellis.models.lattice_view import LatticeView
 from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Span, SpanTable, TagSet
-from trellis.text import Sentence
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -113,12 +112,21 @@ class Posterior:
         table = self.tags.table_of_spans(spans, self.scores.lengths)
         return self._scored(table, self._span_probabilities(table))
 
-    def annotate(self, sentences: Sequence[Sentence], separator: str = " ") -> list[Tagged]:
-        """The inputs with their tags, spans by character, and the probability of each."""
+    def annotate(self, texts: Sequence[str | None] | None = None, *, separator: str = " ") -> list[Tagged]:
+        """The inputs with their tags, spans by character, and the probability of each.
+
+        Offsets are those in the `texts` that the inputs were split from; where there is none, those of a sentence
+        that has a text, else those in the tokens joined by the `separator`.
+        """
+        if len(self.inputs) != len(self):
+            raise ModelError(
+                f"annotate needs the tokens: {len(self.inputs)} inputs are given for {len(self)} sequences"
+            )
         ids, lengths = self._ids, self.scores.lengths
         table, probabilities = self._best_spans
         answers = Answers(
-            sentences,
+            self.inputs,
+            [None] * len(self) if texts is None else texts,
             separator,
             self.tags.labels,
             ids,
@@ -128,7 +136,7 @@ class Posterior:
             offsets_of(lengths),
             np.searchsorted(table.sequence, np.arange(len(lengths) + 1)),
         )
-        return [Tagged(answers, i) for i in range(len(sentences))]
+        return [Tagged(answers, i) for i in range(len(self))]
 
     def trellis(self, index: int = 0, *, k: int = 3) -> LatticeView:
         """All labels of all tokens of one input with their probabilities, and its `k` best paths, to be drawn."""

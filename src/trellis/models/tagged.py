@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis.tags import Span, SpanTable
-from trellis.text import Sentence, hue
+from trellis.text import Sentence, hue, sentence_in
 
 _MARK = (
     '<mark style="background:hsl({hue},70%,85%);color:#111;padding:.1em .3em;border-radius:.3em" '
@@ -54,9 +54,12 @@ class TextSpan(NamedTuple):
 class Answers:
     """What was found for a block of sentences: labels and probabilities by token, and the spans."""
 
-    sentences: Sequence[Sentence]
+    inputs: Sequence[Any]
+    """Sentences or token lists."""
+    texts: Sequence[str | None]
+    """The raw text that `split_text` made an input of."""
     separator: str
-    """What stands between tokens where a sentence has no text."""
+    """What stands between tokens where there is no text."""
     labels: tuple[str, ...]
     ids: npt.NDArray[np.int64]  # [N]
     probabilities: npt.NDArray[np.float64]  # [N]
@@ -70,7 +73,8 @@ class Answers:
         tokens, spans = self.tokens_of(index), self.spans_of(index)
         begin, end, kind = (column[spans].copy() for column in (self.spans.begin, self.spans.end, self.spans.kind))
         return Answers(
-            (self.sentences[index],),
+            (self.inputs[index],),
+            (self.texts[index],),
             self.separator,
             self.labels,
             self.ids[tokens].copy(),
@@ -80,6 +84,13 @@ class Answers:
             np.array([0, tokens.stop - tokens.start]),
             np.array([0, spans.stop - spans.start]),
         )
+
+    def sentence(self, index: int) -> Sentence:
+        """A sentence with text and offsets."""
+        item, text = self.inputs[index], self.texts[index]
+        if text is not None:
+            return sentence_in(text, item)
+        return (item if isinstance(item, Sentence) else Sentence(item)).with_text(self.separator)
 
     def tokens_of(self, index: int) -> slice:
         """The rows of a sentence's tokens."""
@@ -99,9 +110,9 @@ class Tagged:
     @cached_property
     def sentence(self) -> Sentence:
         """Tokens with tags, text and offsets."""
-        whole = self._answers.sentences[self._index].with_text(self._answers.separator)
         ids = self._answers.ids[self._answers.tokens_of(self._index)]
-        return whole.with_tags(tuple([self._answers.labels[i] for i in ids.tolist()]))
+        tags = tuple([self._answers.labels[i] for i in ids.tolist()])
+        return self._answers.sentence(self._index).with_tags(tags)
 
     @cached_property
     def probabilities(self) -> tuple[float, ...]:
