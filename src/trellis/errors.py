@@ -11,7 +11,8 @@
     ├── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
     ├── TemplateError              a feature template that cannot be read or applied (also a ValueError)
     ├── StoreError                 a saved model that is damaged, foreign or too new (also a ValueError)
-    └── ModelError                 a model asked for what it cannot give, e.g. tags before fit (also a ValueError)
+    └── ModelError                 a model asked for what it cannot give (also a ValueError)
+        └── NotFittedError         a model asked before it has learned (also an AttributeError)
 
 Every message says what, where, what was expected and what came.
 """
@@ -75,4 +76,8 @@ class StoreError(TrellisError, ValueError):
 
 
 class ModelError(TrellisError, ValueError):
-    """A model asked for what it cannot give, such as tags before it was fitted."""
+    """A model asked for what it cannot give."""
+
+
+class NotFittedError(ModelError, AttributeError):
+    """A model asked before it has learned; an AttributeError, since what it would have learned is not there yet."""

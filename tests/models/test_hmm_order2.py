@@ -281,8 +281,8 @@ def test_spans_over_states_equal_those_of_the_chain() -> None:
     random = np.random.default_rng(0)
     lengths = [4, 1, 0, 6]
     scores = chain.ChainScores(random.normal(size=(11, 3)), lengths, random.normal(size=(3, 3)), random.normal(size=3))
-    spans = [(0, 0, 2), (0, 1, 3), (0, 2, 4), (1, 0, 1), (3, 2, 3), (3, 0, 6)]
-    tags = [random.integers(0, 3, end - begin).tolist() for _, begin, end in spans]
+    spans = np.array([(0, 0, 2), (0, 1, 3), (0, 2, 4), (1, 0, 1), (3, 2, 3), (3, 0, 6)])
+    tags = random.integers(0, 3, (spans[:, 2] - spans[:, 1]).sum())
     sides = tuple(random.random((len(spans), 3)) < 0.6 for _ in range(2))
     expected = chain.span_log_prob(scores, spans, tags, before=sides[0], after=sides[1])
     np.testing.assert_allclose(span_log_prob(scores, spans, tags, sides, np.arange(3)), expected, rtol=1e-10)

@@ -167,7 +167,6 @@ class Job:
             return wrapped
 
     def _scheme(self) -> Scheme:
-        assert self.tagger.tagset_ is not None
         return self.tagger.tagset_.scheme
 
 

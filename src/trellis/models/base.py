@@ -16,19 +16,19 @@ Nothing else here is overridden by it.
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import chain, config, store
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
-from trellis.models.fitting import FitOptions, check_weights, labelled, replaced
+from trellis.models.estimator import C, Estimator
+from trellis.models.fitting import FitOptions, check_weights, labelled
 from trellis.models.lattice_view import LatticeView
 from trellis.models.posterior import Known, Posterior
 from trellis.models.scoring import Scores, compare, headline
@@ -37,24 +37,20 @@ from trellis.tags import Scheme, Span, Style, TagSet
 from trellis.text import Sentence, split_text, tokenize
 from trellis.training import History, Progress
 
-C = TypeVar("C")
+_LEARNED = ("tagset_", "tokenizer_", "history_")
 _BLOCK = 16384  # sentences that are answered at a time
 FloatArray = npt.NDArray[np.float64]
 
 
-class Tagger(ABC, Generic[C]):
-    """Base of all taggers; `config` holds the settings, names that end in ``_`` what was learnt."""
+class Tagger(Estimator[C], ABC):
+    """Base of all taggers; `config` holds the settings, names that end in ``_`` exist once it has learned."""
 
     kind: ClassVar[str]
-    config_class: ClassVar[type[Any]]
-
-    def __init__(self, settings: C | None = None, /, **options: Any) -> None:
-        """Take a configuration, single settings by name, or both: names win."""
-        base = self.config_class() if settings is None else settings
-        self.config: C = replaced(base, options)
-        self.tagset_: TagSet | None = None
-        self.history_: History | None = None
-        self.tokenizer_ = "words"
+    tagset_: TagSet
+    tokenizer_: str
+    """How raw text is split: as the training data were."""
+    history_: History
+    """The training; not there for a model that was opened from a file."""
 
     @abstractmethod
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -229,46 +225,24 @@ class Tagger(ABC, Generic[C]):
         """The labels, as scikit-learn calls them."""
         return list(self.labels_)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name."""
-        return {item.name: getattr(self.config, item.name) for item in dataclasses.fields(self.config)}  # type: ignore[arg-type]
-
-    def set_params(self, **options: Any) -> Self:
-        """Change settings by name."""
-        self.config = replaced(self.config, options)
-        return self
-
-    def __repr__(self) -> str:
-        """The settings that are not the defaults."""
-        changed = {
-            name: value for name, value in self.get_params().items() if value != getattr(self.config_class(), name)
-        }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
-
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and arrays, for copies between processes; files are written by `save`."""
-        state: dict[str, Any] = {"config": self.config, "tagset": self.tagset_, "history": self.history_}
-        state["tokenizer"] = self.tokenizer_
-        return state if self.tagset_ is None else state | {"learnt": self._state()}
+        if not self.__sklearn_is_fitted__():
+            return {"config": self.config}
+        learned = {name: self.__dict__[name] for name in _LEARNED if name in self.__dict__}
+        return {"config": self.config, "learned": learned, "state": self._state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The inverse of `__getstate__`."""
-        self.config, self.tagset_, self.history_ = state["config"], state["tagset"], state["history"]
-        self.tokenizer_ = state["tokenizer"]
-        if "learnt" in state:
-            manifest, arrays = state["learnt"]
+        self.__init__(state["config"])  # type: ignore[misc]
+        if "learned" in state:
+            self.__dict__.update(state["learned"])
+            manifest, arrays = state["state"]
             self._restore(manifest | {"labels": list(self.labels_)}, arrays)
-
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
-        from sklearn.utils import InputTags, Tags, TargetTags
-
-        # No kind of estimator: "classifier" would split the data by label, and a label here is a whole sequence.
-        return Tags(estimator_type=None, target_tags=TargetTags(required=True), input_tags=InputTags(string=True))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is anything to predict with."""
-        return self.tagset_ is not None
+        return hasattr(self, "tagset_")
 
     def _posteriors(self, X: Iterable[Any], known: Known | None = None) -> Iterator[Posterior]:
         """Block by block, so that memory does not grow with the input."""
@@ -294,10 +268,11 @@ class Tagger(ABC, Generic[C]):
             return tokenize(item, self.tokenizer_)
         return item if isinstance(item, Sentence) else Sentence(item)
 
-    def _require_fitted(self) -> None:
-        self._fitted_tags()
+    def _goes_on(self, options: FitOptions) -> bool:
+        """Whether learning starts from what was learned before."""
+        return options.warm_start and self.__sklearn_is_fitted__()
 
     def _fitted_tags(self) -> TagSet:
-        if self.tagset_ is None:
-            raise ModelError(f"this {type(self).__name__} is not fitted: call fit or load first")
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_

@@ -110,7 +110,7 @@ class HMM(Tagger[HMMConfig]):
 
     kind: ClassVar[str] = "hmm"
     config_class: ClassVar[type[Any]] = HMMConfig
-    model_: Learnt | None = None
+    model_: Learnt
 
     @classmethod
     def from_probabilities(
@@ -143,7 +143,7 @@ class HMM(Tagger[HMMConfig]):
         model = cls(**options)
         if model.config.order != 1:
             raise ModelError(f"from_probabilities makes models of order 1, got order = {model.config.order}")
-        model.tagset_ = TagSet(names)
+        model.tagset_, model.tokenizer_ = TagSet(names), "words"
         model.model_ = Learnt(index, parameters)
         return model
 
@@ -239,7 +239,7 @@ class HMM(Tagger[HMMConfig]):
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         options.refuse_resume("an HMM")
-        before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
+        before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         check_order(data, self.config.order)
         tags = self._tag_set(data, tags_before)
         self.model_, history = learn(data, tags, before, self.config, self._legal(tags), dev, options)
@@ -303,8 +303,7 @@ class HMM(Tagger[HMMConfig]):
         return result
 
     def _fitted(self) -> Learnt:
-        self._require_fitted()
-        assert self.model_ is not None
+        self._fitted_tags()
         return self.model_
 
     def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
