@@ -61,7 +61,7 @@ EXPORTS = {
         "read_vectors",
     ],
     "trellis.compat.torchcrf": ["CRF"],
-    "trellis.ragged": ["check_lengths", "offsets_of", "pad", "split", "unpad"],
+    "trellis.ragged": ["check_lengths", "offsets_of", "pad", "split"],
 }
 
 

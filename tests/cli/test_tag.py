@@ -241,7 +241,7 @@ def test_a_terminal_gets_colours_and_a_progress_line(text, ner_model, environmen
     run = [sys.executable, "-m", "trellis.cli", "tag", str(ner_model), "text.txt"]
     subprocess.run(run, stdout=terminal, stderr=terminal, check=True, env={**os.environ, **environment})
     shown = os.read(screen, 10_000).decode()
-    subprocess.run(run, stdout=subprocess.DEVNULL, stderr=terminal, check=True)
+    subprocess.run(run, stdout=subprocess.DEVNULL, stderr=terminal, check=True, env={**os.environ, **environment})
     os.close(terminal)
     counted = os.read(screen, 10_000).decode()
     os.close(screen)

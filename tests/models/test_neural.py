@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -141,6 +142,18 @@ class TestWords:
         with torch.no_grad():
             torch.testing.assert_close(network.eval()(words), network(tokens), rtol=0, atol=1e-5)
             assert network.train()(words).shape == (len(tokens.word), 5), "with dropout, which tokens do not share"
+
+    @pytest.mark.parametrize("kind", ["cnn", "lstm"])
+    @pytest.mark.parametrize("dropout", [0.0, 0.5])
+    def test_dropout_of_characters_is_for_training_whatever_reads_them(self, kind, dropout):
+        own = {"kind": kind, "size": 4, "output": 8, "dropout": dropout}
+        model = tiny(encoder=TINY["encoder"] | {"characters": own}).fit(TRAIN).model_
+        words = model.vocabulary.encode([s.tokens for s in TRAIN]).batch(np.arange(len(TRAIN)), model.network.parts)
+        part = model.network.encoder.parts["characters"]
+        with torch.no_grad():
+            in_use = part.eval()(words)
+            assert torch.equal(part(words), in_use)
+            assert torch.equal(part.train()(words), in_use) == (dropout == 0)
 
     @pytest.mark.parametrize("settings", [{"pairs": 4}, {"columns": ["pos"]}], ids=str)
     def test_parts_that_depend_on_more_get_a_row_a_token(self, settings):
@@ -292,6 +305,39 @@ class TestWarmStart:
         for name, old in before.items():
             part = tuple(slice(0, n) for n in old.shape)
             torch.testing.assert_close(after[name][part], old, atol=1e-6, rtol=0, msg=name)
+
+
+class TestLoading:
+    EVERY_PART: ClassVar = {"pairs": 4, "columns": ["pos"], "capitalisation": 4, "layers": 2, "words": {"extra": 9}}
+
+    @pytest.mark.parametrize("options", [{}, {"head": "softmax"}, {"head": "softmax", "decoding": "argmax"}], ids=str)
+    @pytest.mark.parametrize("encoder", [{"words": {"extra": 9, "tune": False}}, EVERY_PART], ids=["plain", "every"])
+    def test_nothing_is_drawn_that_the_file_has(self, tmp_path, monkeypatch, encoder, options):
+        X = [dataclasses.replace(s, columns={"pos": ["x"] * len(s)}) for s in TRAIN]
+        (tmp_path / "v.txt").write_text("Rome 1 2 3\nlives 4 5 6\nabsent 7 8 9\n")
+        words = encoder["words"] | {"vectors": str(tmp_path / "v.txt")}
+        saved = tiny(encoder=TINY["encoder"] | encoder | {"words": words}, **options).fit(X)
+        saved.save(tmp_path / "m")
+        drawn, draw, qr = [], torch.Tensor.uniform_, torch.linalg.qr
+        monkeypatch.setattr(torch.Tensor, "uniform_", lambda new, *how, **why: drawn.append(new) or draw(new, *how))
+        monkeypatch.setattr(torch.linalg, "qr", lambda new: drawn.append(new) or qr(new))  # for orthogonal matrices
+        loaded = models.load(tmp_path / "m")
+        of_head = [parameter.shape for parameter in loaded.model_.network.head.parameters()]
+        assert sorted(new.shape for new in drawn if not new.is_meta) == sorted(of_head)
+        assert _described(loaded) == _described(saved)
+        assert loaded.predict(X) == saved.predict(X)
+
+    def test_what_was_loaded_can_be_trained_further(self, tmp_path, fitted):
+        fitted.save(tmp_path / "m")
+        loaded = models.load(tmp_path / "m").fit(TRAIN, warm_start=True)
+        assert loaded.predict([s.tokens for s in TRAIN]) == [list(s.tags) for s in TRAIN]
+
+
+def _described(model):
+    """Every tensor of a network with all that counts, those that are not saved too."""
+    network = model.model_.network
+    tensors = [*network.named_parameters(), *network.named_buffers()]
+    return [(name, t.tolist(), t.dtype, t.device, t.requires_grad, t.is_leaf) for name, t in tensors]
 
 
 class TestUnsetSettings:
