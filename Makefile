@@ -26,8 +26,8 @@ $(VENV)/.dev: $(BIN)/python $(SOURCES)
 demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
 
-test: $(VENV)/.dev  ## all tests
-	$(BIN)/python -m pytest -n auto
+test: $(VENV)/.dev  ## all tests, the same examples in each run
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .
