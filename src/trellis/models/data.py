@@ -139,7 +139,7 @@ def listed(inputs: Iterable[Any]) -> Sequence[Any]:
     """The inputs as a sequence; a single string or sentence in their place is a mistake."""
     if isinstance(inputs, str | Sentence):
         raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
-    return inputs if isinstance(inputs, list | tuple) else list(inputs)
+    return inputs if type(inputs) in (list, tuple) else list(inputs)  # type: ignore[return-value]
 
 
 def tokens_of(item: Any) -> Sequence[Any]:
