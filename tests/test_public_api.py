@@ -92,6 +92,7 @@ def test_exception_tree() -> None:
         "DataError": ["TrellisError", "ValueError"],
         "ConfigError": ["TrellisError", "ValueError"],
         "ModelError": ["TrellisError", "ValueError"],
+        "NotFittedError": ["ModelError", "AttributeError"],
         "StoreError": ["TrellisError", "ValueError"],
         "TemplateError": ["TrellisError", "ValueError"],
     }
