@@ -32,6 +32,7 @@ EXPORTS = {
         "MarkovChain",
         "NeuralConfig",
         "NeuralTagger",
+        "Posterior",
         "ScoredSpan",
         "Tagged",
         "Tagger",
@@ -124,6 +125,7 @@ def test_exception_tree() -> None:
         "DataError": ["TrellisError", "ValueError"],
         "ConfigError": ["TrellisError", "ValueError"],
         "ModelError": ["TrellisError", "ValueError"],
+        "NotFittedError": ["ModelError", "AttributeError"],
         "StoreError": ["TrellisError", "ValueError"],
         "TemplateError": ["TrellisError", "ValueError"],
     }
@@ -143,6 +145,7 @@ def test_import_brings_in_no_heavy_library() -> None:
     assert not modules_after("import trellis") & heavy
     assert not modules_after("import trellis; trellis.ChainScores; trellis.set_num_threads(1)") & heavy
     assert not modules_after("import trellis.chain") & heavy
+    assert not modules_after("import trellis; trellis.HMM, trellis.CRF") & heavy
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

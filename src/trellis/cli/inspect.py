@@ -79,7 +79,6 @@ def _as_dict(
 
 
 def _scheme(tagger: Tagger[Any]) -> str:
-    assert tagger.tagset_ is not None
     return tagger.tagset_.scheme.value
 
 

@@ -144,14 +144,16 @@ class Job:
         return [next(answers) if isinstance(piece, Sentence) else piece for piece in block]
 
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
+        posterior = self.tagger.posterior(sentences, known=known)
         if self.probs:
-            answers = [Answer(one.sentence, one) for one in self.tagger.annotate(sentences, known=known)]
+            separator = "" if self.tagger.tokenizer_ == "characters" else " "
+            answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
         else:  # tags alone need no probabilities, and come several times faster
-            answers = [Answer(one) for one in self.tagger.tag(sentences, known=known)]
+            tagged = zip(sentences, posterior.best(), strict=True)
+            answers = [Answer(sentence.with_tags(tags)) for sentence, tags in tagged]
         if not self.kbest:
             return answers
-        best = self.tagger.kbest(sentences, self.kbest, known=known)
-        return [replace(one, labellings=paths) for one, paths in zip(answers, best, strict=True)]
+        return [replace(one, labellings=paths) for one, paths in zip(answers, posterior.kbest(self.kbest), strict=True)]
 
     def _alone(self, sentence: Sentence, known: Any) -> Answer | CorpusError:
         try:
@@ -165,7 +167,6 @@ class Job:
             return wrapped
 
     def _scheme(self) -> Scheme:
-        assert self.tagger.tagset_ is not None
         return self.tagger.tagset_.scheme
 
 

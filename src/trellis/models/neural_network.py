@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from trellis.errors import ConfigError
+from trellis.models.data import tokens_of
 from trellis.models.neural_config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
 from trellis.models.neural_inputs import CASES, FIRST, Inputs
-from trellis.models.neural_vocabulary import Vocabulary, tokens_of
+from trellis.models.neural_vocabulary import Vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.dropout import PADDING
 from trellis.nn.encoder import Batch, Encoder, Part
