@@ -11,7 +11,7 @@ import trellis
 ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
-    ["errors"],
+    ["arrays", "errors"],
     ["files", "suggest", "untrusted"],
     ["text", "tags", "ragged", "config", "store"],
     ["chain"],

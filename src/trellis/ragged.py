@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 
 __all__ = ["check_lengths", "offsets_of", "pad", "split"]
-
-IntArray = npt.NDArray[np.int64]
-AnyArray = npt.NDArray[Any]
 
 
 def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray:

@@ -22,15 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import files
+from trellis.arrays import AnyArray, Arrays
 from trellis.errors import StoreError
 
 FORMAT = 1
 """The version that is written; versions up to it are read."""
 
-Array = npt.NDArray[Any]
 _DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1"}
 _CODES = {np.dtype(dtype).name: code for code, dtype in _DTYPES.items()}
 _LONGEST_HEADER = 100_000_000
@@ -42,10 +41,10 @@ class Stored:
 
     kind: str
     manifest: dict[str, Any]
-    arrays: dict[str, Array]
+    arrays: Arrays
 
 
-def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> None:
     """Write a file of this kind, all or nothing."""
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     checks = {name: _crc(array) for name, array in plain.items()}
@@ -80,14 +79,14 @@ def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> S
     return Stored(content["kind"], content["manifest"], arrays)
 
 
-def pack_strings(name: str, strings: Sequence[str]) -> dict[str, Array]:
+def pack_strings(name: str, strings: Sequence[str]) -> Arrays:
     """Strings as two arrays, their bytes and where each ends: any string, lone surrogates too."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in strings]
     ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
     return {f"{name}.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}.ends": ends}
 
 
-def unpack_strings(name: str, arrays: Mapping[str, Array]) -> tuple[str, ...]:
+def unpack_strings(name: str, arrays: Mapping[str, AnyArray]) -> tuple[str, ...]:
     """The inverse of `pack_strings`."""
     try:
         data, ends = arrays[f"{name}.bytes"].tobytes(), arrays[f"{name}.ends"].tolist()
@@ -96,7 +95,7 @@ def unpack_strings(name: str, arrays: Mapping[str, Array]) -> tuple[str, ...]:
         raise StoreError(f"the saved model's strings {name!r} are missing or damaged") from None
 
 
-def _packed_header(text: str, arrays: Mapping[str, Array]) -> bytes:
+def _packed_header(text: str, arrays: Mapping[str, AnyArray]) -> bytes:
     """The first bytes of a file: how long the header is, and the header, filled up with spaces to a multiple of 8."""
     entries: dict[str, Any] = {"__metadata__": {"trellis": text}}
     end = 0
@@ -110,7 +109,7 @@ def _packed_header(text: str, arrays: Mapping[str, Array]) -> bytes:
     return len(header).to_bytes(8, "little") + header
 
 
-def _crc(array: Array) -> int:
+def _crc(array: AnyArray) -> int:
     """Checksum of type, shape and bytes."""
     described = zlib.crc32(f"{array.dtype.str}{array.shape}".encode())
     return zlib.crc32(array.reshape(-1).view(np.uint8).data, described) if array.size else described
@@ -170,7 +169,7 @@ def _content(path: str | Path, header: dict[str, Any]) -> dict[str, Any]:
     return dict(content)
 
 
-def _array(path: str | Path, data: memoryview, begin: int, name: str, entry: Any) -> Array:
+def _array(path: str | Path, data: memoryview, begin: int, name: str, entry: Any) -> AnyArray:
     try:
         dtype, shape, (start, stop) = np.dtype(_DTYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
     except (KeyError, TypeError, ValueError):

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
+from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.chain._problems import raise_problem
 from trellis.chain.scores import ChainScores
 from trellis.errors import ShapeError, TagRangeError
 from trellis.ragged import offsets_of, split
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-AnyArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

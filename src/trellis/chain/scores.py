@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths
-
-FloatArray = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -38,11 +35,11 @@ class ChainScores:
 
     """
 
-    emissions: npt.NDArray[Any]
+    emissions: AnyArray
     lengths: IntArray
-    transitions: npt.NDArray[Any]
-    start: npt.NDArray[Any]
-    end: npt.NDArray[Any]
+    transitions: AnyArray
+    start: AnyArray
+    end: AnyArray
 
     def __init__(
         self,
@@ -91,7 +88,7 @@ class ChainScores:
         return ChainScores(emissions, self.lengths, self.transitions, self.start, self.end)
 
 
-def _floats(values: npt.ArrayLike) -> npt.NDArray[Any]:
+def _floats(values: npt.ArrayLike) -> AnyArray:
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"scores must be numbers, got an array of {array.dtype}")
@@ -102,9 +99,7 @@ def _floats(values: npt.ArrayLike) -> npt.NDArray[Any]:
     return np.ascontiguousarray(array, dtype=dtype)
 
 
-def _matching(
-    name: str, values: npt.ArrayLike, shape: tuple[int, ...], emissions: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
+def _matching(name: str, values: npt.ArrayLike, shape: tuple[int, ...], emissions: AnyArray) -> AnyArray:
     array = np.ascontiguousarray(np.asarray(values), dtype=emissions.dtype)
     if array.shape != shape:
         letters = "(L, L)" if len(shape) == 2 else "(L,)"

@@ -6,15 +6,11 @@ the mapped file: opening a model reads no string.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from trellis import _native
+from trellis.arrays import Arrays
 from trellis.errors import StoreError
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class AttributeIndex:

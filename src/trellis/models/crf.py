@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import _native, chain
+from trellis.arrays import Arrays, FloatArray
 from trellis.config import setting
 from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.features import AttributeIndex, Extractor, ReadyExtractor, TemplateExtractor, Templates, get_templates
@@ -165,12 +165,12 @@ class CRF(Tagger[CRFConfig]):
             self._cached = ReadyExtractor() if features == "ready" else TemplateExtractor(get_templates(features))
         return self._cached
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         p, extractor = self._fitted(), self._extractor()
         templates = None
         if isinstance(extractor, TemplateExtractor):
             templates = {"name": extractor.templates.name, "text": extractor.templates.text}
-        arrays: dict[str, npt.NDArray[Any]] = {
+        arrays: Arrays = {
             **p.index.arrays(),
             "pair_ends": p.ends,
             "pair_labels": p.labels,
@@ -182,7 +182,7 @@ class CRF(Tagger[CRFConfig]):
         }
         return {"templates": templates}, arrays
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _restore(self, manifest: dict[str, Any], arrays: Arrays) -> None:
         a = _checked_arrays(arrays, len(manifest["labels"]))
         index = AttributeIndex.from_arrays(a)
         weighted = a["weighted"].astype(np.bool_)
@@ -204,7 +204,7 @@ def _in_single_precision(settings: CRFConfig, tokens: int) -> bool:
     return settings.precision == "single"
 
 
-def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | None) -> npt.NDArray[np.float64] | None:
+def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | None) -> FloatArray | None:
     if weights is None:
         return None
     if data.partial:
@@ -217,7 +217,7 @@ def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | 
     return by_label[data.encode(tags)]
 
 
-def _checked_arrays(arrays: dict[str, npt.NDArray[Any]], L: int) -> dict[str, npt.NDArray[Any]]:
+def _checked_arrays(arrays: Arrays, L: int) -> Arrays:
     """The arrays of a saved model, which must be there and fit each other."""
     wanted = {"transitions": (L, L), "weighted": (L, L), "start": (L,), "end": (L,)}
     names = ("names", "ends", "marks", "table", "pair_ends", "pair_labels", "pair_weights", *wanted)

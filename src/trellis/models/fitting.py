@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import config
+from trellis.arrays import FloatArray
 from trellis.errors import ConfigError, ModelError
 from trellis.models.data import Labelled, Supervised
 from trellis.text import Sentence
 from trellis.training import Progress
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
+from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.config import setting
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import hmm_lattice
@@ -42,7 +43,7 @@ from trellis.models.hmm_learning import Learnt, check_order, learn
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
 from trellis.models.hmm_storage import from_stored, to_stored
 from trellis.models.markov import draw, sample_paths
-from trellis.models.probability import FloatArray, logs
+from trellis.models.probability import logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
 from trellis.tags import AllowedTransitions, Scheme, TagSet
@@ -286,11 +287,11 @@ class HMM(Tagger[HMMConfig]):
         scores = chain_scores(masked, emissions, lengths, logs(legal.end.astype(np.float64)))
         return scores if model.histories is None else model.histories.scores(scores, legal)
 
-    def _state_labels(self) -> npt.NDArray[np.int64] | None:
+    def _state_labels(self) -> IntArray | None:
         histories = self._fitted().histories
         return None if histories is None else histories.labels(len(self.labels_))
 
-    def _unknown(self, inputs: Sequence[Any], places: npt.NDArray[np.int64]) -> FloatArray:
+    def _unknown(self, inputs: Sequence[Any], places: IntArray) -> FloatArray:
         """Log emissions of the unknown observations; without a model of them, minus infinity."""
         model = self._fitted()
         if model.forms is None:
@@ -306,8 +307,8 @@ class HMM(Tagger[HMMConfig]):
         self._fitted_tags()
         return self.model_
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         return to_stored(self._fitted())
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _restore(self, manifest: dict[str, Any], arrays: Arrays) -> None:
         self.model_ = from_stored(manifest, arrays)

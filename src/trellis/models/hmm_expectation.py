@@ -17,9 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
+from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import ModelError, NoPathError
-from trellis.models.hmm_parameters import IntArray, Parameters
-from trellis.models.probability import BoolArray, FloatArray, log_score, normalised
+from trellis.models.hmm_parameters import Parameters
+from trellis.models.probability import log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
 
 Part = Literal["start", "transitions", "emissions"]

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from trellis import chain
+from trellis.arrays import FloatArray, IntArray
 from trellis.models.hmm_data import Corpus
 from trellis.models.hmm_estimation import Estimation, following
-from trellis.models.hmm_parameters import IntArray, Parameters
-from trellis.models.probability import FloatArray, logs
+from trellis.models.hmm_parameters import Parameters
+from trellis.models.probability import logs
 from trellis.tags import AllowedTransitions
 
 BEGIN = -1

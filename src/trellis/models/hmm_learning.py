@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trellis import chain
+from trellis.arrays import FloatArray
 from trellis.errors import ModelError
 from trellis.models.data import Label, Labelled, name_of
 from trellis.models.fitting import FitOptions
@@ -25,7 +26,7 @@ from trellis.models.hmm_expectation import PARTS, HMMObjective, Part
 from trellis.models.hmm_forms import Forms
 from trellis.models.hmm_histories import Histories, Triples
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
-from trellis.models.probability import FloatArray, logs
+from trellis.models.probability import logs
 from trellis.models.scoring import compare, headline
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, TagSet

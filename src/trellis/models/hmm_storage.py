@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from trellis.arrays import AnyArray, Arrays
 from trellis.errors import ModelError, StoreError
 from trellis.models.hmm_data import Symbol
 from trellis.models.hmm_expectation import PARTS
@@ -14,8 +14,6 @@ from trellis.models.hmm_forms import Forms
 from trellis.models.hmm_histories import Histories, Triples
 from trellis.models.hmm_learning import Learnt
 from trellis.models.hmm_parameters import Parameters
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 def to_stored(model: Learnt) -> tuple[dict[str, Any], Arrays]:
@@ -69,7 +67,7 @@ def _parameters(arrays: Arrays, prefix: str, L: int, V: int) -> Parameters:
     return Parameters(*(_array(arrays, f"{prefix}{part}", shape) for part, shape in zip(PARTS, shapes, strict=True)))
 
 
-def _array(arrays: Arrays, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+def _array(arrays: Arrays, name: str, shape: tuple[int, ...]) -> AnyArray:
     if name not in arrays:
         raise StoreError(f"the saved HMM lacks the array {name!r}")
     if arrays[name].shape != shape:

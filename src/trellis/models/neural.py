@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, final
 
-import numpy.typing as npt
 import torch
 
 from trellis import chain
+from trellis.arrays import Arrays
 from trellis.models.base import Tagger
 from trellis.models.data import Labelled, learnt_tag_set
 from trellis.models.fitting import FitOptions
@@ -107,14 +107,14 @@ class NeuralTagger(Tagger[NeuralConfig]):
         self._fitted_tags()
         return self.model_
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         model = self._fitted()
         return to_stored(model.network, model.vocabulary, by_reference=self._by_reference())
 
     def _by_reference(self) -> bool:
         return self.config.encoder.pretrained.store == "reference"
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _restore(self, manifest: dict[str, Any], arrays: Arrays) -> None:
         with torch.random.fork_rng():
             network, vocabulary = from_stored(self.config, self._fitted_tags(), manifest, arrays)
         self.model_ = Learnt(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)

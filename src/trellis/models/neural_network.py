@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from trellis.arrays import Float32Array
 from trellis.errors import ConfigError
 from trellis.models.data import tokens_of
 from trellis.models.neural_config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
@@ -93,7 +93,7 @@ def build(
     config: NeuralConfig,
     vocabulary: Vocabulary,
     tags: TagSet,
-    vectors: npt.NDArray[np.float32] | None = None,
+    vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
     """The network that a resolved configuration describes, its first weights drawn from torch's generator."""
@@ -109,7 +109,7 @@ def build_empty(
     config: NeuralConfig,
     vocabulary: Vocabulary,
     tags: TagSet,
-    vectors: npt.NDArray[np.float32] | None = None,
+    vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
     """The same with shapes in place of weights, on torch's meta device: nothing is drawn that a file has.
@@ -124,7 +124,7 @@ def build_empty(
 def _encoder(
     settings: EncoderSettings,
     vocabulary: Vocabulary,
-    vectors: npt.NDArray[np.float32] | None,
+    vectors: Float32Array | None,
     transformer: TransformerEncoder | None,
 ) -> Encoder:
     parts = _parts(settings, vocabulary, vectors, transformer)
@@ -145,7 +145,7 @@ def _encoder(
 def _parts(
     settings: EncoderSettings,
     vocabulary: Vocabulary,
-    vectors: npt.NDArray[np.float32] | None,
+    vectors: Float32Array | None,
     transformer: TransformerEncoder | None,
 ) -> dict[str, Part]:
     parts: dict[str, Part] = {}
@@ -179,9 +179,7 @@ def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
     )
 
 
-def _words(
-    settings: EncoderSettings, vocabulary: Vocabulary, vectors: npt.NDArray[np.float32] | None
-) -> WordPart | None:
+def _words(settings: EncoderSettings, vocabulary: Vocabulary, vectors: Float32Array | None) -> WordPart | None:
     own = settings.words
     size = _word_size(own, None if vectors is None else vectors.shape[1])
     if not size:

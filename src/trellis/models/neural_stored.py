@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy.typing as npt
 import torch
 
+from trellis.arrays import Arrays
 from trellis.errors import StoreError
 from trellis.models.neural_config import NeuralConfig, resolved
 from trellis.models.neural_network import Network, build_empty
@@ -16,7 +16,6 @@ from trellis.nn.transformer import TransformerEncoder
 from trellis.store import pack_strings, unpack_strings
 from trellis.tags import TagSet
 
-Arrays = dict[str, npt.NDArray[Any]]
 _NAMES = ("words", "vectors", "characters", "pairs")
 _WEIGHTS, _TRANSFORMER = "weights.", "transformer."
 _OWN = "encoder.parts.transformer."  # in the network

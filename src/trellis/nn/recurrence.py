@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trellis import _native
+from trellis.arrays import IntArray
 from trellis.errors import ShapeError
 from trellis.nn.native import doubles
 
 
-def bilstm(
-    features: Tensor, lengths: npt.NDArray[np.int64], weights: Sequence[Tensor], index: Tensor | None = None
-) -> Tensor:
+def bilstm(features: Tensor, lengths: IntArray, weights: Sequence[Tensor], index: Tensor | None = None) -> Tensor:
     """``(N, D)``, the tokens of sequences of these lengths one after another, to states ``(N, 2 H)``.
 
     The weights are those of a `torch.nn.LSTM`: of inputs, of states and two biases forward, then the same backward.
@@ -57,7 +54,7 @@ class _BiLSTM(torch.autograd.Function):
         keep: bool,
         features: Tensor,
         index: Tensor | None,
-        lengths: npt.NDArray[np.int64],
+        lengths: IntArray,
         *weights: Tensor,
     ) -> Tensor:
         inward = torch.cat((weights[0], weights[4]))

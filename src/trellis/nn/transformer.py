@@ -20,12 +20,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from trellis.arrays import AnyArray, Arrays
 from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.nn.freezing import Freeze, freeze_parameters
 from trellis.nn.pooling import How, WordPooling
 from trellis.nn.pretrained import describe, load_pretrained, position_limit, rebuild
 from trellis.nn.subwords import Subwords, SubwordTokenizer
-from trellis.nn.weights import Arrays, arrays_of, hash_of, state_of
+from trellis.nn.weights import arrays_of, hash_of, state_of
 from trellis.nn.windows import check_window, pad_windows, windows_of
 
 _USUAL_WINDOW = 512  # for encoders whose positions have no end
@@ -201,7 +202,7 @@ class TransformerEncoder(nn.Module):
             raise ModelError("this encoder was not loaded from anywhere, so there is no place to refer to")
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], description: Mapping[str, Any]) -> TransformerEncoder:
+    def from_arrays(cls, arrays: Mapping[str, AnyArray], description: Mapping[str, Any]) -> TransformerEncoder:
         """Rebuild what `to_arrays` gave: without network and files, or from the place referred to."""
         options: dict[str, Any] = dict(description["options"])
         state = state_of(arrays, description["tied"])

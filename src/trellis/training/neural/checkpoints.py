@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from trellis import store
+from trellis.arrays import AnyArray
 from trellis.errors import StoreError
 
 CHECKPOINT, KEPT = "training checkpoint", "kept weights"
@@ -136,13 +137,13 @@ def _load(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, dict[str, Te
     return stored.manifest, parts
 
 
-def _to_array(tensor: Tensor) -> store.Array:
+def _to_array(tensor: Tensor) -> AnyArray:
     plain = tensor.detach().cpu().contiguous()
     bits = _AS_BITS.get(plain.dtype)
     return (plain if bits is None else plain.view(bits)).numpy()
 
 
-def _to_tensor(array: store.Array, dtype: str) -> Tensor:
+def _to_tensor(array: AnyArray, dtype: str) -> Tensor:
     tensor = torch.from_numpy(np.array(array))  # A copy: the file may go.
     return tensor.view(_BY_NAME[dtype]) if dtype in _BY_NAME else tensor
 

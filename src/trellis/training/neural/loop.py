@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from trellis.arrays import IntArray
 from trellis.errors import ModelError
 from trellis.training.history import History, Progress, Reason, Step
 from trellis.training.neural.averaging import Average
-from trellis.training.neural.batches import Order, batches_of, count_steps
+from trellis.training.neural.batches import batches_of, count_steps
 from trellis.training.neural.files import TensorBoard, save_history, tensorboard_folder
 from trellis.training.neural.machine import Machine, chance_restored
 from trellis.training.neural.place import Place, Record
@@ -132,7 +133,7 @@ class _Run:
         self._checkpoint()
         self._save_history("interrupted")  # Which it is for now, and for good if we are killed.
 
-    def _step(self, plan: list[Order]) -> Taken:
+    def _step(self, plan: list[IntArray]) -> Taken:
         batches = plan[self._place.batch : self._place.batch + self._settings.accumulate]
         taken = self._stepper.take(self._place.step, batches)
         self._average.step(self._place.epoch)

@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from trellis.arrays import IntArray
 from trellis.config import to_dict
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.training.history import History
@@ -79,9 +78,7 @@ class State:
 class Memory:
     """The checkpoints of one training, and what has to be the same for it to go on."""
 
-    def __init__(
-        self, folder: Path, settings: TrainingSettings, machine: Machine, lengths: npt.NDArray[np.int64]
-    ) -> None:
+    def __init__(self, folder: Path, settings: TrainingSettings, machine: Machine, lengths: IntArray) -> None:
         self._checkpoints, self._settings, self._is_main = Checkpoints(folder, settings.keep), settings, machine.is_main
         self._world = {
             "examples": len(lengths),
