@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain, config, store
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, StoreError, TagError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
 from trellis.models.fitting import FitOptions, check_weights, labelled, replaced
@@ -35,7 +35,7 @@ from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, tagged
 from trellis.ragged import split
 from trellis.tags import Scheme, Span, Style, TagSet, spans_from_sequences
-from trellis.text import Sentence, tokenize
+from trellis.text import TOKENIZERS, Sentence, tokenize
 from trellis.training import History, Progress
 
 C = TypeVar("C")
@@ -75,8 +75,8 @@ class Tagger(ABC, Generic[C]):
         """Manifest entries and arrays that `_restore` takes."""
 
     @abstractmethod
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """The inverse of `_state`."""
+    def _restore(self, stored: store.Stored) -> None:
+        """The inverse of `_state`, for a file that may hold anything; `tagset_` is there already."""
 
     def fit(
         self,
@@ -211,23 +211,23 @@ class Tagger(ABC, Generic[C]):
 
     @classmethod
     def load(cls, path: str | Path, *, verify: bool = True) -> Self:
-        """Open a saved model; `verify` reads it all and compares checksums."""
+        """Open a saved model; `verify` compares checksums."""
         return cls.from_stored(store.load(path, cls.kind, verify=verify))
 
     @classmethod
     def from_stored(cls, stored: store.Stored) -> Self:
         """The model that a file holds."""
-        manifest = dict(stored.manifest)
+        fields = stored.manifest
         try:
-            settings = config.from_dict(cls.config_class, manifest["config"])
+            settings = config.from_dict(cls.config_class, fields.table("config").values)
         except ConfigError as error:
-            raise StoreError(
-                f"the saved model has settings that this version of Trellis does not know: {error}"
-            ) from None
+            problem = "the saved model has settings that this version of Trellis does not know"
+            raise StoreError(f"{stored.where}: {problem}: {error}") from None
         model = cls(settings)
-        model.tagset_ = TagSet(tuple(manifest["labels"]), Scheme(manifest["scheme"]), Style(manifest["style"]))
-        model.tokenizer_ = manifest.get("tokenizer", "words")
-        model._restore(manifest, stored.arrays)
+        model.tagset_ = _stored_tags(stored)
+        if "tokenizer" in fields:
+            model.tokenizer_ = fields.choice("tokenizer", TOKENIZERS)
+        model._restore(stored)
         return model
 
     @property
@@ -267,8 +267,7 @@ class Tagger(ABC, Generic[C]):
         self.config, self.tagset_, self.history_ = state["config"], state["tagset"], state["history"]
         self.tokenizer_ = state["tokenizer"]
         if "learnt" in state:
-            manifest, arrays = state["learnt"]
-            self._restore(manifest | {"labels": list(self.labels_)}, arrays)
+            self._restore(store.Stored.of("the pickled model", self.kind, *state["learnt"]))
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
@@ -326,6 +325,19 @@ class Tagger(ABC, Generic[C]):
         if self.tagset_ is None:
             raise ModelError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_
+
+
+def _stored_tags(stored: store.Stored) -> TagSet:
+    fields = stored.manifest
+    labels = fields.texts("labels")
+    scheme = Scheme(fields.choice("scheme", [scheme.value for scheme in Scheme]))
+    style = Style(fields.choice("style", [style.value for style in Style]))
+    if not labels:
+        raise StoreError(f"{stored.where}: the saved model has no labels")
+    try:
+        return TagSet(labels, scheme, style)
+    except TagError as error:
+        raise StoreError(f"{stored.where}: the saved labels do not fit their scheme: {error}") from None
 
 
 def _span_rows(

@@ -84,9 +84,8 @@ class SoftmaxHead(Head):
     def __init__(self, num_tags: int, legal: Legal | None = None) -> None:
         super().__init__()
         shapes = ((num_tags, num_tags), (num_tags,), (num_tags,))
-        tables = legal or tuple(torch.ones(shape, dtype=torch.bool) for shape in shapes)
-        for name, table in zip(("_transitions", "_start", "_end"), tables, strict=True):
-            scores = torch.zeros(table.shape).masked_fill(~table, -torch.inf)
+        for name, shape, table in zip(("_transitions", "_start", "_end"), shapes, legal or (None,) * 3, strict=True):
+            scores = torch.zeros(shape) if table is None else torch.where(table, 0.0, -torch.inf)
             self.register_buffer(name, scores, persistent=False)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
