@@ -72,7 +72,7 @@ def test_strings_of_a_manifest_may_have_half_a_surrogate_pair(tmp_path):
 
 
 def test_types_that_cannot_be_read_again_are_not_written(tmp_path):
-    with pytest.raises(StoreError, match="the array 'a' cannot be stored: expected one of F64, .*, got bool"):
+    with pytest.raises(StoreError, match=r"the array 'a' cannot be stored: expected one of F64, .*, got bool"):
         store.save(tmp_path / "x", "test", {}, {"a": np.ones(3, dtype=bool)})
     assert os.listdir(tmp_path) == []
 

@@ -11,7 +11,7 @@ import torch
 
 from trellis.errors import ConfigError, StoreError
 from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_network import Network, build
+from trellis.models.neural_network import Network, build_empty
 from trellis.models.neural_vocabulary import Symbols, Vocabulary
 from trellis.nn.blueprint import blueprint, check_state
 from trellis.nn.transformer import TransformerEncoder
@@ -52,11 +52,11 @@ def from_stored(config: NeuralConfig, tags: TagSet, stored: Stored) -> tuple[Net
     settings = resolved(config, vector_size=None if vectors is None else vectors.shape[1])
     _check_labels(config, len(tags), stored)
     try:
-        make = partial(build, settings, vocabulary, tags, vectors, _transformer(stored))
-        check_state(blueprint(make, len(stored.arrays), stored.where).state_dict(), stored, _WEIGHTS, left_out=_OWN)
-        network = make()
+        make = partial(build_empty, settings, vocabulary, tags, vectors, _transformer(stored))
+        network = blueprint(make, len(stored.arrays), stored.where)
     except ConfigError as error:
         raise StoreError(f"{stored.where}: the saved settings make no network: {error}") from None
+    check_state(network.state_dict(), stored, _WEIGHTS, left_out=_OWN)
     _load(network, stored)
     return network, vocabulary
 
@@ -79,5 +79,6 @@ def _transformer(stored: Stored) -> TransformerEncoder | None:
 def _load(network: Network, stored: Stored) -> None:
     """Fill in the weights, of which `check_state` knows that they fit; the transformer has its own."""
     names = (name for name in stored.arrays if name.startswith(_WEIGHTS))
-    state = {name.removeprefix(_WEIGHTS): torch.from_numpy(stored.arrays[name].copy()) for name in names}
-    network.load_state_dict(state, strict=False)
+    state = {name.removeprefix(_WEIGHTS): torch.tensor(stored.arrays[name]) for name in names}
+    # The encoder's weights have no memory of their own yet: they become these tensors.
+    network.load_state_dict(state, strict=False, assign=True)

@@ -1,7 +1,8 @@
 """Networks without weights: what a file's settings describe, before any memory is given to it.
 
-A file may claim a million layers or a width of ten million. `blueprint` builds what it claims on torch's meta device,
-where a weight has a shape and no memory, and `check_state` compares the shapes with the arrays that the file does hold.
+A file may claim a million layers or a width of ten million. What it claims is built on torch's meta device, where a
+weight has a shape and no memory, by `blueprint`, which stops at absurd numbers of weights; `check_state` compares the
+shapes with the arrays that the file does hold.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _SLACK = 64  # weights that are made and not kept, besides as many as are kept: 
 
 
 def blueprint(make: Callable[[], M], arrays: int, where: str) -> M:
-    """The module that `make` builds, on the meta device; stopped at far more weights than there are arrays."""
+    """What `make` builds on the meta device, stopped at far more weights than there are arrays."""
     try:
-        with torch.device("meta"), _at_most(4 * arrays + _SLACK, where):
+        with _at_most(4 * arrays + _SLACK, where):
             return make()
     except TrellisError:
         raise

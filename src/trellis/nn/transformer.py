@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -230,12 +231,13 @@ class TransformerEncoder(nn.Module):
         tokenizer = SubwordTokenizer.from_json(stored.manifest.text("tokenizer"))
         description = stored.manifest.text("config")
 
-        def make() -> TransformerEncoder:
-            return cls(rebuild(description, len(stored.arrays)), tokenizer, **options)
+        def make(device: str) -> TransformerEncoder:
+            with torch.device(device):
+                return cls(rebuild(description, len(stored.arrays)), tokenizer, **options)
 
-        # Infinities: buffers of an encoder may have them.
-        check_state(blueprint(make, len(stored.arrays), stored.where).state_dict(), stored, "", finite=False)
-        encoder = make()
+        planned = blueprint(partial(make, "meta"), len(stored.arrays), stored.where)
+        check_state(planned.state_dict(), stored, "", finite=False)  # buffers may have infinities
+        encoder = make("cpu")
         encoder.load_state_dict(state_of(stored.arrays, {}))
         _try_out(encoder, stored)
         return encoder

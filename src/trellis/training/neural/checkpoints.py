@@ -95,8 +95,8 @@ class Checkpoints:
     def _read(self, step: int) -> Checkpoint:
         stored = store.load(self._checkpoint(step), CHECKPOINT)
         values, kept = stored.manifest.value("values", dict), _kept_step(stored.manifest)
-        weights = None if kept is None else _parts(store.load(self._kept(kept), KEPT), "weights")["weights"]
-        return Checkpoint(step, values, _parts(stored, "weights", "optimizer", "average"), weights)
+        weights = None if kept is None else _parts(store.load(self._kept(kept), KEPT)).get("weights", {})
+        return Checkpoint(step, values, _parts(stored), weights)
 
     def _write(
         self, path: Path, kind: str, manifest: dict[str, Any], parts: Mapping[str, Mapping[str, Tensor]]
@@ -133,12 +133,9 @@ def _kept_step(manifest: Fields) -> int | None:
     return None if nothing else manifest.integer("kept", 0, 10**18)
 
 
-def _parts(stored: store.Stored, *needed: str) -> dict[str, dict[str, Tensor]]:
+def _parts(stored: store.Stored) -> dict[str, dict[str, Tensor]]:
     """The tensors by part and name, as the manifest describes them."""
     parts: dict[str, dict[str, Tensor]] = {part: {} for part in stored.manifest.texts("parts")}
-    for part in needed:
-        if part not in parts:
-            raise StoreError(f"{stored.where}: the manifest lacks the part {part!r}")
     described = stored.manifest.table("tensors")
     for key in described.values:
         part, _, name = key.partition(":")
