@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from trellis import _native
 from trellis.errors import DataError, StoreError
 from trellis.features import AttributeIndex, ReadyExtractor
 from trellis.store import Stored
@@ -217,3 +218,13 @@ def test_a_name_that_is_not_utf_8_is_a_clear_error():
     again = AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
     with pytest.raises(StoreError, match="the name of attribute 0 of the saved model is not UTF-8"):
         again.names()
+
+
+def test_native_code_takes_arrays_as_they_are_or_not_at_all():
+    """A conversion would make 65535 of -1, and rows of items."""
+    names, ends, marks, table = AttributeIndex().native.arrays()
+    for wrong in (table.astype(np.int64), table.reshape(2, -1)):
+        with pytest.raises(TypeError):
+            _native.Attributes.fixed(names, ends, marks, wrong)
+    with pytest.raises(TypeError):
+        _native.Weights(np.array([1]), np.array([-1]), np.ones(1), 3)
