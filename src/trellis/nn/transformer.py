@@ -21,11 +21,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError
 from trellis.nn.blueprint import blueprint, check_state
 from trellis.nn.freezing import Freeze, freeze_parameters
 from trellis.nn.pooling import How, WordPooling
 from trellis.nn.pretrained import describe, load_pretrained, position_limit, rebuild
+from trellis.nn.stored_encoder import options_of, try_out, untied
 from trellis.nn.subwords import Subwords, SubwordTokenizer
 from trellis.nn.weights import Arrays, arrays_of, hash_of, state_of
 from trellis.nn.windows import check_window, pad_windows, windows_of
@@ -221,8 +222,8 @@ class TransformerEncoder(nn.Module):
         Both may come from anybody. Memory is taken only for weights that there are arrays for; `where` is for messages.
         """
         fields = Fields(dict(description), f"{where}: the encoder's description")
-        stored = Stored(where, "encoder", fields, _untied(dict(arrays), fields))
-        options = _stored_options(fields.table("options"))
+        stored = Stored(where, "encoder", fields, untied(dict(arrays), fields))
+        options = options_of(fields.table("options"))
         return cls._rebuilt(stored, options) if "config" in fields else cls._referred(stored, options)
 
     @classmethod
@@ -239,7 +240,7 @@ class TransformerEncoder(nn.Module):
         check_state(planned.state_dict(), stored, "", finite=False)  # buffers may have infinities
         encoder = make("cpu")
         encoder.load_state_dict(state_of(stored.arrays, {}))
-        _try_out(encoder, stored)
+        try_out(encoder, stored)
         return encoder
 
     @classmethod
@@ -282,38 +283,3 @@ def _vocabulary_size(model: Any) -> int | None:
     """How many subwords the encoder has vectors for, where it can tell."""
     weight = getattr(model.get_input_embeddings(), "weight", None)
     return len(weight) if isinstance(weight, Tensor) else None
-
-
-def _untied(arrays: Arrays, fields: Fields) -> Arrays:
-    """The arrays with those that go by several names under each of them."""
-    tied = fields.table("tied")
-    for name in tied.values:
-        original = tied.text(name)
-        if original not in arrays:
-            raise StoreError(f"{tied.where}: {name!r} is said to be {original!r}, which is missing")
-    return arrays | {name: arrays[original] for name, original in tied.values.items()}
-
-
-def _stored_options(fields: Fields) -> dict[str, Any]:
-    """The constructor's options that a file holds; what they may be, the constructor knows."""
-    mixed = fields.value("mix_layers", bool, list)
-    sizes = {name: fields.integer(name, 0, 2**31) for name in ("window", "overlap")}
-    return {
-        "pooling": fields.text("pooling"),
-        "mix_layers": mixed if isinstance(mixed, bool) else list(fields.integers("mix_layers", -(2**31), 2**31)),
-        "freeze": fields.value("freeze", str, int),
-        "checkpointing": fields.value("checkpointing", bool),
-        **sizes,
-    }
-
-
-def _try_out(encoder: TransformerEncoder, stored: Stored) -> None:
-    """Run the encoder once, so that settings of a file that no shape shows do not fail in the middle of tagging."""
-    try:
-        with torch.no_grad():
-            features, _ = encoder.eval()(encoder.batch(encoder.encode([["a"], ["a", "b"]])))
-        if features.shape != (2, 2, encoder.output_size):
-            raise ModelError(f"it gives features of shape {tuple(features.shape)}")
-    except Exception as error:
-        raise StoreError(f"{stored.where}: the stored encoder does not run: {type(error).__name__}: {error}") from error
-    encoder.train()
