@@ -30,6 +30,7 @@ EXPORTS = {
         "MarkovChain",
         "NeuralConfig",
         "NeuralTagger",
+        "Posterior",
         "ScoredSpan",
         "Tagged",
         "Tagger",
@@ -60,7 +61,7 @@ EXPORTS = {
         "read_vectors",
     ],
     "trellis.compat.torchcrf": ["CRF"],
-    "trellis.ragged": ["check_lengths", "offsets_of", "pad", "split", "unpad"],
+    "trellis.ragged": ["check_lengths", "offsets_of", "pad", "split"],
 }
 
 
@@ -91,6 +92,7 @@ def test_exception_tree() -> None:
         "DataError": ["TrellisError", "ValueError"],
         "ConfigError": ["TrellisError", "ValueError"],
         "ModelError": ["TrellisError", "ValueError"],
+        "NotFittedError": ["ModelError", "AttributeError"],
         "StoreError": ["TrellisError", "ValueError"],
         "TemplateError": ["TrellisError", "ValueError"],
     }
@@ -109,6 +111,7 @@ def test_import_brings_in_no_heavy_library() -> None:
     assert not modules_after("import trellis") & heavy
     assert not modules_after("import trellis; trellis.ChainScores; trellis.set_num_threads(1)") & heavy
     assert not modules_after("import trellis.chain") & heavy
+    assert not modules_after("import trellis; trellis.HMM, trellis.CRF") & heavy
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from trellis import store
+from trellis import files, store
 from trellis.errors import StoreError
 
 ARRAYS = {
@@ -127,10 +127,34 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(StoreError, match="model cannot be written: disk full"):
         store.save(path, "test", {}, {"a": np.ones(3)})
     assert path.read_bytes() == before
     assert os.listdir(path.parent) == ["model"]
+
+
+def test_what_a_kill_would_leave_has_a_name_that_the_next_start_removes(path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(files, "_sync", lambda path: seen.append(set(os.listdir(path.parent))))
+    store.save(path, "test", {}, ARRAYS)
+    (left,) = seen[0] - {"model"}
+    (path.parent / left).touch()
+    files.remove_partial(path.parent)
+    assert os.listdir(path.parent) == ["model"]
+
+
+def test_types_that_cannot_be_read_again_are_not_written(tmp_path):
+    with pytest.raises(StoreError, match="array 'a' is of type bool: a saved model holds float64, "):
+        store.save(tmp_path / "x", "test", {}, {"a": np.ones(3, dtype=bool)})
+    assert os.listdir(tmp_path) == []
+
+
+def test_each_array_begins_where_its_type_may(tmp_path):
+    arrays = {name: np.arange(3).astype(name) for name in ("uint8", "float64", "uint16", "int32", "int64", "float32")}
+    store.save(tmp_path / "x", "test", {"odd": "é" * 3, "lone": "\udc80"}, arrays)
+    stored = store.load(tmp_path / "x")
+    assert all(array.ctypes.data % array.itemsize == 0 for array in stored.arrays.values())
+    assert stored.manifest["lone"] == "\udc80"
 
 
 def test_the_umask_decides_who_may_read(path):

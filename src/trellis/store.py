@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors.numpy import save_file
 
+from trellis import files
 from trellis.errors import StoreError
 
 FORMAT = 1
@@ -33,6 +32,7 @@ FORMAT = 1
 
 Array = npt.NDArray[Any]
 _DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1"}
+_CODES = {np.dtype(dtype).name: code for code, dtype in _DTYPES.items()}
 _LONGEST_HEADER = 100_000_000
 
 
@@ -49,20 +49,15 @@ def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mappi
     """Write a file of this kind, all or nothing."""
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     checks = {name: _crc(array) for name, array in plain.items()}
-    content = {"format": FORMAT, "kind": kind, "crc32": checks, "manifest": dict(manifest)}
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    os.close(handle)
-    try:
-        text = json.dumps(content, ensure_ascii=False)
-        save_file(plain, temporary, metadata={"trellis": f"{_text_crc(text)} {text}"})
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    text = json.dumps({"format": FORMAT, "kind": kind, "crc32": checks, "manifest": dict(manifest)}, ensure_ascii=False)
+    # The widest numbers first, so that each array begins at a multiple of its items' size.
+    order = sorted(plain, key=lambda name: (-plain[name].itemsize, name))
+    header = _packed_header(f"{_text_crc(text)} {text}", {name: plain[name] for name in order})
+    # Written here and not by safetensors, whose own temporary files a kill would leave behind under any name.
+    with files.replacing(path) as partial, open(partial, "wb") as file:
+        file.write(header)
+        for name in order:
+            file.write(plain[name].reshape(-1).view(np.uint8).data)
 
 
 def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> Stored:
@@ -101,10 +96,18 @@ def unpack_strings(name: str, arrays: Mapping[str, Array]) -> tuple[str, ...]:
         raise StoreError(f"the saved model's strings {name!r} are missing or damaged") from None
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _packed_header(text: str, arrays: Mapping[str, Array]) -> bytes:
+    """The first bytes of a file: how long the header is, and the header, filled up with spaces to a multiple of 8."""
+    entries: dict[str, Any] = {"__metadata__": {"trellis": text}}
+    end = 0
+    for name, array in arrays.items():
+        if array.dtype.name not in _CODES or not array.dtype.isnative:
+            raise StoreError(f"array {name!r} is of type {array.dtype}: a saved model holds {', '.join(_CODES)}")
+        begin, end = end, end + array.nbytes
+        entries[name] = {"dtype": _CODES[array.dtype.name], "shape": array.shape, "data_offsets": [begin, end]}
+    header = json.dumps(entries, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header
 
 
 def _crc(array: Array) -> int:

@@ -213,7 +213,7 @@ def test_a_reader_that_goes_away_ends_it_well(here, ner_model):
     Path("text.txt").write_text("Anna Smith lives in New York .\n" * 20_000)
     command = f"{sys.executable} -m trellis.cli tag {ner_model} text.txt"
     shell = ["bash", "-c", f"{command} | head -1; echo ${{PIPESTATUS[0]}}"]
-    done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout == "Anna\tB-PER\n0\n"
     assert done.stderr == ""
 
@@ -241,7 +241,7 @@ def test_a_terminal_gets_colours_and_a_progress_line(text, ner_model, environmen
     run = [sys.executable, "-m", "trellis.cli", "tag", str(ner_model), "text.txt"]
     subprocess.run(run, stdout=terminal, stderr=terminal, check=True, env={**os.environ, **environment})
     shown = os.read(screen, 10_000).decode()
-    subprocess.run(run, stdout=subprocess.DEVNULL, stderr=terminal, check=True)
+    subprocess.run(run, stdout=subprocess.DEVNULL, stderr=terminal, check=True, env={**os.environ, **environment})
     os.close(terminal)
     counted = os.read(screen, 10_000).decode()
     os.close(screen)

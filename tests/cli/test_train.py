@@ -223,7 +223,7 @@ def test_a_full_disk_leaves_no_half_model(here):
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 
     process = _process(*TRAIN, preexec_fn=small_files_only)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "trellis: model/model.safetensors cannot be written: " in err
     assert "Traceback" not in err
@@ -245,7 +245,7 @@ def test_ctrl_c_keeps_the_best_model_and_says_so(here):
     seen = _read_until(screen, b"dev 100.00")
     process.send_signal(signal.SIGINT)
     seen += _read_until(screen, b"the best model so far was kept.")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     os.close(screen)
     assert process.returncode == 130
     assert b"iteration" in seen

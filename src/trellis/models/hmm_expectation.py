@@ -15,12 +15,11 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
 
 from trellis import _native
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm_parameters import IntArray, Parameters
-from trellis.models.probability import BoolArray, FloatArray, normalised
+from trellis.models.probability import BoolArray, FloatArray, log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
 
 Part = Literal["start", "transitions", "emissions"]
@@ -151,10 +150,10 @@ def _plan(lengths: IntArray) -> tuple[IntArray, IntArray]:
 
 def _joint(counts: Parameters, p: Parameters, *, structural_zeros: bool = False) -> float:
     """``sum of counts * log p``: the log-likelihood of labelled data, or a log prior up to a constant."""
-    total = float(xlogy(counts.emissions, p.emissions).sum())
+    total = log_score(counts.emissions, p.emissions)
     for part in ("start", "transitions"):
         own, probability = getattr(counts, part), getattr(p, part)
         if structural_zeros:
             own = np.where(probability > 0, own, 0.0)
-        total += float(xlogy(own, probability).sum())
+        total += log_score(own, probability)
     return total
