@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from trellis.chain import torch as scoring
 from trellis.nn.crf import CRF
+from trellis.ragged import check_lengths
 
 Legal = tuple[Tensor, Tensor, Tensor]
 """Booleans: transitions (L, L), start (L,), end (L,)."""
@@ -111,5 +112,6 @@ class SoftmaxHead(Head):
 
 def _by_sequence(values: Tensor, lengths: npt.NDArray[np.int64]) -> Tensor:
     """Sums of the values ``(N,)`` over each sequence."""
-    sequence = torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)).to(values.device)
+    checked = check_lengths(lengths, len(values))
+    sequence = torch.from_numpy(np.repeat(np.arange(len(checked)), checked)).to(values.device)
     return values.new_zeros(len(lengths)).index_add(0, sequence, values)
