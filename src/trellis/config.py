@@ -29,12 +29,12 @@ import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 from trellis.errors import ConfigError
 from trellis.files import write_text
+from trellis.suggest import did_you_mean
 from trellis.untrusted import shown
 
 __all__ = [
@@ -79,7 +79,8 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
     names = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in values:
         if key not in names:
-            raise ConfigError(_unknown(f"{where}{key}", key, names, cls.__name__))
+            hint = did_you_mean(key, names, always=True)
+            raise ConfigError(f"{cls.__name__} has no setting {where + key!r}{hint}")
     checked = {key: _check(f"{where}{key}", value, hints[key]) for key, value in values.items()}
     try:
         return cls(**checked)
@@ -193,8 +194,7 @@ def _nearest(key: str, names: list[str]) -> str:
     """The setting that was probably meant: one of the same name in another section, or the most similar."""
     last = key.rpartition(".")[2]
     elsewhere = [name for name in names if name.rpartition(".")[2] == last]
-    near = elsewhere or get_close_matches(key, names, n=1, cutoff=0.0)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(key, elsewhere[:1] or names, always=True)
 
 
 def _plain(value: Any) -> Any:
@@ -205,12 +205,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _unknown(path: str, key: str, names: list[str], owner: str) -> str:
-    near = get_close_matches(key, names, n=1, cutoff=0.0)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{owner} has no setting {path!r}{hint}"
 
 
 def _check(path: str, value: Any, kind: Any) -> Any:

@@ -28,12 +28,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
 from trellis import _native
 from trellis.errors import TemplateError
+from trellis.suggest import did_you_mean
 from trellis.untrusted import shown
 
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
@@ -156,8 +156,7 @@ def _refuse_stray(text: str, line: str, where: str) -> None:
 def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
     function, argument = match["function"], match["argument"]
     if function not in _FUNCTIONS:
-        near = get_close_matches(function, _FUNCTIONS, n=1)
-        hint = f"; did you mean %{near[0]}?" if near else ""
+        hint = did_you_mean(function, _FUNCTIONS, show="%{}".format)
         raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(_FUNCTIONS)}{hint}")
     counts = function in ("prefix", "suffix")
     macro = f"{where}: {shown(match[0])}"
