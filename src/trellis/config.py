@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 import tomllib
 import types
 import typing
@@ -32,7 +33,9 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 from trellis.errors import ConfigError
+from trellis.files import write_text
 from trellis.suggest import did_you_mean
+from trellis.untrusted import shown
 
 __all__ = [
     "dataclass",
@@ -50,6 +53,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_LARGEST = int(sys.float_info.max)
 
 
 def setting(default: T, explanation: str) -> T:
@@ -95,8 +99,8 @@ def from_toml(cls: type[T], text: str, *, name: str = "configuration") -> T:
 
 
 def save(config: Any, path: str | Path) -> None:
-    """Write the configuration as a TOML file."""
-    Path(path).write_text(to_toml(config), encoding="utf-8")
+    """Write the configuration as a TOML file, all or nothing."""
+    write_text(path, to_toml(config), ConfigError)
 
 
 def load(cls: type[T], path: str | Path) -> T:
@@ -137,7 +141,7 @@ def _text(path: str | Path) -> str:
 def _toml(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise ConfigError(f"{name} is not TOML: {error}") from None
 
 
@@ -233,7 +237,7 @@ def _check_plain(path: str, value: Any, kind: Any) -> Any:
         return value
     if kind is Path and isinstance(value, str):
         return Path(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind in (int, float)):
         return _refuse(path, value, kind.__name__)
@@ -241,7 +245,7 @@ def _check_plain(path: str, value: Any, kind: Any) -> Any:
 
 
 def _refuse(path: str, value: Any, expected: str) -> Any:
-    raise ConfigError(f"setting {path!r} must be {expected}, got {value!r}")
+    raise ConfigError(f"setting {path!r} must be {expected}, got {shown(value)}")
 
 
 def _toml_lines(config: Any, section: str) -> list[str]:
