@@ -32,10 +32,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
+from trellis import files
 from trellis.errors import ConfigError
 
 __all__ = [
     "dataclass",
+    "flat",
     "from_dict",
     "from_toml",
     "keys",
@@ -95,7 +97,7 @@ def from_toml(cls: type[T], text: str, *, name: str = "configuration") -> T:
 
 def save(config: Any, path: str | Path) -> None:
     """Write the configuration as a TOML file."""
-    Path(path).write_text(to_toml(config), encoding="utf-8")
+    files.write_text(path, to_toml(config), ConfigError)
 
 
 def load(cls: type[T], path: str | Path) -> T:
@@ -148,6 +150,17 @@ def keys(config: Any, section: str = "") -> Iterator[str]:
             yield from keys(value, f"{section}{item.name}.")
         else:
             yield f"{section}{item.name}"
+
+
+def flat(config: Any) -> dict[str, Any]:
+    """Plain values by the dotted names of `keys`."""
+    values: dict[str, Any] = {}
+    for name in keys(config):
+        value = config
+        for part in name.split("."):
+            value = getattr(value, part)
+        values[name] = _plain(value)
+    return values
 
 
 def override(config: T, assignments: Iterable[str]) -> T:

@@ -29,14 +29,15 @@ from trellis import chain, config, store
 from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
-from trellis.models.fitting import FitOptions, check_weights, labelled, replaced
+from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened, replaced
+from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView, lattice_view
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, tagged
 from trellis.ragged import split
 from trellis.tags import Scheme, Span, Style, TagSet, spans_from_sequences
 from trellis.text import Sentence, tokenize
-from trellis.training import History, Progress
+from trellis.training import History, Progress, undisturbed
 
 C = TypeVar("C")
 _BLOCK = 16384  # sentences that are answered at a time
@@ -49,6 +50,8 @@ class Tagger(ABC, Generic[C]):
 
     kind: ClassVar[str]
     config_class: ClassVar[type[Any]]
+    free_settings: ClassVar[frozenset[str] | None] = None
+    """What may be changed when training is resumed, by dotted names; None where it learns in one go."""
 
     def __init__(self, settings: C | None = None, /, **options: Any) -> None:
         """Take a configuration, single settings by name, or both: names win."""
@@ -87,7 +90,7 @@ class Tagger(ABC, Generic[C]):
         sentence_weights: Sequence[float] | None = None,
         warm_start: bool = False,
         progress: Progress | None = None,
-        folder: str | Path | None = None,
+        folder: str | Path | ModelFolder | None = None,
         resume: bool = False,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
@@ -99,18 +102,26 @@ class Tagger(ABC, Generic[C]):
             sentence_weights: how much each sentence counts; 1 unless given.
             warm_start: start from what this model learnt before; labels and features may be new.
             progress: called after each iteration.
-            folder: where training keeps checkpoints and its record, for families that write some.
-            resume: go on from the last checkpoint in `folder`, to the same model as if nothing had happened.
+            folder: where the model is left, with its settings and its history, and while it is trained, checkpoints
+                of families that train in epochs.
+            resume: go on from the last checkpoint in `folder`, if there is one, to the same model as if nothing had
+                happened.
 
         """
-        data = Labelled.of(X, y)
-        if not data.inputs:
-            raise ModelError("there is nothing to learn from: the corpus has no sentence")
-        held_out = None if dev is None else labelled(dev)
-        weights = check_weights(sentence_weights, len(data.inputs))
-        place = None if folder is None else Path(folder)
-        self._learn(data, held_out, FitOptions(weights, warm_start, progress, place, resume))
-        self.tokenizer_ = tokenizer_of(data.inputs)
+        with opened(folder, self.kind, resume=resume, resumable=self.free_settings is not None) as place:
+            data = Labelled.of(X, y)
+            if not data.inputs:
+                raise ModelError("there is nothing to learn from: the corpus has no sentence")
+            held_out = None if dev is None else labelled(dev)
+            weights = check_weights(sentence_weights, len(data.inputs))
+            options = FitOptions(weights, warm_start, progress, None if place is None else place.training)
+            before = self._state()[1] if warm_start and place is not None and self.tagset_ is not None else None
+            identify(options, self.config, self.free_settings, data, held_out, before)
+            tokenizer = tokenizer_of(data.inputs)
+            self._learn(data, held_out, options)
+            self.tokenizer_ = tokenizer
+            if place is not None and place is not folder:
+                undisturbed(lambda: place.save(self))
         return self
 
     def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:

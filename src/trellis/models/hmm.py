@@ -242,7 +242,6 @@ class HMM(Tagger[HMMConfig]):
         return [[self._fitted_tags().decode(path) for path in paths] for paths in zip(*drawn, strict=True)]
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        options.refuse_resume("an HMM")
         before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
         check_order(data, self.config.order)
         tags = self._tag_set(data, tags_before)

@@ -9,7 +9,6 @@ written after the kept weights it names: whenever the process is killed, the new
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from torch import Tensor
 
 from trellis import store
 from trellis.errors import StoreError
+from trellis.training.folder import CHECKPOINTS, KEPT
 
-CHECKPOINT, KEPT = "training checkpoint", "kept weights"
+_CHECKPOINT, _KEPT = "training checkpoint", "kept weights"  # kinds of files
 # What the store has no name for is stored as whole numbers of the same width.
 _AS_BITS = dict.fromkeys((torch.bfloat16, torch.float16, torch.int16), torch.uint16)
 _AS_BITS |= dict.fromkeys((torch.bool, torch.int8), torch.uint8)
@@ -49,24 +49,21 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self._keep = folder, keep
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in [*folder.glob(".checkpoint-*.tmp"), *folder.glob(".kept-*.tmp")]:
-            left.unlink()
 
     def steps(self) -> list[int]:
         """The steps of the checkpoints there are, the newest first."""
-        found = (path.stem.rpartition("-")[2] for path in self.folder.glob("checkpoint-*.safetensors"))
+        found = (path.stem.rpartition("-")[2] for path in self.folder.glob(CHECKPOINTS))
         return sorted((int(step) for step in found if step.isdigit()), reverse=True)
 
     def save_kept(self, step: int, weights: Mapping[str, Tensor]) -> None:
         """Write the weights to keep, which a later `save` will name."""
-        self._write(self._kept(step), KEPT, {}, {"weights": weights})
+        self._write(self._kept(step), _KEPT, {}, {"weights": weights})
 
     def save(
         self, step: int, values: Mapping[str, Any], parts: Mapping[str, Mapping[str, Tensor]], kept: int | None
     ) -> None:
         """Write a checkpoint, then remove those that are no longer needed."""
-        self._write(self._checkpoint(step), CHECKPOINT, {"values": dict(values), "kept": kept}, parts)
+        self._write(self._checkpoint(step), _CHECKPOINT, {"values": dict(values), "kept": kept}, parts)
         self._prune(step)
 
     def newest(self) -> Checkpoint | None:
@@ -79,12 +76,6 @@ class Checkpoints:
                 warnings.warn(message, CheckpointWarning, stacklevel=2)
         return None
 
-    def clear(self) -> None:
-        """Remove all checkpoints."""
-        for pattern in ("checkpoint-*.safetensors", "kept-*.safetensors"):
-            for path in self.folder.glob(pattern):
-                path.unlink()
-
     def _checkpoint(self, step: int) -> Path:
         return self.folder / f"checkpoint-{step:08d}.safetensors"
 
@@ -92,9 +83,9 @@ class Checkpoints:
         return self.folder / f"kept-{step:08d}.safetensors"
 
     def _read(self, step: int) -> Checkpoint:
-        manifest, parts = _load(self._checkpoint(step), CHECKPOINT)
+        manifest, parts = _load(self._checkpoint(step), _CHECKPOINT)
         kept = manifest["kept"]
-        weights = None if kept is None else _load(self._kept(kept), KEPT)[1]["weights"]
+        weights = None if kept is None else _load(self._kept(kept), _KEPT)[1]["weights"]
         return Checkpoint(step, manifest["values"], parts, weights)
 
     def _write(
@@ -106,7 +97,6 @@ class Checkpoints:
                 key = f"{part}:{name}"
                 arrays[key], shapes[key] = _to_array(tensor), [str(tensor.dtype), list(tensor.shape)]
         store.save(path, kind, {**manifest, "tensors": shapes, "parts": list(parts)}, arrays)
-        _sync_folder(self.folder)
 
     def _prune(self, last: int) -> None:
         """Only the newest checkpoints stay, and the kept weights that they name; newer ones than `last` are damaged."""
@@ -114,14 +104,14 @@ class Checkpoints:
         for step in set(self.steps()) - set(written[: self._keep]):
             self._checkpoint(step).unlink()
         named = {self._kept_of(step) for step in written[: self._keep]}
-        for path in self.folder.glob("kept-*.safetensors"):
+        for path in self.folder.glob(KEPT):
             if path not in named:
                 path.unlink()
 
     def _kept_of(self, step: int) -> Path | None:
         """The file of kept weights that a checkpoint names, where it can be read."""
         try:
-            kept = store.load(self._checkpoint(step), CHECKPOINT, verify=False).manifest["kept"]
+            kept = store.load(self._checkpoint(step), _CHECKPOINT, verify=False).manifest["kept"]
         except StoreError:
             return None
         return None if kept is None else self._kept(kept)
@@ -145,14 +135,3 @@ def _to_array(tensor: Tensor) -> store.Array:
 def _to_tensor(array: store.Array, dtype: str) -> Tensor:
     tensor = torch.from_numpy(np.array(array))  # A copy: the file may go.
     return tensor.view(_BY_NAME[dtype]) if dtype in _BY_NAME else tensor
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming of a file last as well, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
