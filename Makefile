@@ -26,8 +26,8 @@ $(VENV)/.dev: $(BIN)/python $(SOURCES)
 demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
 
-test: $(VENV)/.dev  ## all tests
-	$(BIN)/python -m pytest -n auto
+test: $(VENV)/.dev  ## all tests, the same examples in each run
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .
@@ -43,6 +43,7 @@ bench: $(VENV)/.dev  ## benchmarks beside the rivals; DATA=folder of corpora add
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/corpus.py
 	$(BIN)/python benchmarks/lstm.py
+	$(BIN)/python benchmarks/scaling.py
 	$(if $(DATA),$(BIN)/python benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
 	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/transformer.py $(if $(DATA),$(DATA)/wnut17/emerging.dev.conll $(DATA)/wnut17/emerging.test.annotated)

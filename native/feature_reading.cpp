@@ -9,17 +9,41 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
+// Dicts in dicts: more than this is a mistake, a dict that holds itself among them.
+constexpr int kDeepest = 100;
+constexpr size_t kLongestShown = 120;
+
 struct Place {
   int64_t sentence, position;
 };
 
+// Feature names may be any bytes, which PyErr_SetString would not take.
+[[noreturn]] void refuse(const std::string& problem) {
+  const nb::object message =
+      nb::steal(PyUnicode_DecodeUTF8(problem.data(), Py_ssize_t(problem.size()), "backslashreplace"));
+  if (message.is_valid()) PyErr_SetObject(PyExc_ValueError, message.ptr());
+  throw nb::python_error();
+}
+
 [[noreturn]] void refuse(const Place& place, const std::string& problem) {
-  PyErr_Clear();
   const std::string where = "sentence " + std::to_string(place.sentence) + ", position " + std::to_string(place.position);
-  throw nb::value_error((where + ": " + problem).c_str());
+  refuse(where + ": " + problem);
+}
+
+// The error that Python code of the caller's raised, unless it says that an object is not what it should be.
+void pass_on_others() {
+  if (!PyErr_Occurred()) return;
+  for (PyObject* kind : {PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError}) {
+    if (PyErr_ExceptionMatches(kind)) return PyErr_Clear();
+  }
+  throw nb::python_error();
 }
 
 std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+
+std::string quoted(const std::string& name) {
+  return name.size() <= kLongestShown ? "'" + name + "'" : "'" + name.substr(0, kLongestShown) + "...'";
+}
 
 bool is_text(PyObject* object) { return PyUnicode_Check(object) || PyBytes_Check(object); }
 
@@ -39,9 +63,12 @@ std::string_view text_of(PyObject* object, std::string& spare) {
 nb::object items_of(PyObject* object, const std::string& otherwise) {
   nb::object fast = nb::steal(PySequence_Fast(object, ""));
   if (fast.is_valid()) return fast;
-  PyErr_Clear();
-  throw nb::value_error((otherwise + ", got " + type_name(object)).c_str());
+  pass_on_others();
+  refuse(otherwise + ", got " + type_name(object));
 }
+
+// Item i, kept alive: Python code that runs on the way may take it out of the list.
+nb::object item_of(const nb::object& items, Py_ssize_t i) { return nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i)); }
 
 class FeatureReader {
  public:
@@ -60,20 +87,38 @@ class FeatureReader {
 
  private:
   void holder(PyObject* item, const char* what) {
+    if (depth_ == kDeepest)
+      refuse(place_, "features are nested more than " + std::to_string(kDeepest) + " deep, at " + quoted(name_));
+    ++depth_;
     if (PyDict_Check(item)) {
-      PyObject *key, *value;
-      Py_ssize_t at = 0;
-      while (PyDict_Next(item, &at, &key, &value)) entry(key, value);
+      entries(item);
     } else if (PyList_Check(item) || PyTuple_Check(item) || PyAnySet_Check(item)) {
-      const nb::object iterator = nb::steal(PyObject_GetIter(item));
-      while (PyObject* next = PyIter_Next(iterator.ptr())) {
-        const nb::object element = nb::steal(next);
-        if (!is_text(next)) refuse(place_, "a feature in a list must be a string, got " + type_name(next));
-        with(next, [&] { add(1.0); });
-      }
+      strings(item);
     } else {
       refuse(place_, std::string(what) + " must be a dict, list or set, got " + type_name(item));
     }
+    --depth_;
+  }
+
+  // Keys and values are kept alive: the __float__ of a value is Python code, and may change the dict.
+  void entries(PyObject* dict) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(dict, &at, &key, &value)) {
+      const nb::object own_key = nb::borrow(key), own_value = nb::borrow(value);
+      entry(key, value);
+    }
+  }
+
+  void strings(PyObject* collection) {
+    const nb::object iterator = nb::steal(PyObject_GetIter(collection));
+    if (!iterator.is_valid()) throw nb::python_error();
+    while (PyObject* next = PyIter_Next(iterator.ptr())) {
+      const nb::object element = nb::steal(next);
+      if (!is_text(next)) refuse(place_, "a feature in a list must be a string, got " + type_name(next));
+      with(next, [&] { add(1.0); });
+    }
+    if (PyErr_Occurred()) throw nb::python_error();
   }
 
   void entry(PyObject* key, PyObject* value) {
@@ -104,10 +149,16 @@ class FeatureReader {
 
   double number(PyObject* value) {
     const double result = PyNumber_Check(value) ? PyFloat_AsDouble(value) : 0.0;
-    if (!PyNumber_Check(value) || PyErr_Occurred())
-      refuse(place_, "feature '" + name_ + "' must be a string, a number or a bool, got " + type_name(value));
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+      PyErr_Clear();
+      refuse(place_, "feature " + quoted(name_) + " is too large: values must be finite");
+    }
+    if (!PyNumber_Check(value) || PyErr_Occurred()) {
+      pass_on_others();
+      refuse(place_, "feature " + quoted(name_) + " must be a string, a number or a bool, got " + type_name(value));
+    }
     if (!std::isfinite(result))
-      refuse(place_, "feature '" + name_ + "' is " + std::to_string(result) + ": values must be finite");
+      refuse(place_, "feature " + quoted(name_) + " is " + std::to_string(result) + ": values must be finite");
     return result;
   }
 
@@ -123,6 +174,7 @@ class FeatureReader {
   AttributeSource attributes_;
   std::string name_, spare_;
   Place place_{};
+  int depth_ = 0;
   bool weighted_ = false;
 };
 
@@ -134,10 +186,10 @@ void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& o
   if (first) offsets.push_back(0);
   std::string spare;
   for (Py_ssize_t b = 0; b < PySequence_Fast_GET_SIZE(outer.ptr()); ++b) {
-    PyObject* sentence = PySequence_Fast_GET_ITEM(outer.ptr(), b);
+    const nb::object sentence = item_of(outer, b);
     const std::string name = "sentence " + std::to_string(b);
-    if (is_text(sentence)) throw nb::value_error((name + " must be a sequence of strings, got one string").c_str());
-    const nb::object inner = items_of(sentence, name + " must be a sequence of strings");
+    if (is_text(sentence.ptr())) refuse(name + " must be a sequence of strings, got one string");
+    const nb::object inner = items_of(sentence.ptr(), name + " must be a sequence of strings");
     const Py_ssize_t length = PySequence_Fast_GET_SIZE(inner.ptr());
     for (Py_ssize_t t = 0; t < length; ++t) {
       PyObject* cell = PySequence_Fast_GET_ITEM(inner.ptr(), t);
@@ -149,8 +201,7 @@ void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& o
       offsets.push_back(int64_t(column.cells.size()));
     } else if (offsets[size_t(b) + 1] != int64_t(column.cells.size())) {
       const int64_t tokens = offsets[size_t(b) + 1] - offsets[size_t(b)];
-      throw nb::value_error((name + " has " + std::to_string(tokens) + " tokens and " + std::to_string(length) +
-                             " values of " + what).c_str());
+      refuse(name + " has " + std::to_string(tokens) + " tokens and " + std::to_string(length) + " values of " + what);
     }
   }
 }
@@ -161,9 +212,9 @@ Dataset read_features(nb::handle sentences, AttributeSource attributes) {
   const nb::object outer = items_of(sentences.ptr(), "sentences must be a sequence");
   for (Py_ssize_t b = 0; b < PySequence_Fast_GET_SIZE(outer.ptr()); ++b) {
     const std::string otherwise = "sentence " + std::to_string(b) + " must be a sequence with features for each token";
-    const nb::object inner = items_of(PySequence_Fast_GET_ITEM(outer.ptr(), b), otherwise);
+    const nb::object inner = items_of(item_of(outer, b).ptr(), otherwise);
     for (Py_ssize_t t = 0; t < PySequence_Fast_GET_SIZE(inner.ptr()); ++t)
-      reader.token(PySequence_Fast_GET_ITEM(inner.ptr(), t), {b, t});
+      reader.token(item_of(inner, t).ptr(), {b, t});
     data.offsets.push_back(data.bundles());
   }
   reader.finish();

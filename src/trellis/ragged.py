@@ -6,7 +6,6 @@ that is not there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from trellis.errors import ShapeError
 
-__all__ = ["check_lengths", "offsets_of", "pad", "split", "unpad"]
+__all__ = ["check_lengths", "offsets_of", "pad", "split"]
 
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[Any]
@@ -66,20 +65,3 @@ def pad(flat: AnyArray, lengths: npt.ArrayLike, *, fill: Any = 0) -> AnyArray:
     padded = np.full((len(checked), longest, *flat.shape[1:]), fill, dtype=flat.dtype)
     padded[np.arange(longest) < checked[:, None]] = flat
     return padded
-
-
-def unpad(padded: AnyArray | Sequence[Sequence[Any]], lengths: npt.ArrayLike) -> AnyArray:
-    """The rows of a padded batch ``(B, T, ...)`` that belong to a token, flat ``(N, ...)``.
-
-    >>> unpad(np.array([[4, 5], [0, 0], [6, 0]]), [2, 0, 1]).tolist()
-    [4, 5, 6]
-    """
-    array = np.asarray(padded)
-    checked = check_lengths(lengths)
-    if array.ndim < 2 or len(array) != len(checked) or checked.max(initial=0) > array.shape[1]:
-        raise ShapeError(
-            f"padded must be (B, T, ...) with B = {len(checked)} and T >= {checked.max(initial=0)} "
-            f"to match lengths, got {array.shape}"
-        )
-    kept: AnyArray = array[np.arange(array.shape[1]) < checked[:, None]]
-    return kept

@@ -172,7 +172,7 @@ def test_a_full_disk_at_a_checkpoint_is_one_error_and_goes_on(here, shell, whole
         resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
 
     assert max(path.stat().st_size for path in Path("whole").iterdir()) > 12_000
-    command = [sys.executable, "-m", "trellis.cli", *CRF]
+    command = [sys.executable, "-m", "trellis", *CRF]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited, timeout=120)
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]

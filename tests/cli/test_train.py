@@ -260,7 +260,7 @@ def test_init_knows_every_family_without_torch():
 
 def _process(*arguments, **options):
     return subprocess.Popen(
-        [sys.executable, "-m", "trellis.cli", *arguments],
+        [sys.executable, "-m", "trellis", *arguments],
         text=True,
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )
@@ -271,7 +271,7 @@ def test_a_full_disk_leaves_no_half_model(here):
         resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 
     process = _process(*TRAIN, preexec_fn=small_files_only)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "trellis: model/model.safetensors cannot be written: " in err
     assert "Traceback" not in err
@@ -294,7 +294,7 @@ def test_ctrl_c_and_sigterm_keep_the_best_model_and_say_so(here, number, code):
     seen = _read_until(screen, b"dev 100.00")
     process.send_signal(number)
     seen += _read_until(screen, b"the best model so far was kept.")
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     os.close(screen)
     assert process.returncode == code
     assert b"iteration" in seen

@@ -70,6 +70,101 @@ def test_what_is_no_feature_is_named_with_its_place(token, message):
         ReadyExtractor().compile([[], [["x"], ["y"], token]], AttributeIndex(), grow=True)
 
 
+def nested(depth, leaf):
+    for _ in range(depth):
+        leaf = {"a": leaf}
+    return leaf
+
+
+def test_dicts_may_be_nested_a_hundred_deep():
+    assert named(nested(100, 2.5)) == {":".join("a" * 100): 2.5}
+    assert named(nested(99, ["x"])) == {":".join("a" * 99 + "x"): 1.0}
+
+
+def own_value():
+    token = {}
+    token["a"] = token
+    return token
+
+
+@pytest.mark.parametrize("token", [own_value(), nested(101, 1), nested(100, ["x"]), nested(100_000, 1)])
+def test_features_nested_without_end_are_refused_with_the_limit(token):
+    with pytest.raises(DataError, match=r"^sentence 0, position 1: features are nested more than 100 deep, at 'a:a:"):
+        ReadyExtractor().compile([[["x"], token]], AttributeIndex(), grow=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("x" * 10**6, "x" * 120 + "..."), ("\ud800", r"\xed\xa0\x80"), (b"\xff", r"\xff"), ("a\0b", "a\0b")],
+    ids=["huge", "surrogate", "bytes", "NUL"],
+)
+def test_a_name_that_is_no_plain_text_is_shown_in_the_message(name, shown):
+    with pytest.raises(DataError) as caught:
+        named({name: None})
+    expected = f"feature '{shown}' must be a string, a number or a bool, got NoneType"
+    assert str(caught.value) == f"sentence 0, position 0: {expected}"
+
+
+def test_an_integer_beyond_floats_is_refused():
+    with pytest.raises(DataError, match="feature 'a' is too large: values must be finite"):
+        named({"a": 10**400})
+
+
+class BrokenList(list):
+    def __iter__(self):
+        raise RuntimeError("no iterator")
+
+
+class StopsHalfway(list):
+    def __iter__(self):
+        yield "a"
+        raise RuntimeError("no more")
+
+
+class BrokenNumber:
+    def __float__(self):
+        raise KeyError("no float")
+
+
+class BrokenSentence:
+    def __len__(self):
+        raise RuntimeError("no length")
+
+    def __getitem__(self, i):
+        raise RuntimeError("no items")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "error"),
+    [
+        ([BrokenList(["a"])], RuntimeError),
+        ([{"a": BrokenList(["a"])}], RuntimeError),
+        ([StopsHalfway(["a"])], RuntimeError),
+        ([{"a": BrokenNumber()}], KeyError),
+        (BrokenSentence(), RuntimeError),
+    ],
+)
+def test_what_objects_of_the_caller_raise_reaches_the_caller(sentence, error):
+    with pytest.raises(error):
+        ReadyExtractor().compile([sentence], AttributeIndex(), grow=True)
+
+
+def test_a_number_may_empty_the_dict_and_the_sentence_it_stands_in():
+    token, sentence = {}, []
+
+    class Emptying:
+        def __float__(self):
+            token.clear()
+            sentence.clear()
+            return 2.0
+
+    token["a"] = Emptying()
+    sentence.append(token)
+    index = AttributeIndex()
+    ReadyExtractor().compile([sentence], index, grow=True)
+    assert index.names() == ["a"]
+
+
 def test_an_index_is_the_same_from_its_arrays():
     index = AttributeIndex()
     ReadyExtractor().compile([[[f"name{i}" for i in range(5000)]]], index, grow=True)

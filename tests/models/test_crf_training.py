@@ -413,3 +413,17 @@ def test_tag_sets_with_plain_labels_have_no_constraints():
     objective = objective_of(*make_data(), constraints=True)
     assert objective.tags == TagSet(tuple(LABELS), Scheme.PLAIN)
     assert (objective.table > 0).all()
+
+
+class Short(list):
+    """A sentence that says it has one token, whatever it holds."""
+
+    def __len__(self):
+        return 1
+
+
+@pytest.mark.parametrize("features", ["ready", "pos"])
+def test_a_sentence_whose_length_is_not_what_it_holds_does_not_reach_the_kernels(features):
+    tokens = [["a"], ["b"], ["c"]] if features == "ready" else ["a", "b", "c"]
+    with pytest.raises(DataError, match="sentence 0 holds 3 tokens where its length is 1: expected as many"):
+        CRF(features=features).fit([Short(tokens), tokens[:2]], [["X"], ["X", "Y"]])

@@ -99,18 +99,20 @@ def test_a_damaged_file_is_no_obstacle_where_the_kernel_knows(tmp_path, text):
 
 
 def test_a_forked_child_does_not_hold_the_lock_of_its_parent(tmp_path):
-    go, done = os.pipe()
     with locked(tmp_path):
+        (handle,) = lock._held
         child = os.fork()
         if child == 0:
-            os.close(done)
-            os.read(go, 1)
-            os._exit(0)
-    os.close(go)
-    with locked(tmp_path):  # while the child lives
+            try:
+                os.fstat(handle)
+            except OSError:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
+        with pytest.raises(ModelError, match="is in use"), locked(tmp_path):
+            pytest.fail("the parent still holds it")
+    with locked(tmp_path):
         pass
-    os.close(done)
-    os.waitpid(child, 0)
 
 
 def test_a_folder_that_cannot_be_locked_is_an_error_of_ours(tmp_path, monkeypatch):

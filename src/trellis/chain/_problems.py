@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from trellis.errors import NonFiniteError, NoPathError, TagRangeError
+from trellis.errors import ChainError, NonFiniteError, NoPathError, TagRangeError
 
 NOT_FINITE, NO_PATH, TAG_RANGE, FORBIDDEN_PATH, BAD_CHAIN_SCORE = 2, 3, 4, 5, 6
 
@@ -31,6 +31,23 @@ def raise_problem(
     """Raise the error for a native report about the sequence whose tokens lie in ``rows``."""
     if status == BAD_CHAIN_SCORE:
         _raise_bad_chain_score(transitions, start, end)
+    try:
+        _raise_about(status, sequence, rows, emissions, transitions, start, end, tags)
+    except ChainError as error:
+        error.sequence = sequence
+        raise
+
+
+def _raise_about(
+    status: int,
+    sequence: int,
+    rows: npt.NDArray[np.int64],
+    emissions: Array,
+    transitions: Array,
+    start: Array,
+    end: Array,
+    tags: Array | None,
+) -> NoReturn:
     own = emissions[rows]  # (T, L)
     if status == NOT_FINITE:
         _raise_not_finite(sequence, own)

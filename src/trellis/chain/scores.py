@@ -72,6 +72,12 @@ class ChainScores:
         """L."""
         return int(self.emissions.shape[1])
 
+    def part(self, index: int) -> ChainScores:
+        """The scores of one sequence."""
+        begin = int(self.lengths[:index].sum())
+        own = self.emissions[begin : begin + int(self.lengths[index])]
+        return ChainScores(own, self.lengths[index : index + 1], self.transitions, self.start, self.end)
+
     def restricted(self, allowed: npt.ArrayLike) -> ChainScores:
         """The same scores with every label outside ``allowed[N, L]`` forbidden at its position."""
         mask = np.asarray(allowed)

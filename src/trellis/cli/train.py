@@ -122,7 +122,7 @@ def train(
         place.save_record(run.record(tagger, figures))
     if not quiet:
         _print(figures, data, out)
-    interrupted = tagger.history_ is not None and tagger.history_.reason == "interrupted"
+    interrupted = tagger.history_.reason == "interrupted"
     if interrupted:
         hint = " --resume continues the training." if place.training.can_go_on else ""
         say.print(f"Training was interrupted; the best model so far was kept.{hint}")
@@ -235,17 +235,17 @@ class Run:
             "tokenizer": tagger.tokenizer_,
             "started": self.started,
             "seconds": round(self.seconds, 3),
-            "iterations": 0 if history is None else len(history.steps),
-            "reason": None if history is None else history.reason,
+            "iterations": len(history.steps),
+            "reason": history.reason,
             "reading": self.data.options,
             "data": {role: self.data.described(role) for role in self.data.files},
             "figures": figures,
         }
 
 
-def _ending(history: History | None) -> str:
-    if history is None or not history.steps:
-        return "nothing was learnt" if history is not None else "done"
+def _ending(history: History) -> str:
+    if not history.steps:
+        return "nothing was learned"
     kept = "" if history.kept == len(history.steps) - 1 else f", the best was {history.steps[history.kept].iteration}"
     return f"{_REASONS[history.reason]} after {len(history.steps)} iterations{kept}"
 

@@ -23,10 +23,11 @@ from trellis.config import setting
 from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.features import AttributeIndex, Extractor, ReadyExtractor, TemplateExtractor, Templates, get_templates
 from trellis.models.base import Tagger
-from trellis.models.crf_explain import Explanation, FeatureTable, TransitionTable, explain, top_features, transitions
+from trellis.models.crf_explain import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf_problem import Choice, CRFObjective, Parameters, scores_of
 from trellis.models.crf_training import train
 from trellis.models.data import Labelled, learnt_tag_set
+from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
 from trellis.tags import TagSet
 from trellis.training import undisturbed
@@ -87,13 +88,13 @@ class CRF(Tagger[CRFConfig]):
 
     kind: ClassVar[str] = "crf"
     config_class: ClassVar[type[Any]] = CRFConfig
-    parameters_: Parameters | None = None
+    parameters_: Parameters
     _cached: Extractor | None = None
     _scorer: tuple[Parameters, _native.TokenScorer] | None = None
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         extractor = self._extractor()
-        before = (self.parameters_, self.tagset_) if options.warm_start else (None, None)
+        before = (self.parameters_, self.tagset_) if self._goes_on(options) else (None, None)
         index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
         compiled = extractor.compile(data.inputs, index, grow=True)
         tags = learnt_tag_set(data, self.config.scheme, self.config.constraints, before[1])
@@ -131,7 +132,7 @@ class CRF(Tagger[CRFConfig]):
         The runner-up is the best labelling of the sentence with another label there; the differences of all
         features and transitions add up to the difference of the two scores.
         """
-        return explain(sentence, position, self._extractor(), self._fitted(), self._fitted_tags())
+        return explain_features(sentence, position, self._extractor(), self._fitted(), self._fitted_tags())
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
         """The `n` state features with the largest weights, by size, of one label or of all."""
@@ -155,12 +156,11 @@ class CRF(Tagger[CRFConfig]):
         return Choice(c.min_freq, c.all_possible_states, c.all_possible_transitions, has_transitions, c.constraints)
 
     def _fitted(self) -> Parameters:
-        self._require_fitted()
-        assert self.parameters_ is not None
+        self._fitted_tags()
         return self.parameters_
 
     def _extractor(self) -> Extractor:
-        if self._cached is None or self.tagset_ is None:
+        if self._cached is None or not self.__sklearn_is_fitted__():
             features = self.config.features
             self._cached = ReadyExtractor() if features == "ready" else TemplateExtractor(get_templates(features))
         return self._cached

@@ -107,6 +107,7 @@ class CRFObjective:
     ) -> None:
         self.data, self.index, self.tags, self.c2 = data, index, tags, c2
         self._labelled, self._weighted_tokens = labelled, token_weights is not None
+        _check_tokens(data, labelled)
         ids = None if labelled.partial else labelled.encode(tags)
         allowed = labelled.allowed(tags) if labelled.partial else None
         mask = None if allowed is None else allowed.view(np.uint8)
@@ -205,6 +206,15 @@ class CRFObjective:
         if status in (3, 5):
             raise NoPathError(f"{name}: its labels break the {self.tags.scheme.value} scheme, so they are impossible")
         raise DataError(f"{name}: the scores overflow; feature values or weights are too large")
+
+
+def _check_tokens(data: Compiled, labelled: Labelled) -> None:
+    """Kernels walk labels and features side by side: an input whose `len` is not what it holds must not get there."""
+    found, expected = np.diff(data.offsets), labelled.lengths
+    if not np.array_equal(found, expected):
+        i = int(np.flatnonzero(found != expected)[0])
+        name = name_of(i, labelled.inputs[i])
+        raise DataError(f"{name} holds {found[i]} tokens where its length is {expected[i]}: expected as many")
 
 
 def step_counts(

@@ -139,12 +139,20 @@ def listed(inputs: Iterable[Any]) -> Sequence[Any]:
     """The inputs as a sequence; a single string or sentence in their place is a mistake."""
     if isinstance(inputs, str | Sentence):
         raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
-    return inputs if isinstance(inputs, list | tuple) else list(inputs)
+    return inputs if type(inputs) in (list, tuple) else list(inputs)  # type: ignore[return-value]
+
+
+def tokens_of(item: Any) -> Sequence[Any]:
+    """The tokens of a sentence, or of a plain sequence."""
+    if isinstance(item, Sentence):
+        return item.tokens
+    tokens: Sequence[Any] = item.tolist() if isinstance(item, np.ndarray) else item
+    return tokens
 
 
 def tokenizer_of(inputs: Sequence[Any]) -> str:
     """The tokenizer that makes such tokens of raw text: "characters" where all are single characters, else "words"."""
-    tokens = chain.from_iterable(item.tokens if isinstance(item, Sentence) else item for item in inputs)
+    tokens = chain.from_iterable(map(tokens_of, inputs))
     first = next(tokens, "")
     return "characters" if all(map(_is_character, chain([first], tokens))) else "words"
 

@@ -42,10 +42,9 @@ MODEL, CONFIG, RECORD, CHECKPOINTS = "model.safetensors", "config.toml", "traini
 
 
 class Saved(Protocol):
-    """What can be left in a folder: a tagger."""
+    """What can be left in a folder: a tagger, whose training is its `history_` if it was trained just now."""
 
     config: Any
-    history_: History | None
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""
@@ -69,7 +68,7 @@ class ModelFolder:
 
         Checkpoints go once the model is safe, and stay if training can go on from them.
         """
-        history = tagger.history_
+        history = _history(tagger)
         interrupted = history is not None and history.reason == "interrupted"
         if interrupted and history is not None and history.kept < 0:
             return False
@@ -137,8 +136,9 @@ def save_model(folder: Path, tagger: Saved) -> None:
     """Write model, settings and history."""
     tagger.save(folder / MODEL)
     files.write_text(folder / CONFIG, config.to_toml(tagger.config))
-    if tagger.history_ is not None:
-        write_history(folder, tagger.history_)
+    history = _history(tagger)
+    if history is not None:
+        write_history(folder, history)
     else:
         for name in (HISTORY, CURVE):
             (folder / name).unlink(missing_ok=True)
@@ -155,6 +155,10 @@ def read_record(path: str | Path) -> dict[str, Any]:
     if values is not None and not isinstance(values, dict):
         raise StoreError(f"{Path(path) / RECORD} is not the record of a training: expected a table")
     return values or {}
+
+
+def _history(tagger: Saved) -> History | None:
+    return getattr(tagger, "history_", None)
 
 
 def _check_model(path: Path, model: str, kind: str, resume: bool) -> None:

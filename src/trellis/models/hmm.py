@@ -31,9 +31,9 @@ from trellis.config import setting
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import hmm_lattice
 from trellis.models.base import Tagger
-from trellis.models.data import Labelled, learnt_tag_set, listed, name_of
+from trellis.models.data import Labelled, learnt_tag_set, listed, name_of, tokens_of
 from trellis.models.fitting import FitOptions
-from trellis.models.hmm_data import Symbol, encode, tokens_of
+from trellis.models.hmm_data import Symbol, encode
 from trellis.models.hmm_estimation import unknown_log_emissions
 from trellis.models.hmm_expectation import Part
 from trellis.models.hmm_histories import BEGIN
@@ -45,7 +45,6 @@ from trellis.models.markov import draw, sample_paths
 from trellis.models.probability import FloatArray, logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
-from trellis.ragged import split
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 
 
@@ -111,7 +110,7 @@ class HMM(Tagger[HMMConfig]):
 
     kind: ClassVar[str] = "hmm"
     config_class: ClassVar[type[Any]] = HMMConfig
-    model_: Learnt | None = None
+    model_: Learnt
 
     @classmethod
     def from_probabilities(
@@ -144,7 +143,7 @@ class HMM(Tagger[HMMConfig]):
         model = cls(**options)
         if model.config.order != 1:
             raise ModelError(f"from_probabilities makes models of order 1, got order = {model.config.order}")
-        model.tagset_ = TagSet(names)
+        model.tagset_, model.tokenizer_ = TagSet(names), "words"
         model.model_ = Learnt(index, parameters)
         return model
 
@@ -191,7 +190,7 @@ class HMM(Tagger[HMMConfig]):
 
     def log_likelihood(self, X: Iterable[Any]) -> FloatArray:
         """Log probability of each sequence of observations; minus infinity where the model cannot emit it."""
-        return np.concatenate([np.empty(0), *map(log_mass, self._blocks(X))])
+        return np.concatenate([np.empty(0), *(log_mass(block.scores) for block in self._posteriors(X))])
 
     def forward(self, observations: Any) -> Lattice:
         """Alpha of one sequence: probability of the observations so far and each state at t.
@@ -236,13 +235,10 @@ class HMM(Tagger[HMMConfig]):
 
     def sample_states(self, X: Iterable[Any], n: int = 1, *, seed: int = 0) -> list[list[list[str]]]:
         """For each input `n` state sequences, drawn from their distribution given the observations."""
-        scores = self.chain_scores(X)
-        sampled = to_labels(chain.sample(scores, n, seed=seed), self._state_labels())
-        drawn = [split(own, scores.lengths) for own in sampled]
-        return [[self._fitted_tags().decode(path) for path in paths] for paths in zip(*drawn, strict=True)]
+        return self.posterior(X).sample(n, seed=seed)
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
+        before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         check_order(data, self.config.order)
         tags = self._tag_set(data, tags_before)
         self.model_, history = learn(data, tags, before, self.config, self._legal(tags), dev, options)
@@ -306,8 +302,7 @@ class HMM(Tagger[HMMConfig]):
         return result
 
     def _fitted(self) -> Learnt:
-        self._require_fitted()
-        assert self.model_ is not None
+        self._fitted_tags()
         return self.model_
 
     def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

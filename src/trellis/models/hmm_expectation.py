@@ -15,17 +15,15 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
 
 from trellis import _native
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm_parameters import IntArray, Parameters
-from trellis.models.probability import BoolArray, FloatArray, normalised
+from trellis.models.probability import BoolArray, FloatArray, log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
 
 Part = Literal["start", "transitions", "emissions"]
 PARTS: tuple[Part, ...] = ("start", "transitions", "emissions")
-_LEAST_TOKENS, _MOST_TASKS, _GROUP = 256, 64, 8
 
 
 class HMMObjective:
@@ -72,7 +70,7 @@ class HMMObjective:
         self._weights = np.ones(len(self._lengths)) if weights is None else np.ascontiguousarray(weights)
         mask = None if allowed is None else np.ascontiguousarray(allowed).view(np.uint8)
         offsets = offsets_of(self._lengths)
-        self._native = _native.Expectation(flat, offsets, mask, self._weights, *_plan(self._lengths), L, V)
+        self._native = _native.Expectation(flat, offsets, mask, self._weights, L, V)
 
     def expect(self, weights: FloatArray) -> tuple[float, Parameters]:
         """The loss, and the counts of labelled and expected counts of other sequences together."""
@@ -138,23 +136,12 @@ def check_symbols(symbols: npt.ArrayLike, V: int) -> IntArray:
     return array
 
 
-def _plan(lengths: IntArray) -> tuple[IntArray, IntArray]:
-    """Sequences that are not empty, longest first, and where tasks begin among them: whole groups, equal shares."""
-    order = np.argsort(-lengths, kind="stable")[: int((lengths > 0).sum())]
-    done = np.cumsum(lengths[order])
-    tokens = int(done[-1]) if len(done) else 0
-    share = max(_LEAST_TOKENS, tokens / _MOST_TASKS)
-    wanted = np.searchsorted(done, np.arange(1, int(tokens / share) + 1) * share)
-    bounds = np.minimum(-(-wanted // _GROUP) * _GROUP, len(order))
-    return order, np.unique(np.concatenate([[0], bounds, [len(order)]])).astype(np.int64)
-
-
 def _joint(counts: Parameters, p: Parameters, *, structural_zeros: bool = False) -> float:
     """``sum of counts * log p``: the log-likelihood of labelled data, or a log prior up to a constant."""
-    total = float(xlogy(counts.emissions, p.emissions).sum())
+    total = log_score(counts.emissions, p.emissions)
     for part in ("start", "transitions"):
         own, probability = getattr(counts, part), getattr(p, part)
         if structural_zeros:
             own = np.where(probability > 0, own, 0.0)
-        total += float(xlogy(own, probability).sum())
+        total += log_score(own, probability)
     return total

@@ -53,10 +53,10 @@ class NeuralTagger(Tagger[NeuralConfig]):
     free_settings: ClassVar[frozenset[str] | None] = frozenset(
         ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
     )
-    model_: Learnt | None = None
+    model_: Learnt
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
+        before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         tags = learnt_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
         if dev is not None:
             dev.encode(tags)
@@ -110,8 +110,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         return scores_of(model.network, model.network.encode(model.vocabulary, inputs))
 
     def _fitted(self) -> Learnt:
-        self._require_fitted()
-        assert self.model_ is not None
+        self._fitted_tags()
         return self.model_
 
     def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:

@@ -10,7 +10,7 @@ import torch
 
 from trellis.errors import StoreError
 from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_network import Network, build
+from trellis.models.neural_network import Network, build_empty
 from trellis.models.neural_vocabulary import Symbols, Vocabulary
 from trellis.nn.transformer import TransformerEncoder
 from trellis.store import pack_strings, unpack_strings
@@ -48,7 +48,7 @@ def from_stored(
     vocabulary = Vocabulary(**known, columns=columns, lower=config.encoder.words.lower)
     table = arrays.get(_VECTORS)
     settings = resolved(config, vector_size=None if table is None else table.shape[1])
-    network = build(settings, vocabulary, tags, table, _transformer(manifest["transformer"], arrays))
+    network = build_empty(settings, vocabulary, tags, table, _transformer(manifest["transformer"], arrays))
     _load(network, {name: array for name, array in arrays.items() if name.startswith(_WEIGHTS)})
     return network, vocabulary
 
@@ -61,9 +61,10 @@ def _transformer(description: Mapping[str, Any] | None, arrays: Arrays) -> Trans
 
 
 def _load(network: Network, arrays: Arrays) -> None:
-    state = {name.removeprefix(_WEIGHTS): torch.from_numpy(array.copy()) for name, array in arrays.items()}
+    state = {name.removeprefix(_WEIGHTS): torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
     try:
-        missing, unexpected = network.load_state_dict(state, strict=False)
+        # The encoder's weights have no memory of their own yet: they become these tensors.
+        missing, unexpected = network.load_state_dict(state, strict=False, assign=True)
     except RuntimeError as error:
         raise StoreError(f"the saved weights do not fit the saved settings: {error}") from None
     missing = [name for name in missing if not name.startswith(_OWN)]

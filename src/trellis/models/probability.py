@@ -80,6 +80,23 @@ def logs(probabilities: npt.NDArray[Any]) -> FloatArray:
     return result
 
 
+def log_sum(values: FloatArray, axis: int) -> FloatArray:
+    """``log(sum(exp(values)))`` along an axis: the largest term is taken out, so that nothing overflows."""
+    best = values.argmax(axis=axis, keepdims=True)
+    top = np.take_along_axis(values, best, axis)
+    others = np.exp(values - np.where(np.isneginf(top), 0.0, top))
+    np.put_along_axis(others, best, 0.0, axis)
+    result: FloatArray = (top + np.log1p(others.sum(axis=axis, keepdims=True))).squeeze(axis)
+    return result
+
+
+def log_score(counts: FloatArray, probabilities: FloatArray) -> float:
+    """``sum of counts * log(probabilities)``; what was never counted adds nothing, however improbable it is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = counts * np.log(probabilities)
+    return float(np.where(counts == 0, 0.0, terms).sum())
+
+
 def _shape_text(shape: tuple[int | None, ...]) -> str:
     sizes = ", ".join("any" if size is None else str(size) for size in shape)
     return f"({sizes},)" if len(shape) == 1 else f"({sizes})"

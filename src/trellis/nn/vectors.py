@@ -7,7 +7,7 @@ not UTF-8 does no harm. A word may hold spaces, as ``. . .`` in GloVe 840B: the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,15 +56,6 @@ class Vectors:
     @property
     def size(self) -> int:
         return int(self.array.shape[1])
-
-    def table(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """``(len(words), size)``: the vector of each word, NaN for those without one."""
-        table = np.full((len(words), self.size), np.nan, dtype=np.float32)
-        found = [(place, self.rows[word]) for place, word in enumerate(words) if word in self.rows]
-        if found:
-            places, rows = zip(*found, strict=True)
-            table[list(places)] = self.array[list(rows)]
-        return table
 
 
 def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool = True, extra: int = 0) -> Vectors:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from html import escape
 
 from trellis.training.history import History, Step
@@ -12,6 +14,7 @@ from trellis.training.history import History, Step
 WIDTH, HEIGHT, MARGIN = 360, 260, (44, 16, 34, 52)  # of a panel; margins: top, right, bottom, left
 _INK, _FAINT, _GRID = "#1f2933", "#7b8794", "#e4e7eb"
 _MOST_DOTS = 60
+_LARGEST = Fraction(sys.float_info.max)
 _Points = Sequence[tuple[float, float]]
 
 
@@ -50,13 +53,16 @@ def _line(name: str, field: str, colour: str, steps: Sequence[Step], factor: flo
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers, about `count` of them, that reach from at most `low` to at least `high`."""
+    """Round numbers, about `count` of them, that reach from at most `low` to at least `high`.
+
+    Computed in fractions, so that they do for all floats; where the first or last would be none, it is the largest.
+    """
     # A flat line is not blown up beyond a thousandth of its height.
-    span = max(high - low, 1e-3 * max(abs(low), abs(high), 1e-9))
-    unit = 10.0 ** math.floor(math.log10(span / count))
-    size = next(unit * k for k in (1, 2, 5, 10) if span / (unit * k) <= count)
-    first, last = math.floor(low / size), math.ceil(high / size)
-    return [k * size for k in range(first, max(last, first + 1) + 1)]
+    span = max(Fraction(high) - Fraction(low), Fraction(max(abs(low), abs(high), 1e-9)) / 1000)
+    unit = Fraction(10) ** math.floor(math.log10(span.numerator) - math.log10(span.denominator * count))
+    size = next(unit * k for k in (1, 2, 5, 10, 20) if span <= count * unit * k)
+    first, last = math.floor(Fraction(low) / size), math.ceil(Fraction(high) / size)
+    return [float(min(max(k * size, -_LARGEST), _LARGEST)) for k in range(first, max(last, first + 1) + 1)]
 
 
 def _panel(title: str, lines: Sequence[Line], unit: str, kept: float | None) -> str:
@@ -93,7 +99,7 @@ class _Frame:
 
 
 def _between(value: float, own: tuple[float, float], place: tuple[float, float]) -> float:
-    share = (value - own[0]) / (own[1] - own[0])
+    share = (value / 2 - own[0] / 2) / (own[1] / 2 - own[0] / 2)  # halves: a difference of the largest has no number
     return round(place[0] + share * (place[1] - place[0]), 1)
 
 

@@ -118,8 +118,9 @@ def _flock(folder: Path) -> int | None:
 
 
 def _release(handle: int | None) -> None:
-    if handle is not None:
+    if handle is not None and fcntl is not None:
         _held.discard(handle)
+        fcntl.flock(handle, fcntl.LOCK_UN)  # also for a child that was forked this moment
         os.close(handle)
 
 

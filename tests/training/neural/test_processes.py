@@ -28,24 +28,25 @@ def main(folder: str) -> None:
 def test_two_processes_equal_one(tmp_path):
     if not hasattr(os, "fork"):
         pytest.skip("needs gloo")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     command = [sys.executable, "-c", f"from {__name__} import main; main({str(tmp_path)!r})"]
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
-    processes = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    with socket.socket() as held:
+        # Bound until the end, so that nobody else is given the port; those that say they share it may bind it too.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        ours = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.getsockname()[1]), "WORLD_SIZE": "2"}
+        processes = [
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **ours, "ACCELERATE_USE_CPU": "true", "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        for process in processes:
+            _, errors = process.communicate(timeout=600)
+            assert process.returncode == 0, errors
     alone = Linear(examples=17)
     alone.scores = [0.1, 0.2]
     history = train(alone, SETTINGS)
