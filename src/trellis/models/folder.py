@@ -181,7 +181,7 @@ def _check_model(path: Path, model: str, kind: str, resume: bool) -> None:
 def _family_in(path: Path, wanted: str) -> str | None:
     """The family of the model in a folder, by its record; else the kind under which it is stored, if it can be read."""
     try:
-        kind = store.load(path / MODEL, verify=False).kind
+        kind = store.read_kind(path / MODEL)
     except StoreError:
         return None
     with suppress(StoreError):

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import warnings
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -311,30 +310,30 @@ class TestFolder:
 
 def test_a_disk_that_is_full_at_any_write_loses_nothing(uninterrupted, tmp_path, monkeypatch):
     """One clear error, nothing half-written, and training goes on once there is room."""
-    write, names = files.replacing, []
+    sync, names = files._sync, []
 
-    @contextmanager
-    def full_at_the_last_of(path, *rest):
-        names.append(path.name)
-        with write(path, *rest) as partial:
-            yield partial
+    def full_at_the_last_of(path):
+        if path.is_file():
+            names.append(path.name)
             if len(names) == count:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(path)
 
     for count in range(1, 99):
         folder = tmp_path / str(count)
         names.clear()
         with monkeypatch.context() as patched:
-            patched.setattr(files, "replacing", full_at_the_last_of)
+            patched.setattr(files, "_sync", full_at_the_last_of)
             try:
                 train(Labels(), SETTINGS, folder=folder)
                 break
             except StoreError as error:
                 problem = str(error)
-        assert f"{names[-1]} cannot be written: No space left on device" in problem
+        name = names[-1].removeprefix(".").removesuffix(".partial").rpartition(".")[0]
+        assert f"{name} cannot be written: No space left on device" in problem
         assert not list(folder.glob(".*"))
         assert resumed(folder) == uninterrupted
-    assert any(name.startswith("checkpoint-") for name in names)
+    assert any(name.startswith(".checkpoint-") for name in names)
     assert count > 10
 
 
