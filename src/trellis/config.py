@@ -39,6 +39,7 @@ from trellis.untrusted import shown
 
 __all__ = [
     "dataclass",
+    "flat",
     "from_dict",
     "from_toml",
     "keys",
@@ -153,6 +154,17 @@ def keys(config: Any, section: str = "") -> Iterator[str]:
             yield from keys(value, f"{section}{item.name}.")
         else:
             yield f"{section}{item.name}"
+
+
+def flat(config: Any) -> dict[str, Any]:
+    """Plain values by the dotted names of `keys`."""
+    values: dict[str, Any] = {}
+    for name in keys(config):
+        value = config
+        for part in name.split("."):
+            value = getattr(value, part)
+        values[name] = _plain(value)
+    return values
 
 
 def override(config: T, assignments: Iterable[str]) -> T:

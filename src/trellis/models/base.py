@@ -28,14 +28,15 @@ from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
 from trellis.models.estimator import C, Estimator
-from trellis.models.fitting import FitOptions, check_weights, labelled
+from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
+from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
 from trellis.models.posterior import Known, Posterior
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import Scheme, Span, Style, TagSet
 from trellis.text import TOKENIZERS, Sentence, split_text, tokenize
-from trellis.training import History, Progress
+from trellis.training import History, Progress, undisturbed
 
 _LEARNED = ("tagset_", "tokenizer_", "history_")
 _BLOCK = 16384  # sentences that are answered at a time
@@ -45,6 +46,8 @@ class Tagger(Estimator[C], ABC):
     """Base of all taggers; `config` holds the settings, names that end in ``_`` exist once it has learned."""
 
     kind: ClassVar[str]
+    free_settings: ClassVar[frozenset[str] | None] = None
+    """What may be changed when training is resumed, by dotted names; None where it learns in one go."""
     tagset_: TagSet
     tokenizer_: str
     """How raw text is split: as the training data were."""
@@ -80,7 +83,7 @@ class Tagger(Estimator[C], ABC):
         sentence_weights: Sequence[float] | None = None,
         warm_start: bool = False,
         progress: Progress | None = None,
-        folder: str | Path | None = None,
+        folder: str | Path | ModelFolder | None = None,
         resume: bool = False,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
@@ -92,18 +95,26 @@ class Tagger(Estimator[C], ABC):
             sentence_weights: how much each sentence counts; 1 unless given.
             warm_start: start from what this model learnt before; labels and features may be new.
             progress: called after each iteration.
-            folder: where training keeps checkpoints and its record, for families that write some.
-            resume: go on from the last checkpoint in `folder`, to the same model as if nothing had happened.
+            folder: where the model is left, with its settings and its history, and while it is trained, checkpoints
+                of families that train in epochs.
+            resume: go on from the last checkpoint in `folder`, if there is one, to the same model as if nothing had
+                happened.
 
         """
-        data = Labelled.of(X, y)
-        if not data.inputs:
-            raise ModelError("there is nothing to learn from: the corpus has no sentence")
-        held_out = None if dev is None else labelled(dev)
-        weights = check_weights(sentence_weights, len(data.inputs))
-        place = None if folder is None else Path(folder)
-        self._learn(data, held_out, FitOptions(weights, warm_start, progress, place, resume))
-        self.tokenizer_ = tokenizer_of(data.inputs)
+        with opened(folder, self.kind, resume=resume, resumable=self.free_settings is not None) as place:
+            data = Labelled.of(X, y)
+            if not data.inputs:
+                raise ModelError("there is nothing to learn from: the corpus has no sentence")
+            held_out = None if dev is None else labelled(dev)
+            weights = check_weights(sentence_weights, len(data.inputs))
+            options = FitOptions(weights, warm_start, progress, None if place is None else place.training)
+            before = self._state()[1] if place is not None and self._goes_on(options) else None
+            identify(options, self.config, self.free_settings, data, held_out, before)
+            tokenizer = tokenizer_of(data.inputs)
+            self._learn(data, held_out, options)
+            self.tokenizer_ = tokenizer
+            if place is not None and place is not folder:
+                undisturbed(lambda: place.save(self))
         return self
 
     def posterior(self, X: Iterable[Any], *, known: Known | None = None) -> Posterior:

@@ -31,6 +31,7 @@ from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
 from trellis.store import Stored
 from trellis.tags import TagSet
+from trellis.training import undisturbed
 from trellis.untrusted import Fields
 
 _LARGE = 50_000  # tokens
@@ -94,7 +95,6 @@ class CRF(Tagger[CRFConfig]):
     _scorer: tuple[Parameters, _native.TokenScorer] | None = None
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        options.refuse_resume("a feature CRF")
         extractor = self._extractor()
         before = (self.parameters_, self.tagset_) if self._goes_on(options) else (None, None)
         index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
@@ -116,7 +116,7 @@ class CRF(Tagger[CRFConfig]):
             start = objective.take_over(before[0], before[1])
         held_out = None if dev is None else (extractor.compile(dev.inputs, index, grow=False), dev)
         trained = train(objective, start, self.config, held_out, options.progress)
-        self.parameters_ = objective.parameters(trained.weights).pruned()
+        self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
         self.tagset_, self.history_, self._cached = tags, trained.history, extractor
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:

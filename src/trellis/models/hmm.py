@@ -242,7 +242,6 @@ class HMM(Tagger[HMMConfig]):
         return self.posterior(X).sample(n, seed=seed)
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        options.refuse_resume("an HMM")
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         check_order(data, self.config.order)
         tags = self._tag_set(data, tags_before)

@@ -18,6 +18,7 @@ import torch
 
 from trellis import chain
 from trellis.arrays import Arrays
+from trellis.models import fingerprint
 from trellis.models.base import Tagger
 from trellis.models.data import Labelled, learnt_tag_set
 from trellis.models.fitting import FitOptions
@@ -32,6 +33,7 @@ from trellis.nn.vectors import Coverage
 from trellis.store import Stored
 from trellis.tags import TagSet
 from trellis.training.neural import train
+from trellis.training.neural.settings import FREE
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,9 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     kind: ClassVar[str] = "neural"
     config_class: ClassVar[type[Any]] = NeuralConfig
+    free_settings: ClassVar[frozenset[str] | None] = frozenset(
+        ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
+    )
     model_: Learnt
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -64,10 +69,11 @@ class NeuralTagger(Tagger[NeuralConfig]):
             network = build(settings, vocabulary, tags, vectors, load_transformer(settings.encoder))
             if before is not None:
                 take_over(network, before.network)
+            if options.folder is not None:
+                frozen = {name: p.float().numpy() for name, p in network.named_parameters() if not p.requires_grad}
+                options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
             task = self._task(network, vocabulary, data, dev, tags, options)
-            history = train(
-                task, settings.training, folder=options.folder, resume=options.resume, progress=options.progress
-            )
+            history = train(task, settings.training, folder=options.folder, progress=options.progress)
         self.model_, self.tagset_, self.history_ = Learnt(network, vocabulary, coverage), tags, history
 
     def _vocabulary(self, inputs: Sequence[Any], before: Learnt | None) -> Vocabulary:

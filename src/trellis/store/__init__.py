@@ -12,8 +12,8 @@ A file may come from anybody, so checksums prove nothing. `Stored` is where ever
 asked for by what it must be: type, shape, range. What native code or torch will index with has been checked there.
 """
 
-from trellis.store.reading import load, read_manifest
+from trellis.store.reading import load, read_kind, read_manifest
 from trellis.store.stored import Stored
 from trellis.store.writing import FORMAT, pack_strings, save
 
-__all__ = ["FORMAT", "Stored", "load", "pack_strings", "read_manifest", "save"]
+__all__ = ["FORMAT", "Stored", "load", "pack_strings", "read_kind", "read_manifest", "save"]

@@ -69,6 +69,12 @@ def read_manifest(path: str | Path, kind: str | None = None) -> Fields:
         return _header(file, size, str(path), kind).manifest
 
 
+def read_kind(path: str | Path) -> str:
+    """Which kind of model a file says that it holds; its arrays are not read."""
+    with _opened(path) as (file, size):
+        return _header(file, size, str(path), None).kind
+
+
 @contextmanager
 def _opened(path: str | Path) -> Iterator[tuple[FileIO, int]]:
     """The file and its size; what is no file, such as a pipe that nobody writes to, is not even opened."""

@@ -22,9 +22,10 @@ from torch import Tensor
 from trellis import store
 from trellis.arrays import AnyArray
 from trellis.errors import StoreError
+from trellis.training.folder import CHECKPOINTS, KEPT
 from trellis.untrusted import Fields, shown
 
-CHECKPOINT, KEPT = "training checkpoint", "kept weights"
+_CHECKPOINT, _KEPT = "training checkpoint", "kept weights"  # kinds of files
 # What the store has no name for is stored as whole numbers of the same width.
 _AS_BITS = dict.fromkeys((torch.bfloat16, torch.float16, torch.int16), torch.uint16)
 _AS_BITS |= dict.fromkeys((torch.bool, torch.int8), torch.uint8)
@@ -51,24 +52,21 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self._keep = folder, keep
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in [*folder.glob(".checkpoint-*.tmp"), *folder.glob(".kept-*.tmp")]:
-            left.unlink()
 
     def steps(self) -> list[int]:
         """The steps of the checkpoints there are, the newest first."""
-        found = (path.stem.rpartition("-")[2] for path in self.folder.glob("checkpoint-*.safetensors"))
+        found = (path.stem.rpartition("-")[2] for path in self.folder.glob(CHECKPOINTS))
         return sorted((int(step) for step in found if step.isdigit()), reverse=True)
 
     def save_kept(self, step: int, weights: Mapping[str, Tensor]) -> None:
         """Write the weights to keep, which a later `save` will name."""
-        self._write(self._kept(step), KEPT, {}, {"weights": weights})
+        self._write(self._kept(step), _KEPT, {}, {"weights": weights})
 
     def save(
         self, step: int, values: Mapping[str, Any], parts: Mapping[str, Mapping[str, Tensor]], kept: int | None
     ) -> None:
         """Write a checkpoint, then remove those that are no longer needed."""
-        self._write(self._checkpoint(step), CHECKPOINT, {"values": dict(values), "kept": kept}, parts)
+        self._write(self._checkpoint(step), _CHECKPOINT, {"values": dict(values), "kept": kept}, parts)
         self._prune(step)
 
     def newest(self) -> Checkpoint | None:
@@ -81,12 +79,6 @@ class Checkpoints:
                 warnings.warn(message, CheckpointWarning, stacklevel=2)
         return None
 
-    def clear(self) -> None:
-        """Remove all checkpoints."""
-        for pattern in ("checkpoint-*.safetensors", "kept-*.safetensors"):
-            for path in self.folder.glob(pattern):
-                path.unlink()
-
     def _checkpoint(self, step: int) -> Path:
         return self.folder / f"checkpoint-{step:08d}.safetensors"
 
@@ -94,9 +86,9 @@ class Checkpoints:
         return self.folder / f"kept-{step:08d}.safetensors"
 
     def _read(self, step: int) -> Checkpoint:
-        stored = store.load(self._checkpoint(step), CHECKPOINT)
+        stored = store.load(self._checkpoint(step), _CHECKPOINT)
         values, kept = stored.manifest.value("values", dict), _kept_step(stored.manifest)
-        weights = None if kept is None else _parts(store.load(self._kept(kept), KEPT)).get("weights", {})
+        weights = None if kept is None else _parts(store.load(self._kept(kept), _KEPT)).get("weights", {})
         return Checkpoint(step, values, _parts(stored), weights)
 
     def _write(
@@ -115,14 +107,14 @@ class Checkpoints:
         for step in set(self.steps()) - set(written[: self._keep]):
             self._checkpoint(step).unlink()
         named = {self._kept_of(step) for step in written[: self._keep]}
-        for path in self.folder.glob("kept-*.safetensors"):
+        for path in self.folder.glob(KEPT):
             if path not in named:
                 path.unlink()
 
     def _kept_of(self, step: int) -> Path | None:
         """The file of kept weights that a checkpoint names, where it can be read."""
         try:
-            kept = _kept_step(store.read_manifest(self._checkpoint(step), CHECKPOINT))
+            kept = _kept_step(store.read_manifest(self._checkpoint(step), _CHECKPOINT))
         except StoreError:
             return None
         return None if kept is None else self._kept(kept)
