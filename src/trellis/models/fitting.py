@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from trellis import config
-from trellis.arrays import FloatArray
+from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ConfigError, ModelError
 from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
@@ -55,7 +55,7 @@ def identify(
     free: frozenset[str] | None,
     data: Labelled,
     dev: Labelled | None,
-    before: Mapping[str, npt.NDArray[Any]] | None,
+    before: Arrays | None,
 ) -> None:
     """Tell the folder which training this is, so that no other goes on with it; `free` settings may change."""
     if options.folder is None:
