@@ -14,7 +14,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from trellis.errors import ConfigError, StoreError
+from trellis.errors import ConfigError
+from trellis.files import write_bytes
 from trellis.models import CRF, HMM, Tagger
 
 Colour = tuple[int, int, int]
@@ -87,10 +88,7 @@ def save(heat_map: HeatMap, path: str) -> None:
     if suffix not in (".svg", ".png"):
         raise ConfigError(f"--plot {path}: expected a name that ends in .svg or .png")
     data = svg(heat_map).encode() if suffix == ".svg" else png(heat_map)
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+    write_bytes(path, data)
 
 
 def svg(heat_map: HeatMap) -> str:
