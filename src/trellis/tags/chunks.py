@@ -64,7 +64,7 @@ class Alphabet(dict[object, int]):
     def __missing__(self, label: object) -> int:
         """Register a label at its first sight."""
         if not isinstance(label, str) or not label:
-            raise TagError(f"a tag must be a non-empty string, got {label!r}")
+            raise TagError(f"a tag must be a non-empty string, got {label!r:.80}")
         role, kind = self._parse(label)
         self._roles.append(role)
         self._kinds.append(self._kind_ids.setdefault(kind, len(self._kind_ids)))

@@ -49,7 +49,7 @@ class TagSet:
         ids = {label: index for index, label in enumerate(self.labels)}
         if len(ids) < len(self.labels):
             twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
-            raise TagError(f"label {twice!r} occurs twice in {self.labels}")
+            raise TagError(f"label {twice!r:.80} occurs twice in {self.labels}")
         object.__setattr__(self, "_ids", ids)
         parsed = tuple(parse_label(label, self.scheme, self.style) for label in self.labels)
         object.__setattr__(self, "_parsed", parsed)
@@ -109,9 +109,9 @@ class TagSet:
 
     def _unknown(self, tags: Sequence[str]) -> TagError:
         position, tag = next((i, tag) for i, tag in enumerate(tags) if tag not in self._ids)
-        near = nearest(tag, self.labels, always=True)
+        near = nearest(str(tag)[:80], self.labels, always=True)
         hint = "" if near is None else f"; the nearest of its {len(self)} labels is {near!r}"
-        return TagError(f"label {tag!r} at position {position} is not in the tag set{hint}")
+        return TagError(f"label {tag!r:.80} at position {position} is not in the tag set{hint}")
 
     def allowed_transitions(self) -> AllowedTransitions:
         """What the scheme allows, as masks for a chain: each path they leave open is a legal tag sequence."""
