@@ -1,12 +1,12 @@
 // The Python side of the feature CRF: templates, attributes, compiled corpora, the objective and its trainers.
 // Sizes and lifetimes of arrays are the caller's business, as in module.cpp: trellis.features is the caller.
+#include "array.h"
 #include "feature_reading.h"
 #include "objective.h"
 #include "online.h"
 #include "scorer.h"
 #include "vectors.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -22,11 +22,8 @@ namespace trellis {
 namespace {
 
 template <typename T>
-using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-
-template <typename T>
 T* pointer(const nb::object& array) {
-  return array.is_none() ? nullptr : nb::cast<Array<T>>(array).data();
+  return array.is_none() ? nullptr : data_of<T>(array);
 }
 
 template <typename T>

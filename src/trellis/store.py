@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import files
+from trellis.aligned import plain_array
 from trellis.errors import StoreError
 
 FORMAT = 1
@@ -180,4 +181,4 @@ def _array(path: str | Path, data: memoryview, begin: int, name: str, entry: Any
     count = int(np.prod(shape))
     if count * dtype.itemsize != stop - start:
         raise StoreError(f"{path} is damaged: array {name!r} of shape {shape} has {stop - start} bytes")
-    return np.frombuffer(data, dtype=dtype, count=count, offset=begin + start).reshape(shape)
+    return plain_array(np.frombuffer(data, dtype=dtype, count=count, offset=begin + start)).reshape(shape)
