@@ -2,11 +2,11 @@
 // log space what scaled arithmetic could not do exactly, and adds everything up in a fixed order. Results are the
 // same bit for bit with any number of threads.
 #include "hmm.h"
+
+#include "array.h"
 #include "inference.h"
 #include "threads.h"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
@@ -26,9 +26,6 @@ constexpr double forbidden = -std::numeric_limits<double>::infinity();
 // The bounds of lockstep.h's Range<double>: transitions below exp(least_log) are flushed to zero and narrow the gap;
 // where all are above exp(mixing_log), nothing that underflows can ever matter.
 constexpr double least_log = -340.0, mixing_log = -220.0;
-
-template <typename T>
-using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 
 const HmmKernels& hmm_kernels() {
   return TRELLIS_BEST(hmm_kernels);

@@ -2,11 +2,10 @@
 // of the right type, or the address of one as an int (torch tensors come that way, since their array protocols cost
 // more than a small batch), or 0 where the C++ side says null. Sizes and lifetimes are the caller's business:
 // trellis.chain and trellis.chain.torch are the callers, and check everything first.
+#include "array.h"
 #include "inference.h"
 #include "threads.h"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -31,8 +30,8 @@ namespace {
 
 template <typename T>
 T* pointer(nb::handle array) {
-  if (PyLong_Check(array.ptr())) return reinterpret_cast<T*>(PyLong_AsSize_t(array.ptr()));
-  return nb::cast<nb::ndarray<T, nb::c_contig, nb::device::cpu>>(array).data();
+  if (PyLong_Check(array.ptr())) return at<T>(PyLong_AsSize_t(array.ptr()));
+  return data_of<T>(array);
 }
 
 // (status, sequence) of the first problem

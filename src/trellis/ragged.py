@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.aligned import plain_array
 from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 
@@ -38,7 +39,7 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
         )
     if total > _MOST_TOKENS:
         raise ShapeError(f"lengths must add up to at most {_MOST_TOKENS} tokens, got {total}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return plain_array(array, np.int64)
 
 
 def _exact_sum(array: AnyArray) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
+from trellis.aligned import plain_array
 from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.chain._problems import raise_problem
 from trellis.chain.scores import ChainScores
@@ -209,7 +210,7 @@ def weighted_nll(scores: ChainScores, tags: npt.ArrayLike, weights: npt.ArrayLik
     """
     call = _Call(scores)
     path = _check_tags(tags, scores)
-    token_weights = np.ascontiguousarray(weights, dtype=np.float64)
+    token_weights = plain_array(weights, np.float64)
     if token_weights.shape != path.shape or not (token_weights >= 0).all():
         raise ShapeError(f"weights must be numbers >= 0 of shape (N,) = {path.shape}, got {token_weights.shape}")
     out = call.by_sequence()
@@ -224,7 +225,7 @@ def _check_tags(tags: npt.ArrayLike, scores: ChainScores) -> IntArray:
             f"tags must be integers (N,) = ({len(scores.emissions)},) to match emissions (N, L) = "
             f"{scores.emissions.shape}, got {array.dtype} {array.shape}"
         )
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return plain_array(array, np.int64)
 
 
 def check_count(name: str, value: int) -> int:
@@ -277,7 +278,7 @@ def check_spans(spans: npt.ArrayLike, lengths: IntArray) -> IntArray:
         return np.empty((0, 3), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
         raise ShapeError(f"spans must be integers (S, 3) = (sequence, begin, end), got {array.dtype} {array.shape}")
-    array = np.ascontiguousarray(array, dtype=np.int64)
+    array = plain_array(array, np.int64)
     for s, (sequence, begin, end) in enumerate(array.tolist()):
         if not 0 <= sequence < len(lengths):
             raise ShapeError(f"span {s} names sequence {sequence}, but there are {len(lengths)}")
@@ -297,7 +298,7 @@ def check_span_tags(tags: npt.ArrayLike | Sequence[Sequence[int]], spans: IntArr
             raise ShapeError(f"tags must have one label a position of each span, got lengths {lengths}")
         flat = np.concatenate([np.asarray(own, dtype=np.int64) for own in tags])
     else:
-        flat = np.ascontiguousarray(tags, dtype=np.int64)
+        flat = plain_array(tags, np.int64)
     wanted = int((spans[:, 2] - spans[:, 1]).sum())
     if flat.shape != (wanted,):
         raise ShapeError(f"tags must hold {wanted} labels, the sum of the spans' lengths, got {flat.shape}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.aligned import plain_array
 from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths
@@ -103,11 +104,11 @@ def _floats(values: npt.ArrayLike) -> AnyArray:
         dtype: Any = array.dtype if array.dtype in (np.float32, np.float64) else np.float32
     else:
         dtype = np.float64
-    return np.ascontiguousarray(array, dtype=dtype)
+    return plain_array(array, dtype)
 
 
 def _matching(name: str, values: npt.ArrayLike, shape: tuple[int, ...], emissions: AnyArray) -> AnyArray:
-    array = np.ascontiguousarray(np.asarray(values), dtype=emissions.dtype)
+    array = plain_array(values, emissions.dtype)
     if array.shape != shape:
         letters = "(L, L)" if len(shape) == 2 else "(L,)"
         raise ShapeError(

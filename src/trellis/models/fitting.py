@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from trellis import config
+from trellis.aligned import plain_array
 from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ConfigError, ModelError
 from trellis.models import fingerprint
@@ -83,7 +84,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> FloatArray | N
     """The weights of so many sentences, where there are some."""
     if weights is None:
         return None
-    array = np.ascontiguousarray(weights, dtype=np.float64)
+    array = plain_array(weights, np.float64)
     if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
         raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one a sentence, got {array.shape}")
     return array

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
+from trellis.aligned import plain_array
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm_parameters import Parameters
@@ -68,8 +69,8 @@ class HMMObjective:
         self._pseudo, self._fixed = pseudo, fixed
         self._numbers = np.arange(len(self._lengths)) if numbers is None else numbers
         self._end = np.ones(L) if end is None else end
-        self._weights = np.ones(len(self._lengths)) if weights is None else np.ascontiguousarray(weights)
-        mask = None if allowed is None else np.ascontiguousarray(allowed).view(np.uint8)
+        self._weights = np.ones(len(self._lengths)) if weights is None else plain_array(weights, np.float64)
+        mask = None if allowed is None else plain_array(allowed, np.bool_).view(np.uint8)
         offsets = offsets_of(self._lengths)
         self._native = _native.Expectation(flat, offsets, mask, self._weights, L, V)
 
@@ -130,7 +131,7 @@ def check_symbols(symbols: npt.ArrayLike, V: int) -> IntArray:
     array = np.asarray(symbols)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ModelError(f"symbols must be integers (N,), got {array.dtype} of shape {array.shape}")
-    array = np.ascontiguousarray(array, dtype=np.int64)
+    array = plain_array(array, np.int64)
     outside = np.flatnonzero((array < 0) | (array >= V))
     if len(outside):
         raise ModelError(f"symbol {array[outside[0]]} at token {outside[0]} is not in 0..{V - 1}")
