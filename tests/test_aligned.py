@@ -10,8 +10,8 @@ import torch
 from tests.misaligned import misaligned, misaligned_tensor
 from trellis import HMM, _native, store
 from trellis.aligned import plain_array, plain_tensor
-from trellis.models.hmm_expectation import HMMObjective
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.probabilities import Parameters
 from trellis.tags import AllowedTransitions
 from trellis.text import Sentence
 

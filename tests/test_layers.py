@@ -97,7 +97,7 @@ class TestTheCheckItself:
         ("part", "code", "found"),
         [
             ("chain", "from trellis.nn import CRF", {"nn"}),
-            ("chain", "def f():\n    import trellis.models.crf", {"models"}),
+            ("chain", "def f():\n    import trellis.models.crf.model", {"models"}),
             ("chain", "from trellis import nn, errors", {"nn"}),
             ("metrics", "from trellis.corpus import read", {"corpus"}),
             ("compat", "from trellis.cli import main", {"cli"}),

@@ -9,7 +9,7 @@ from tests.models.contract import TRAIN
 from trellis import chain, store
 from trellis.errors import ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
-from trellis.models.crf_problem import scores_of
+from trellis.models.crf.objective import scores_of
 from trellis.text import Sentence
 
 

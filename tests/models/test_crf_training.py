@@ -13,7 +13,7 @@ from trellis import chain
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.features import AttributeIndex, ReadyExtractor
 from trellis.models import CRF
-from trellis.models.crf_problem import Choice, CRFObjective, scores_of
+from trellis.models.crf.objective import Choice, CRFObjective, scores_of
 from trellis.models.data import Labelled
 from trellis.tags import Scheme, TagSet
 from trellis.text import Sentence

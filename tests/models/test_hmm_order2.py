@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trellis import chain
 from trellis.errors import ConfigError, ModelError, NoPathError
-from trellis.models.hmm import HMM
+from trellis.models.hmm.model import HMM
 from trellis.models.states import span_log_prob
 from trellis.tags import Span
 from trellis.text import Sentence

@@ -63,14 +63,14 @@ FAMILIES = {
 }
 
 _TAGGERS = {
-    "crf": "trellis.models.crf:CRF",
-    "hmm": "trellis.models.hmm:HMM",
-    "neural": "trellis.models.neural:NeuralTagger",
+    "crf": "trellis.models.crf.model:CRF",
+    "hmm": "trellis.models.hmm.model:HMM",
+    "neural": "trellis.models.neural.model:NeuralTagger",
 }
 _CONFIGS = {
-    "crf": "trellis.models.crf:CRFConfig",
-    "hmm": "trellis.models.hmm:HMMConfig",
-    "neural": "trellis.models.neural_config:NeuralConfig",
+    "crf": "trellis.models.crf.config:CRFConfig",
+    "hmm": "trellis.models.hmm.config:HMMConfig",
+    "neural": "trellis.models.neural.config:NeuralConfig",
 }
 
 

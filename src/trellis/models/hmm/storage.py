@@ -8,19 +8,20 @@ import numpy as np
 
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ModelError, StoreError
-from trellis.models.hmm_data import Symbol
-from trellis.models.hmm_expectation import PARTS
-from trellis.models.hmm_forms import Forms
-from trellis.models.hmm_histories import BEGIN, MOST_PAIRS, Histories, Triples
-from trellis.models.hmm_learning import Learnt
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.config import MOST_PAIRS
+from trellis.models.hmm.expectation import PARTS
+from trellis.models.hmm.forms import Forms
+from trellis.models.hmm.histories import BEGIN, Histories, Triples
+from trellis.models.hmm.observations import Symbol
+from trellis.models.hmm.probabilities import Probabilities
+from trellis.models.hmm.training import Learned
 from trellis.models.probability import check_distribution
 from trellis.store import Stored
 
 _MOST = 1e100  # of a count: sums of such numbers are finite
 
 
-def to_stored(model: Learnt) -> tuple[dict[str, Any], Arrays]:
+def to_stored(model: Learned) -> tuple[dict[str, Any], Arrays]:
     """Manifest entries and arrays."""
     symbols = [_plain(symbol) for symbol in model.symbols]
     arrays: Arrays = {part: getattr(model.parameters, part) for part in PARTS}
@@ -36,7 +37,7 @@ def to_stored(model: Learnt) -> tuple[dict[str, Any], Arrays]:
     return {"symbols": symbols, "forms": forms}, arrays
 
 
-def from_stored(stored: Stored, L: int) -> Learnt:
+def from_stored(stored: Stored, L: int) -> Learned:
     """The inverse of `to_stored` for L labels; arrays must be there, be probabilities or counts, and fit each other."""
     symbols, keys = _symbols(stored), _form_keys(stored)
     V = len(symbols)
@@ -45,7 +46,7 @@ def from_stored(stored: Stored, L: int) -> Learnt:
     forms = None
     if keys is not None:
         forms = Forms(keys, _counts(stored, "form_counts", (len(keys), L)), _counts(stored, "form_prior", (L,)))
-    return Learnt(symbols, parameters, labelled, forms, *_order_2(stored, L))
+    return Learned(symbols, parameters, labelled, forms, *_order_2(stored, L))
 
 
 def _plain(symbol: Symbol) -> str | int:
@@ -69,12 +70,12 @@ def _form_keys(stored: Stored) -> tuple[str, ...] | None:
     return None if absent else stored.manifest.texts("forms")
 
 
-def _probabilities(stored: Stored, L: int, V: int) -> Parameters:
+def _probabilities(stored: Stored, L: int, V: int) -> Probabilities:
     """Start and transitions by row, emissions (V, L) by state; a model of no symbols emits nothing."""
     emissions = stored.array("emissions", np.float64, (V, L), 0)
     if V:
         _check_sums(stored, "emissions", emissions.T)
-    return Parameters(_rows(stored, "start", (L,)), _rows(stored, "transitions", (L, L)), emissions)
+    return Probabilities(_rows(stored, "start", (L,)), _rows(stored, "transitions", (L, L)), emissions)
 
 
 def _rows(stored: Stored, name: str, shape: tuple[int, ...]) -> FloatArray:
@@ -90,9 +91,11 @@ def _check_sums(stored: Stored, name: str, rows: FloatArray) -> None:
         raise StoreError(f"{stored.where}: {error}") from None
 
 
-def _counted(stored: Stored, L: int, V: int) -> Parameters:
+def _counted(stored: Stored, L: int, V: int) -> Probabilities:
     shapes = ((L,), (L, L), (V, L))
-    return Parameters(*(_counts(stored, f"labelled_{part}", shape) for part, shape in zip(PARTS, shapes, strict=True)))
+    return Probabilities(
+        *(_counts(stored, f"labelled_{part}", shape) for part, shape in zip(PARTS, shapes, strict=True))
+    )
 
 
 def _counts(stored: Stored, name: str, shape: tuple[int | None, ...]) -> FloatArray:

@@ -21,7 +21,7 @@ from trellis.tags import AllowedTransitions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Parameters:
+class Probabilities:
     """Start (L,), transitions (L, L) and emissions by symbol (V, L); counts of the same shapes are kept so, too."""
 
     start: FloatArray
@@ -36,7 +36,7 @@ class Parameters:
         emissions: npt.ArrayLike,
         *,
         names: tuple[str, str, str] = ("start", "transitions", "emissions"),
-    ) -> Parameters:
+    ) -> Probabilities:
         """Probabilities as people write them, emissions (L, V) by state; refused by name where they do not fit."""
         pi = check_distribution(names[0], start, (None,))
         A = check_distribution(names[1], transitions, (len(pi), len(pi)))
@@ -44,7 +44,7 @@ class Parameters:
         return cls(pi, A, np.ascontiguousarray(B.T))
 
     @classmethod
-    def random(cls, L: int, V: int, random: np.random.Generator, legal: AllowedTransitions) -> Parameters:
+    def random(cls, L: int, V: int, random: np.random.Generator, legal: AllowedTransitions) -> Probabilities:
         """A start for EM: every distribution drawn, none near zero, nothing the scheme forbids."""
         start = normalised(random.uniform(0.5, 1.5, L) * legal.start, uniform(legal.start))
         transitions = normalised(random.uniform(0.5, 1.5, (L, L)) * legal.transitions, uniform(legal.transitions))
@@ -52,12 +52,12 @@ class Parameters:
         return cls(start, transitions, emissions / emissions.sum(axis=0))
 
     @classmethod
-    def zeros(cls, L: int, V: int) -> Parameters:
+    def zeros(cls, L: int, V: int) -> Probabilities:
         """Counts of nothing."""
         return cls(np.zeros(L), np.zeros((L, L)), np.zeros((V, L)))
 
     @classmethod
-    def from_flat(cls, vector: FloatArray, L: int) -> Parameters:
+    def from_flat(cls, vector: FloatArray, L: int) -> Probabilities:
         """The inverse of `flat`; its arrays are views into the vector."""
         return cls(vector[:L], vector[L : L + L * L].reshape(L, L), vector[L + L * L :].reshape(-1, L))
 
@@ -65,9 +65,9 @@ class Parameters:
         """All numbers one after another: the weights that a trainer sees."""
         return np.concatenate([self.start, self.transitions.ravel(), self.emissions.ravel()])
 
-    def plus(self, other: Parameters) -> Parameters:
+    def plus(self, other: Probabilities) -> Probabilities:
         """The sum of two sets of counts."""
-        return Parameters(
+        return Probabilities(
             self.start + other.start, self.transitions + other.transitions, self.emissions + other.emissions
         )
 
@@ -82,14 +82,14 @@ class Parameters:
         return len(self.emissions)
 
 
-def log_emissions(parameters: Parameters, symbols: IntArray) -> FloatArray:
+def log_emissions(parameters: Probabilities, symbols: IntArray) -> FloatArray:
     """``(N, L)`` log emissions of symbols; those outside 0..V-1 are taken for the nearest, for others to overwrite."""
     rows: FloatArray = np.take(logs(parameters.emissions), symbols, axis=0, mode="clip")
     return rows
 
 
 def chain_scores(
-    parameters: Parameters, emissions: FloatArray, lengths: npt.ArrayLike, end: FloatArray | None = None
+    parameters: Probabilities, emissions: FloatArray, lengths: npt.ArrayLike, end: FloatArray | None = None
 ) -> chain.ChainScores:
     """Scores of tokens whose log emissions (N, L) are given; `end` holds the log of where a sequence may stop."""
     return chain.ChainScores(emissions, lengths, logs(parameters.transitions), logs(parameters.start), end)

@@ -9,19 +9,19 @@ import torch
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.models.neural_inputs import Inputs
-from trellis.models.neural_network import Network
+from trellis.models.neural.inputs import EncodedSentences
+from trellis.models.neural.network import Network
 
 _FEWEST, _MOST = 1024, 8192  # tokens of a batch: the more, the more share their words; beyond, a CPU gains nothing
 
 
-def scores_of(network: Network, inputs: Inputs) -> chain.ChainScores:
+def scores_of(network: Network, inputs: EncodedSentences) -> chain.ChainScores:
     """The scores of encoded sentences, from which every answer comes."""
     transitions, start, end = (x.detach().cpu().numpy() for x in network.head.chain())
     return chain.ChainScores(emissions(network, inputs, len(start)), inputs.lengths, transitions, start, end)
 
 
-def emissions(network: Network, inputs: Inputs, num_tags: int) -> FloatArray:
+def emissions(network: Network, inputs: EncodedSentences, num_tags: int) -> FloatArray:
     """``(N, L)`` for all tokens, in order; double, so that probabilities add up as they do for every tagger."""
     result = np.empty((int(inputs.lengths.sum()), num_tags))
     network.eval()
@@ -44,7 +44,7 @@ def emissions(network: Network, inputs: Inputs, num_tags: int) -> FloatArray:
     return result
 
 
-def _batches(inputs: Inputs, device: torch.device) -> list[IntArray]:
+def _batches(inputs: EncodedSentences, device: torch.device) -> list[IntArray]:
     """Sentences of like length together, longest first."""
     if inputs.subwords is not None:  # a transformer takes most of the time, and it does compute on padding
         return inputs.subwords.by_length(device.type)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from trellis.arrays import Float32Array
-from trellis.models.neural_config import WordSettings
-from trellis.models.neural_inputs import FIRST
-from trellis.models.neural_vocabulary import Symbols, Vocabulary
+from trellis.models.neural.config import WordSettings
+from trellis.models.neural.inputs import FIRST
+from trellis.models.neural.vocabulary import Symbols, Vocabulary
 from trellis.nn.vectors import Coverage, read_vectors
 
 

@@ -20,78 +20,32 @@ known and leaves the rest to Baum-Welch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self, final
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
 from trellis.arrays import Arrays, FloatArray, IntArray
-from trellis.config import setting
-from trellis.errors import ConfigError, DataError, ModelError
-from trellis.models import hmm_lattice
+from trellis.errors import DataError, ModelError
 from trellis.models.base import Tagger
-from trellis.models.data import Labelled, learnt_tag_set, listed, name_of, tokens_of
+from trellis.models.data import Labelled, learned_tag_set, listed, name_of, tokens_of
 from trellis.models.fitting import FitOptions
-from trellis.models.hmm_data import Symbol, encode
-from trellis.models.hmm_estimation import unknown_log_emissions
-from trellis.models.hmm_expectation import Part
-from trellis.models.hmm_histories import BEGIN, MOST_PAIRS
-from trellis.models.hmm_lattice import Lattice
-from trellis.models.hmm_learning import Learnt, check_order, learn
-from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
-from trellis.models.hmm_storage import from_stored, to_stored
+from trellis.models.hmm.config import HMMConfig
+from trellis.models.hmm.counting import unknown_log_emissions
+from trellis.models.hmm.histories import BEGIN
+from trellis.models.hmm.lattice import Lattice, backward, forward
+from trellis.models.hmm.observations import Symbol, encode
+from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
+from trellis.models.hmm.storage import from_stored, to_stored
+from trellis.models.hmm.training import Learned, check_order, learn
 from trellis.models.markov import draw, sample_paths
 from trellis.models.probability import logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
 from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
-
-
-@dataclass(frozen=True)
-class HMMConfig:
-    """Settings of a hidden Markov model."""
-
-    smoothing: Literal["witten_bell", "additive", "none"] | None = setting(
-        None, "witten_bell, additive or none; unset: witten_bell where there are labels, none where there are not"
-    )
-    alpha: float = setting(0.1, "what additive smoothing adds to every count")
-    start_prior: float | None = setting(None, "pseudo-counts of first states; unset: alpha if additive, else 0")
-    transition_prior: float | None = setting(None, "the same for transitions")
-    emission_prior: float | None = setting(None, "the same for emissions")
-    unknown: bool | None = setting(
-        None, "model unknown words by shape and suffix; unset: where there are labels and the observations are strings"
-    )
-    order: Literal[1, 2] = setting(1, "how many labels before it a label depends on; 2 needs labels on all tokens")
-    pairs: int = setting(
-        300, "order 2: so many pairs of labels are told apart, the commonest; the others count as their last label"
-    )
-    states: int | None = setting(None, "number of states where no labels name them")
-    fixed: tuple[Part, ...] = setting(
-        (), "what training on (warm_start) leaves as it is: start, transitions, emissions"
-    )
-    max_iterations: int = setting(100, "Baum-Welch: at most so many")
-    tolerance: float = setting(1e-5, "Baum-Welch: stop when the loss falls by less than this share of itself")
-    restarts: int = setting(1, "Baum-Welch without labels: random starts, of which the best is kept")
-    patience: int | None = setting(None, "stop after so many iterations without a better score on the held-out data")
-    scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
-    constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
-    seed: int = setting(0, "of the random starts")
-
-    def __post_init__(self) -> None:
-        """Refuse impossible values."""
-        for name in ("alpha", "start_prior", "transition_prior", "emission_prior", "tolerance"):
-            value = getattr(self, name)
-            if value is not None and not (np.isfinite(value) and value >= 0):
-                raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
-        for name, least in (("pairs", 0), ("states", 1), ("max_iterations", 0), ("restarts", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise ConfigError(f"{name} must be at least {least}, got {value!r}")
-        if self.pairs > MOST_PAIRS:
-            raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
 
 
 class Posteriors(NamedTuple):
@@ -114,7 +68,7 @@ class HMM(Tagger[HMMConfig]):
 
     kind: ClassVar[str] = "hmm"
     config_class: ClassVar[type[Any]] = HMMConfig
-    model_: Learnt
+    model_: Learned
 
     @classmethod
     def from_probabilities(
@@ -138,7 +92,7 @@ class HMM(Tagger[HMMConfig]):
             options: settings, as of the constructor.
 
         """
-        parameters = Parameters.checked(start, transitions, emissions)
+        parameters = Probabilities.checked(start, transitions, emissions)
         L, V = parameters.num_states, parameters.num_symbols
         names = tuple(map(str, range(L))) if states is None else tuple(states)
         index = {symbol: i for i, symbol in enumerate(range(V) if symbols is None else symbols)}
@@ -148,7 +102,7 @@ class HMM(Tagger[HMMConfig]):
         if model.config.order != 1:
             raise ModelError(f"from_probabilities makes models of order 1, got order = {model.config.order}")
         model.tagset_, model.tokenizer_ = TagSet(names), "words"
-        model.model_ = Learnt(index, parameters)
+        model.model_ = Learned(index, parameters)
         return model
 
     @property
@@ -201,11 +155,11 @@ class HMM(Tagger[HMMConfig]):
 
         With order 2 the states, here and in `backward`, are those of `histories_`.
         """
-        return hmm_lattice.forward(self.chain_scores([observations]))
+        return forward(self.chain_scores([observations]))
 
     def backward(self, observations: Any) -> Lattice:
         """Beta of one sequence: probability of the observations after t, given each state at t."""
-        return hmm_lattice.backward(self.chain_scores([observations]))
+        return backward(self.chain_scores([observations]))
 
     def posteriors(self, observations: Any) -> Posteriors:
         """Gamma and xi of one sequence."""
@@ -257,7 +211,7 @@ class HMM(Tagger[HMMConfig]):
     def _tag_set(self, data: Labelled, before: TagSet | None) -> TagSet:
         """The labels that occur; without any, those of the model before or as many as there are states."""
         if any(map(len, data.fragments())):
-            return learnt_tag_set(data, self.config.scheme, self.config.constraints, before)
+            return learned_tag_set(data, self.config.scheme, self.config.constraints, before)
         if before is not None:
             return before
         if data.choices():  # every label is one of several: they say nothing about their order
@@ -285,7 +239,7 @@ class HMM(Tagger[HMMConfig]):
             emissions[unknown] = self._unknown(inputs, unknown)
         legal = self._legal(self._fitted_tags())
         p = model.parameters
-        masked = Parameters(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
+        masked = Probabilities(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
         scores = chain_scores(masked, emissions, lengths, logs(legal.end.astype(np.float64)))
         return scores if model.histories is None else model.histories.scores(scores, legal)
 
@@ -305,7 +259,7 @@ class HMM(Tagger[HMMConfig]):
         result: FloatArray = rows[[kinds[word] for word in words]]
         return result
 
-    def _fitted(self) -> Learnt:
+    def _fitted(self) -> Learned:
         self._fitted_tags()
         return self.model_
 

@@ -15,7 +15,7 @@ from trellis import _native
 from trellis.arrays import IntArray
 from trellis.errors import DataError
 from trellis.models.data import name_of, tokens_of
-from trellis.models.neural_inputs import FIRST, Inputs, Words
+from trellis.models.neural.inputs import FIRST, EncodedSentences, Words
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.ragged import offsets_of
 from trellis.text import Sentence
@@ -104,7 +104,7 @@ class Vocabulary:
         rows[missing] = np.where(again == UNKNOWN, PADDING, again)
         return rows
 
-    def encode(self, inputs: Sequence[Any]) -> Inputs:
+    def encode(self, inputs: Sequence[Any]) -> EncodedSentences:
         """The sentences as numbers."""
         lengths = np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs))
         numbers = _Numbers()
@@ -117,7 +117,7 @@ class Vocabulary:
         if self.pairs.names:
             codes, names = neighbours(kinds, lengths, distinct)
             pairs = self.pairs.ids(names)[codes]
-        return Inputs(lengths, offsets_of(lengths), kinds, self.kinds(distinct), columns, pairs)
+        return EncodedSentences(lengths, offsets_of(lengths), kinds, self.kinds(distinct), columns, pairs)
 
 
 def neighbours(kinds: IntArray, lengths: IntArray, distinct: Sequence[str]) -> tuple[IntArray, list[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 from trellis.features import Extractor
 from trellis.metrics import Grid, Report
 from trellis.models import explanation
-from trellis.models.crf_problem import Parameters, scores_of
+from trellis.models.crf.objective import CRFWeights, scores_of
 from trellis.tags import TagSet
 
 
@@ -51,7 +51,7 @@ class TransitionTable(Report):
 
 
 def explain_features(
-    sentence: Any, position: int, extractor: Extractor, p: Parameters, tags: TagSet
+    sentence: Any, position: int, extractor: Extractor, p: CRFWeights, tags: TagSet
 ) -> explanation.Explanation:
     """The explanation of a token's label by features and transitions."""
     compiled = extractor.compile([sentence], p.index, grow=False)
@@ -67,7 +67,7 @@ def explain_features(
     return explanation.explain(scores_of(compiled, p), position, tags, parts=parts)
 
 
-def top_features(p: Parameters, tags: TagSet, label: str | None, n: int) -> FeatureTable:
+def top_features(p: CRFWeights, tags: TagSet, label: str | None, n: int) -> FeatureTable:
     """The n largest weights by size."""
     chosen = np.arange(len(p.weights)) if label is None else np.flatnonzero(p.labels == tags.id(label))
     order = chosen[np.argsort(-np.abs(p.weights[chosen]), kind="stable")[:n]]
@@ -76,7 +76,7 @@ def top_features(p: Parameters, tags: TagSet, label: str | None, n: int) -> Feat
     return FeatureTable(tuple(WeightedFeature(p.index.name(a), tags.labels[own], w) for a, own, w in rows))
 
 
-def transitions(p: Parameters, tags: TagSet) -> TransitionTable:
+def transitions(p: CRFWeights, tags: TagSet) -> TransitionTable:
     """All transitions, as a table."""
     shown = p.weighted | np.isneginf(p.transitions)
     rows = zip(p.transitions.tolist(), shown.tolist(), strict=True)

@@ -27,7 +27,7 @@ from trellis.training.objective import Vector
 
 
 @dataclass(frozen=True, eq=False)
-class Parameters:
+class CRFWeights:
     """What a CRF learnt: weights of pairs (attribute, label), attribute by attribute, and of transitions."""
 
     index: AttributeIndex
@@ -49,7 +49,7 @@ class Parameters:
         """The attribute of each pair."""
         return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
 
-    def pruned(self) -> Parameters:
+    def pruned(self) -> CRFWeights:
         """Without weights that are exactly zero, and without attributes that have no other."""
         kept = self.weights != 0.0
         if kept.all() and (np.diff(self.ends, prepend=0) > 0).all():
@@ -57,7 +57,7 @@ class Parameters:
         counts = np.bincount(self.owners[kept], minlength=len(self.ends))
         alive = np.flatnonzero(counts)
         index = AttributeIndex(self.index.native.select(alive))
-        return Parameters(
+        return CRFWeights(
             index,
             np.cumsum(counts[alive]),
             self.labels[kept],
@@ -69,7 +69,7 @@ class Parameters:
         )
 
 
-def scores_of(compiled: Compiled, p: Parameters) -> chain.ChainScores:
+def scores_of(compiled: Compiled, p: CRFWeights) -> chain.ChainScores:
     """The scores of compiled sentences."""
     emissions = np.empty((compiled.tokens, len(p.start)))
     _native.score_dataset(compiled, p.ready, emissions)
@@ -166,16 +166,16 @@ class CRFObjective:
         state.seen, mistakes = self.native.perceptron(order, state.weights, state.sums, state.seen)
         return mistakes / max(self.data.tokens, 1)
 
-    def parameters(self, weights: Vector) -> Parameters:
+    def parameters(self, weights: Vector) -> CRFWeights:
         """The weights by name."""
         ends, labels = self.native.states()
         weighted = self.table == 2
         transitions = np.where(self.table > 0, 0.0, -np.inf)
         transitions[weighted] = weights[len(labels) :]
         start, end = (np.where(mask, 0.0, -np.inf) for mask in (self.start, self.end))
-        return Parameters(self.index, ends, labels, weights[: len(labels)].copy(), transitions, weighted, start, end)
+        return CRFWeights(self.index, ends, labels, weights[: len(labels)].copy(), transitions, weighted, start, end)
 
-    def take_over(self, old: Parameters, old_tags: TagSet) -> Vector:
+    def take_over(self, old: CRFWeights, old_tags: TagSet) -> Vector:
         """The weights of an earlier model by name: its state features are added to those chosen here."""
         L = len(self.tags)
         label_ids = self.tags.encode(old_tags.labels)

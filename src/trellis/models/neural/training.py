@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis import chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.errors import ConfigError, ModelError
+from trellis.errors import ModelError
 from trellis.metrics import TaggingScores
-from trellis.models.data import Labelled
-from trellis.models.neural_inputs import Inputs
-from trellis.models.neural_network import Network
-from trellis.models.neural_tagging import scores_of
-from trellis.models.scoring import compare
-from trellis.ragged import split
+from trellis.models.data import Labelled, weights_by_label
+from trellis.models.neural.inputs import EncodedSentences
+from trellis.models.neural.network import Network
+from trellis.models.neural.tagging import scores_of
+from trellis.models.scoring import held_out_scores
 from trellis.tags import TagSet
 from trellis.training.neural import DevScores
 
@@ -41,7 +38,7 @@ class Targets:
         sentence_weights: FloatArray | None,
     ) -> Targets:
         """The labels of the data as tensors."""
-        weights = None if label_weights is None else _by_label(label_weights, tags)
+        weights = None if label_weights is None else torch.from_numpy(weights_by_label(tags, label_weights)).float()
         if data.partial and weights is not None:
             raise ModelError("label_weights need labels that are fully known")
         ids = None if data.partial else torch.from_numpy(data.encode(tags))
@@ -57,7 +54,7 @@ class TaggingTask:
     """A network, its training data, and how to score it."""
 
     def __init__(
-        self, network: Network, inputs: Inputs, targets: Targets, validate: Callable[[], DevScores] | None
+        self, network: Network, inputs: EncodedSentences, targets: Targets, validate: Callable[[], DevScores] | None
     ) -> None:
         self.module: nn.Module = network
         # A transformer computes on padding, so that sentences go together that have as many subwords.
@@ -104,25 +101,13 @@ class Validation:
     """Scores of a network on held-out sentences."""
 
     network: Network
-    inputs: Inputs
+    inputs: EncodedSentences
     dev: Labelled
     tags: TagSet
 
     def __call__(self) -> DevScores:
         """Of the network as it stands."""
-        best = chain.viterbi(scores_of(self.network, self.inputs)).tags
-        labels = np.array(self.tags.labels, dtype=object)[best]
-        predicted = [own.tolist() for own in split(labels, self.inputs.lengths)]
-        found = compare(self.dev.strings(), predicted, self.tags)
+        found = held_out_scores(scores_of(self.network, self.inputs), self.dev, self.tags)
         if isinstance(found, TaggingScores):
             return DevScores(found.accuracy)
         return DevScores(found.micro.f1, found.micro.precision, found.micro.recall)
-
-
-def _by_label(weights: Mapping[str, float], tags: TagSet) -> Tensor:
-    by_label = torch.ones(len(tags))
-    for label, weight in weights.items():
-        if not (np.isfinite(weight) and weight >= 0):
-            raise ConfigError(f"label_weights: the weight of {label!r} must be a finite number >= 0, got {weight!r}")
-        by_label[tags.id(label)] = weight
-    return by_label

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.models.hmm_forms import Forms
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.forms import Forms
+from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import Smoothing, logs, normalised, smoothed, uniform
 from trellis.ragged import offsets_of
 from trellis.tags import AllowedTransitions
@@ -31,22 +31,22 @@ class Estimation:
     emission_prior: float
     legal: AllowedTransitions
 
-    def pseudo(self, V: int) -> Parameters:
+    def pseudo(self, V: int) -> Probabilities:
         """The pseudo-counts of what is legal: Dirichlet priors less one."""
         L = len(self.legal.start)
         start = np.where(self.legal.start, self.start_prior, 0.0)
         transitions = np.where(self.legal.transitions, self.transition_prior, 0.0)
-        return Parameters(start, transitions, np.full((V, L), self.emission_prior))
+        return Probabilities(start, transitions, np.full((V, L), self.emission_prior))
 
-    def parameters(self, counts: Parameters) -> Parameters:
+    def parameters(self, counts: Probabilities) -> Probabilities:
         """Probabilities of start, transitions and emissions."""
         total = counts.plus(self.pseudo(counts.num_symbols))
         symbols = np.ones(counts.num_symbols, dtype=np.bool_)
         base = _shares(total.emissions.sum(axis=1))
         by_state = smoothed(total.emissions.T, symbols, self._smoothing, 0.0, base)
-        return Parameters(*self._chain(total), np.ascontiguousarray(by_state.T))
+        return Probabilities(*self._chain(total), np.ascontiguousarray(by_state.T))
 
-    def with_unknown(self, counts: Parameters, words: Sequence[str]) -> tuple[Parameters, Forms]:
+    def with_unknown(self, counts: Probabilities, words: Sequence[str]) -> tuple[Probabilities, Forms]:
         """Probabilities with one more symbol for all unknown words, and the forms that tell those apart."""
         total = counts.plus(self.pseudo(counts.num_symbols))
         forms = Forms.learn(words, counts.emissions)
@@ -58,7 +58,7 @@ class Estimation:
         once = max(float(seen[seen <= 1.0].sum()), 0.5)  # as many unknown tokens as words were seen once
         table = np.vstack([table, once * forms.posterior("")])
         emissions = normalised(table.T, uniform(np.ones(len(table), dtype=np.bool_))).T
-        return Parameters(*self._chain(total), np.ascontiguousarray(emissions)), forms
+        return Probabilities(*self._chain(total), np.ascontiguousarray(emissions)), forms
 
     def after_pairs(self, counts: FloatArray, last: IntArray, transitions: FloatArray) -> FloatArray:
         """``(P, L)`` probabilities of what follows pairs of states; they back off to the pair's `last` state alone."""
@@ -70,7 +70,7 @@ class Estimation:
     def _smoothing(self) -> Smoothing:
         return "witten_bell" if self.witten_bell else "none"
 
-    def _chain(self, total: Parameters) -> tuple[FloatArray, FloatArray]:
+    def _chain(self, total: Probabilities) -> tuple[FloatArray, FloatArray]:
         """Probabilities of start and transitions; both back off to how often each state occurs."""
         states = _shares(total.emissions.sum(axis=0))
         start = smoothed(total.start, self.legal.start, self._smoothing, 0.0, states)
@@ -86,9 +86,9 @@ def unknown_log_emissions(forms: Forms, words: Sequence[str], row: FloatArray) -
 
 def count_labelled(
     symbols: IntArray, states: IntArray, lengths: IntArray, weights: FloatArray | None, L: int, V: int
-) -> Parameters:
+) -> Probabilities:
     """Counts of starts, transitions and emissions of labelled sequences, each times its weight."""
-    counts = Parameters.zeros(L, V)
+    counts = Probabilities.zeros(L, V)
     own = np.ones(len(lengths)) if weights is None else weights
     by_token = np.repeat(own, lengths)
     inner = following(lengths)

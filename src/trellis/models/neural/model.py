@@ -3,7 +3,7 @@
     model = NeuralTagger(encoder={"words": {"vectors": "glove.6B.50d.txt"}}).fit(train, dev=dev)
     model.tag([["She", "lives", "in", "Paris"]])
 
-Settings are those of `trellis.models.neural_config`; a nested table may be given as a dict. `fit` takes a `folder` for
+Settings are those of `trellis.models.neural.config`; a nested table may be given as a dict. `fit` takes a `folder` for
 checkpoints, and ``resume=True`` goes on after an interruption as if there had been none.
 """
 
@@ -20,15 +20,15 @@ from trellis import chain
 from trellis.arrays import Arrays
 from trellis.models import fingerprint
 from trellis.models.base import Tagger
-from trellis.models.data import Labelled, learnt_tag_set
+from trellis.models.data import Labelled, learned_tag_set
 from trellis.models.fitting import FitOptions
-from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_network import Network, build, load_transformer, uses_characters, uses_pairs
-from trellis.models.neural_stored import from_stored, to_stored
-from trellis.models.neural_tagging import scores_of
-from trellis.models.neural_training import TaggingTask, Targets, Validation
-from trellis.models.neural_vectors import add_vectors
-from trellis.models.neural_vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
+from trellis.models.neural.config import NeuralConfig, resolved
+from trellis.models.neural.network import Network, build, load_transformer, uses_characters, uses_pairs
+from trellis.models.neural.storage import from_stored, to_stored
+from trellis.models.neural.tagging import scores_of
+from trellis.models.neural.training import TaggingTask, Targets, Validation
+from trellis.models.neural.vectors import add_vectors
+from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.nn.vectors import Coverage
 from trellis.store import Stored
 from trellis.tags import TagSet
@@ -37,7 +37,7 @@ from trellis.training.neural.settings import FREE
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class Learned:
     """What training leaves: the network, the names it knows, and how much of them the vectors covered."""
 
     network: Network
@@ -54,11 +54,11 @@ class NeuralTagger(Tagger[NeuralConfig]):
     free_settings: ClassVar[frozenset[str] | None] = frozenset(
         ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
     )
-    model_: Learnt
+    model_: Learned
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
-        tags = learnt_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
+        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
         if dev is not None:
             dev.encode(tags)
         vocabulary = self._vocabulary(data.inputs, before)
@@ -74,9 +74,9 @@ class NeuralTagger(Tagger[NeuralConfig]):
                 options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
             task = self._task(network, vocabulary, data, dev, tags, options)
             history = train(task, settings.training, folder=options.folder, progress=options.progress)
-        self.model_, self.tagset_, self.history_ = Learnt(network, vocabulary, coverage), tags, history
+        self.model_, self.tagset_, self.history_ = Learned(network, vocabulary, coverage), tags, history
 
-    def _vocabulary(self, inputs: Sequence[Any], before: Learnt | None) -> Vocabulary:
+    def _vocabulary(self, inputs: Sequence[Any], before: Learned | None) -> Vocabulary:
         settings = self.config.encoder
         vocabulary = learn_vocabulary(
             inputs,
@@ -110,7 +110,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         model = self._fitted()
         return scores_of(model.network, model.network.encode(model.vocabulary, inputs))
 
-    def _fitted(self) -> Learnt:
+    def _fitted(self) -> Learned:
         self._fitted_tags()
         return self.model_
 
@@ -124,7 +124,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
     def _restore(self, stored: Stored) -> None:
         with torch.random.fork_rng():
             network, vocabulary = from_stored(self.config, self._fitted_tags(), stored)
-        self.model_ = Learnt(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
+        self.model_ = Learned(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
 
 
 def take_over(network: Network, before: Network) -> None:

@@ -18,16 +18,14 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.models.hmm_data import Corpus
-from trellis.models.hmm_estimation import Estimation, following
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.counting import Estimation, following
+from trellis.models.hmm.observations import Observations
+from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import logs
 from trellis.tags import AllowedTransitions
 
 BEGIN = -1
 """Stands for the label before the first."""
-MOST_PAIRS = 10_000
-"""The chain's tables are square in its states: of so many, a table takes 800 MB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +36,7 @@ class Triples:
     counts: FloatArray
 
     @classmethod
-    def count(cls, corpus: Corpus) -> Triples:
+    def count(cls, corpus: Observations) -> Triples:
         """Those of labelled sentences, each times its weight."""
         states, inner = corpus.states, following(corpus.lengths)
         later = np.flatnonzero(inner)
@@ -91,7 +89,7 @@ class Histories:
         """``(L + P,)`` the label of each state."""
         return np.concatenate([np.arange(L), self.pairs[:, 1]])
 
-    def expanded(self, p: Parameters) -> tuple[FloatArray, FloatArray]:
+    def expanded(self, p: Probabilities) -> tuple[FloatArray, FloatArray]:
         """Probabilities of start and transitions of the chain over states."""
         return self._chain(p.start, p.transitions, self.rows, 0.0)
 

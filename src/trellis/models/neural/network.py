@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from trellis.arrays import Float32Array
 from trellis.errors import ConfigError
 from trellis.models.data import tokens_of
-from trellis.models.neural_config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
-from trellis.models.neural_inputs import CASES, FIRST, Inputs
-from trellis.models.neural_vocabulary import Vocabulary
+from trellis.models.neural.config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
+from trellis.models.neural.inputs import CASES, FIRST, EncodedSentences
+from trellis.models.neural.vocabulary import Vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.dropout import PADDING
 from trellis.nn.encoder import Batch, Encoder, Part
@@ -53,7 +53,7 @@ class Network(nn.Module):
         part = dict(self.encoder.parts.items()).get("transformer")
         return part.transformer if isinstance(part, PretrainedPart) else None
 
-    def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> Inputs:
+    def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> EncodedSentences:
         """Sentences as numbers; a frozen transformer's features are kept in the folder `cache`, where one is given."""
         encoded = vocabulary.encode(inputs)
         transformer = self.transformer

@@ -11,41 +11,37 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trellis import chain
 from trellis.arrays import FloatArray
 from trellis.errors import ModelError
 from trellis.models.data import Label, Labelled, name_of
 from trellis.models.fitting import FitOptions
-from trellis.models.hmm_data import Corpus, Symbol, encode, index_symbols, number
-from trellis.models.hmm_estimation import Estimation, count_labelled
-from trellis.models.hmm_expectation import PARTS, HMMObjective, Part
-from trellis.models.hmm_forms import Forms
-from trellis.models.hmm_histories import Histories, Triples
-from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
+from trellis.models.hmm.config import HMMConfig, Part
+from trellis.models.hmm.counting import Estimation, count_labelled
+from trellis.models.hmm.expectation import PARTS, HMMObjective
+from trellis.models.hmm.forms import Forms
+from trellis.models.hmm.histories import Histories, Triples
+from trellis.models.hmm.observations import Observations, Symbol, encode, index_symbols, number
+from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.probability import logs
-from trellis.models.scoring import compare, headline
+from trellis.models.scoring import headline, held_out_scores
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, TagSet
 from trellis.training import History, Step, undisturbed
 from trellis.training.em import best_of_restarts
 
-if TYPE_CHECKING:
-    from trellis.models.hmm import HMMConfig
-
 _TINY = 1e-100
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class Learned:
     """A model: the symbols by id, the probabilities, and the counts behind them where there are some."""
 
     symbols: dict[Symbol, int]
-    parameters: Parameters
-    labelled: Parameters | None = None
+    parameters: Probabilities
+    labelled: Probabilities | None = None
     """Counts of labelled sentences: what training goes on from."""
     forms: Forms | None = None
     """Tells unknown words apart; with it, the last row of the emissions is that of all unknown words."""
@@ -58,12 +54,12 @@ class Learnt:
 def learn(
     data: Labelled,
     tags: TagSet,
-    before: Learnt | None,
+    before: Learned | None,
     settings: HMMConfig,
     legal: AllowedTransitions,
     dev: Labelled | None,
     options: FitOptions,
-) -> tuple[Learnt, History]:
+) -> tuple[Learned, History]:
     """The model of the data, going on from the one `before`, whose states and symbols come first."""
     if settings.fixed and before is None:
         raise ModelError(f"fixed = {settings.fixed} needs a model to take them from: use warm_start=True")
@@ -89,9 +85,9 @@ class _Task:
     """What counting and EM both need to know."""
 
     index: dict[Symbol, int]
-    labelled: Parameters
+    labelled: Probabilities
     has_labels: bool
-    before: Learnt | None
+    before: Learned | None
     settings: HMMConfig
     estimation: Estimation
     triples: Triples | None
@@ -113,14 +109,14 @@ def _is_known(label: Label) -> bool:
     return isinstance(label, str) or (label is not None and len(set(label)) == 1)
 
 
-def _labelled_counts(corpus: Corpus, before: Learnt | None, L: int, V: int) -> Parameters:
+def _labelled_counts(corpus: Observations, before: Learned | None, L: int, V: int) -> Probabilities:
     counts = count_labelled(corpus.symbols, corpus.states, corpus.lengths, corpus.weights, L, V)
     if before is None or before.labelled is None:
         return counts
     return counts.plus(widened(before.labelled, L, V))
 
 
-def _labelled_triples(corpus: Corpus, before: Learnt | None) -> Triples:
+def _labelled_triples(corpus: Observations, before: Learned | None) -> Triples:
     counts = Triples.count(corpus)
     if before is None:
         return counts
@@ -129,7 +125,7 @@ def _labelled_triples(corpus: Corpus, before: Learnt | None) -> Triples:
     return counts.plus(before.triples)
 
 
-def _count(task: _Task) -> tuple[Learnt, History]:
+def _count(task: _Task) -> tuple[Learned, History]:
     """Relative frequencies, smoothed; the history is one step."""
     begin = time.perf_counter()
     learnt = _finished(task, task.estimation.parameters(task.labelled), task.labelled)
@@ -138,8 +134,8 @@ def _count(task: _Task) -> tuple[Learnt, History]:
 
 
 def _run_em(
-    task: _Task, corpus: Corpus, validate: Callable[[FloatArray], float] | None, options: FitOptions
-) -> tuple[Learnt, History]:
+    task: _Task, corpus: Observations, validate: Callable[[FloatArray], float] | None, options: FitOptions
+) -> tuple[Learned, History]:
     """Baum-Welch on the sentences that are not fully labelled, with the counts of those that are."""
     L, V = task.labelled.num_states, len(task.index)
     objective = HMMObjective(
@@ -167,10 +163,10 @@ def _run_em(
     return undisturbed(lambda: _after_em(task, objective, trained.weights)), trained.history
 
 
-def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> Learnt:
+def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> Learned:
     """The model of the parameters that EM kept."""
     if not task.estimation.witten_bell and not models_unknown(task.settings, task.index, task.has_labels):
-        return Learnt(task.index, Parameters.from_flat(weights, task.labelled.num_states), task.labelled)
+        return Learned(task.index, Probabilities.from_flat(weights, task.labelled.num_states), task.labelled)
     _, counts = objective.expect(weights)
     return _finished(task, task.estimation.parameters(counts), counts)
 
@@ -184,10 +180,10 @@ def estimation_of(settings: HMMConfig, legal: AllowedTransitions, *, has_labels:
     return Estimation(smoothing == "witten_bell", values[0], values[1], values[2], legal)
 
 
-def widened(counts: Parameters, L: int, V: int, fill: float = 0.0) -> Parameters:
+def widened(counts: Probabilities, L: int, V: int, fill: float = 0.0) -> Probabilities:
     """The same numbers with room for more states and symbols, which get `fill`."""
     states, symbols = counts.num_states, counts.num_symbols
-    wide = Parameters(np.full(L, fill), np.full((L, L), fill), np.full((V, L), fill))
+    wide = Probabilities(np.full(L, fill), np.full((L, L), fill), np.full((V, L), fill))
     wide.start[:states] = counts.start
     wide.transitions[:states, :states] = counts.transitions
     wide.emissions[:symbols, :states] = counts.emissions
@@ -207,25 +203,25 @@ def _starts(task: _Task) -> Iterator[FloatArray]:
         return
     for restart in range(task.settings.restarts):
         random = np.random.default_rng([task.settings.seed, restart])
-        yield Parameters.random(L, V, random, legal).flat()
+        yield Probabilities.random(L, V, random, legal).flat()
 
 
-def _known_symbols(model: Learnt) -> Parameters:
+def _known_symbols(model: Learned) -> Probabilities:
     """Emissions without the row of unknown words, normalised again."""
     p = model.parameters
     if model.forms is None:
         return p
     known = p.emissions[:-1]
-    return Parameters(p.start, p.transitions, known / known.sum(axis=0))
+    return Probabilities(p.start, p.transitions, known / known.sum(axis=0))
 
 
-def _renormalised(p: Parameters, legal: AllowedTransitions) -> Parameters:
+def _renormalised(p: Probabilities, legal: AllowedTransitions) -> Probabilities:
     return Estimation(False, 0.0, 0.0, 0.0, legal).parameters(
-        Parameters(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
+        Probabilities(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
     )
 
 
-def _finished(task: _Task, parameters: Parameters, counts: Parameters) -> Learnt:
+def _finished(task: _Task, parameters: Probabilities, counts: Probabilities) -> Learned:
     """The model of the counts with its unknown words, and with what is held fixed put back."""
     forms = None
     if models_unknown(task.settings, task.index, task.has_labels):
@@ -234,10 +230,10 @@ def _finished(task: _Task, parameters: Parameters, counts: Parameters) -> Learnt
         for part in task.settings.fixed:
             parameters = replace(parameters, **{part: _held(task.before.parameters, parameters, part)})
         forms = task.before.forms if "emissions" in task.settings.fixed else forms
-    return Learnt(task.index, parameters, task.labelled, forms, _histories(task, parameters), task.triples)
+    return Learned(task.index, parameters, task.labelled, forms, _histories(task, parameters), task.triples)
 
 
-def _histories(task: _Task, parameters: Parameters) -> Histories | None:
+def _histories(task: _Task, parameters: Probabilities) -> Histories | None:
     if task.triples is None:
         return None
     if task.before is not None and "transitions" in task.settings.fixed:
@@ -245,7 +241,7 @@ def _histories(task: _Task, parameters: Parameters) -> Histories | None:
     return Histories.learn(task.triples, parameters.transitions, task.estimation, task.settings.pairs)
 
 
-def _held(before: Parameters, after: Parameters, part: Part) -> FloatArray:
+def _held(before: Probabilities, after: Probabilities, part: Part) -> FloatArray:
     values: FloatArray = getattr(before, part)
     if values.shape != getattr(after, part).shape:
         raise ModelError(f"{part} cannot be held fixed: the data has states or symbols that the model lacks")
@@ -260,7 +256,7 @@ def models_unknown(settings: HMMConfig, symbols: dict[Symbol, int], has_labels: 
     return strings and (has_labels if settings.unknown is None else settings.unknown)
 
 
-def _loss_of_counts(model: Learnt) -> float:
+def _loss_of_counts(model: Learned) -> float:
     """The negative log-likelihood of the labelled sentences under the model."""
     total, counts, p = 0.0, model.labelled, model.parameters
     assert counts is not None
@@ -281,18 +277,14 @@ def _validation(
 
     What EM gave probability zero gets a little, so that every sentence can be tagged.
     """
-    gold = dev.strings()
     symbols, lengths = encode(dev.inputs, index)
-    labels = np.array(tags.labels, dtype=object)
     end = logs(legal.end.astype(np.float64))
-    floor = Parameters(np.where(legal.start, _TINY, 0.0), np.where(legal.transitions, _TINY, 0.0), np.empty((0, 1)))
+    floor = Probabilities(np.where(legal.start, _TINY, 0.0), np.where(legal.transitions, _TINY, 0.0), np.empty((0, 1)))
 
     def validate(weights: FloatArray) -> float:
-        p = Parameters.from_flat(weights, len(tags))
-        p = Parameters(np.maximum(p.start, floor.start), np.maximum(p.transitions, floor.transitions), p.emissions)
+        p = Probabilities.from_flat(weights, len(tags))
+        p = Probabilities(np.maximum(p.start, floor.start), np.maximum(p.transitions, floor.transitions), p.emissions)
         emissions = np.where(symbols[:, None] >= 0, np.maximum(log_emissions(p, symbols), math.log(_TINY)), 0.0)
-        best = chain.viterbi(chain_scores(p, emissions, lengths, end)).tags
-        predicted = [own.tolist() for own in split(labels[best], lengths)]
-        return headline(compare(gold, predicted, tags))
+        return headline(held_out_scores(chain_scores(p, emissions, lengths, end), dev, tags))
 
     return validate

@@ -18,7 +18,7 @@ Symbol = Hashable
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
+class Observations:
     """Sentences as numbers: symbols (N,), tags known (N,), -1 where not, and the tags allowed where some are not."""
 
     symbols: IntArray
@@ -28,12 +28,12 @@ class Corpus:
     weights: FloatArray | None
     numbers: IntArray
 
-    def select(self, sentences: BoolArray) -> Corpus:
+    def select(self, sentences: BoolArray) -> Observations:
         """Some of the sentences."""
         tokens = np.repeat(sentences, self.lengths)
         allowed = None if self.allowed is None else self.allowed[tokens]
         weights = None if self.weights is None else self.weights[sentences]
-        return Corpus(
+        return Observations(
             self.symbols[tokens],
             self.lengths[sentences],
             self.states[tokens],
@@ -58,12 +58,12 @@ def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, I
     return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths
 
 
-def number(data: Labelled, tags: TagSet, index: dict[Symbol, int], weights: FloatArray | None) -> Corpus:
+def number(data: Labelled, tags: TagSet, index: dict[Symbol, int], weights: FloatArray | None) -> Observations:
     """All sentences of the data; a token with one possible tag has that tag."""
     symbols, lengths = encode(data.inputs, index)
     if not data.partial:
-        return Corpus(symbols, lengths, data.encode(tags), None, weights, np.arange(len(lengths)))
+        return Observations(symbols, lengths, data.encode(tags), None, weights, np.arange(len(lengths)))
     allowed = data.allowed(tags)
     states = np.where(allowed.sum(axis=1) == 1, allowed.argmax(axis=1), -1)
     mask = None if allowed.all() else allowed
-    return Corpus(symbols, lengths, states, mask, weights, np.arange(len(lengths)))
+    return Observations(symbols, lengths, states, mask, weights, np.arange(len(lengths)))

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from trellis import chain
 from trellis.errors import ModelError
 from trellis.features import Compiled
-from trellis.models.crf_problem import CRFObjective, scores_of
+from trellis.models.crf.config import CRFConfig
+from trellis.models.crf.objective import CRFObjective, scores_of
 from trellis.models.data import Labelled
-from trellis.models.scoring import compare, headline
-from trellis.ragged import split
+from trellis.models.scoring import headline, held_out_scores
 from trellis.training import Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
 from trellis.training.objective import Vector
-
-if TYPE_CHECKING:
-    from trellis.models.crf import CRFConfig
 
 _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
 _LIMITS = {"sgd": 50, "ap": 20}
@@ -59,13 +53,9 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig) -> Iterator[
 
 def _validation(objective: CRFObjective, compiled: Compiled, dev: Labelled) -> Callable[[Vector], float]:
     """A function from weights to the score on the held-out sentences."""
-    gold, lengths = dev.strings(), dev.lengths
     dev.encode(objective.tags)
-    labels = np.array(objective.tags.labels, dtype=object)
 
     def validate(weights: Vector) -> float:
-        best = chain.viterbi(scores_of(compiled, objective.parameters(weights)))
-        predicted = [own.tolist() for own in split(labels[best.tags], lengths)]
-        return headline(compare(gold, predicted, objective.tags))
+        return headline(held_out_scores(scores_of(compiled, objective.parameters(weights)), dev, objective.tags))
 
     return validate

@@ -48,7 +48,7 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inputs:
+class EncodedSentences:
     """Encoded sentences: ``kinds[N]`` numbers the distinct words."""
 
     lengths: IntArray

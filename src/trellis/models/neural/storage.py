@@ -10,9 +10,9 @@ import torch
 
 from trellis.arrays import Arrays
 from trellis.errors import ConfigError, StoreError
-from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_network import Network, build_empty
-from trellis.models.neural_vocabulary import Symbols, Vocabulary
+from trellis.models.neural.config import NeuralConfig, resolved
+from trellis.models.neural.network import Network, build_empty
+from trellis.models.neural.vocabulary import Symbols, Vocabulary
 from trellis.nn.blueprint import blueprint, check_state
 from trellis.nn.transformer import TransformerEncoder
 from trellis.store import Stored, pack_strings

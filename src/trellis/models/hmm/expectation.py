@@ -11,8 +11,6 @@ a token known in part (``allowed``) has no gamma elsewhere. Probabilities of zer
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import numpy.typing as npt
 
@@ -20,11 +18,11 @@ from trellis import _native
 from trellis.aligned import plain_array
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import ModelError, NoPathError
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.config import Part
+from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
 
-Part = Literal["start", "transitions", "emissions"]
 PARTS: tuple[Part, ...] = ("start", "transitions", "emissions")
 
 
@@ -55,8 +53,8 @@ class HMMObjective:
         *,
         allowed: BoolArray | None = None,
         weights: FloatArray | None = None,
-        known: Parameters | None = None,
-        pseudo: Parameters | None = None,
+        known: Probabilities | None = None,
+        pseudo: Probabilities | None = None,
         fixed: frozenset[str] = frozenset(),
         end: FloatArray | None = None,
         numbers: IntArray | None = None,
@@ -74,9 +72,9 @@ class HMMObjective:
         offsets = offsets_of(self._lengths)
         self._native = _native.Expectation(flat, offsets, mask, self._weights, L, V)
 
-    def expect(self, weights: FloatArray) -> tuple[float, Parameters]:
+    def expect(self, weights: FloatArray) -> tuple[float, Probabilities]:
         """The loss, and the counts of labelled and expected counts of other sequences together."""
-        parameters = Parameters.from_flat(weights, self.L)
+        parameters = Probabilities.from_flat(weights, self.L)
         log_likelihood, counts = self.expected_counts(parameters)
         if self.known is not None:
             log_likelihood += _joint(self.known, parameters)
@@ -85,7 +83,7 @@ class HMMObjective:
             log_likelihood += _joint(self._pseudo, parameters, structural_zeros=True)
         return -log_likelihood, counts
 
-    def expected_counts(self, parameters: Parameters) -> tuple[float, Parameters]:
+    def expected_counts(self, parameters: Probabilities) -> tuple[float, Probabilities]:
         """The log-likelihood of the sequences that are not labelled, and their expected counts: the E-step."""
         p = parameters
         if p.transitions.shape != (self.L, self.L) or p.emissions.shape != (self.V, self.L):
@@ -93,7 +91,7 @@ class HMMObjective:
                 f"transitions and emissions must be {(self.L, self.L)} and {(self.V, self.L)}, "
                 f"got {p.transitions.shape} and {p.emissions.shape}"
             )
-        counts = Parameters(np.empty(self.L), np.empty((self.L, self.L)), np.empty((self.V, self.L)))
+        counts = Probabilities(np.empty(self.L), np.empty((self.L, self.L)), np.empty((self.V, self.L)))
         logs = np.empty(len(self._lengths))
         arrays = (p.start, p.transitions, self._end, p.emissions)
         status, sequence = self._native.run(*arrays, counts.start, counts.transitions, counts.emissions, logs)
@@ -104,10 +102,10 @@ class HMMObjective:
             )
         return float(self._weights @ logs), counts
 
-    def maximise(self, weights: FloatArray, statistics: Parameters) -> FloatArray:
+    def maximise(self, weights: FloatArray, statistics: Probabilities) -> FloatArray:
         """The parameters of greatest expected log-likelihood; a state never visited keeps its distributions."""
-        old, flat = Parameters.from_flat(weights, self.L), np.empty(len(weights))
-        new = Parameters.from_flat(flat, self.L)
+        old, flat = Probabilities.from_flat(weights, self.L), np.empty(len(weights))
+        new = Probabilities.from_flat(flat, self.L)
         for part in PARTS:
             self._maximise(part, getattr(old, part), getattr(statistics, part), getattr(new, part))
         return flat
@@ -138,7 +136,7 @@ def check_symbols(symbols: npt.ArrayLike, V: int) -> IntArray:
     return array
 
 
-def _joint(counts: Parameters, p: Parameters, *, structural_zeros: bool = False) -> float:
+def _joint(counts: Probabilities, p: Probabilities, *, structural_zeros: bool = False) -> float:
     """``sum of counts * log p``: the log-likelihood of labelled data, or a log prior up to a constant."""
     total = log_score(counts.emissions, p.emissions)
     for part in ("start", "transitions"):
