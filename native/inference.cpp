@@ -1,13 +1,12 @@
 #include "inference.h"
 
 #include "kbest.h"
-#include "threads.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
+#include <stdexcept>
 
 namespace trellis {
 namespace {
@@ -33,29 +32,6 @@ bool has_avx2() {
 }
 
 const char* chosen = has_avx512() ? "avx512" : has_avx2() ? "avx2" : "baseline";
-
-// Sequences by length, longest first, equal lengths in their order; empty ones are left out.
-std::vector<int64_t> longest_first(const Layout& layout) {
-  const int64_t B = layout.sequences();
-  auto length = [&](int64_t b) { return layout.offsets[size_t(b) + 1] - layout.offsets[size_t(b)]; };
-  int64_t longest = 0;
-  for (int64_t b = 0; b < B; ++b) longest = std::max(longest, length(b));
-  std::vector<int64_t> order;
-  order.reserve(size_t(B));
-  if (longest <= 4 * B + 1024) {  // counting sort
-    std::vector<int64_t> place(size_t(longest) + 2, 0);
-    for (int64_t b = 0; b < B; ++b) ++place[size_t(longest - length(b)) + 1];
-    std::partial_sum(place.begin(), place.end(), place.begin());
-    order.resize(size_t(B));
-    for (int64_t b = 0; b < B; ++b) order[size_t(place[size_t(longest - length(b))]++)] = b;
-  } else {
-    order.resize(size_t(B));
-    std::iota(order.begin(), order.end(), int64_t(0));
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
-  }
-  while (!order.empty() && length(order.back()) == 0) order.pop_back();
-  return order;
-}
 
 template <typename R>
 bool all_below_infinity(const R* x, int64_t n) {
@@ -83,10 +59,17 @@ int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step;
 
 }  // namespace
 
-Layout layout_of_lengths(const int64_t* lengths, int64_t B) {
+Layout layout_of_lengths(const int64_t* lengths, int64_t B, int64_t tokens) {
   Layout layout;
   layout.offsets.resize(size_t(B) + 1);
-  for (int64_t b = 0; b < B; ++b) layout.offsets[size_t(b) + 1] = layout.offsets[size_t(b)] + lengths[b];
+  int64_t left = tokens;
+  for (int64_t b = 0; b < B; ++b) {
+    const int64_t length = lengths[b];
+    if (length < 0 || length > left) throw std::invalid_argument("lengths do not add up to the number of tokens");
+    left -= length;
+    layout.offsets[size_t(b) + 1] = tokens - left;
+  }
+  if (left) throw std::invalid_argument("lengths do not add up to the number of tokens");
   return layout;
 }
 
@@ -156,30 +139,8 @@ Inference<R>::Inference(std::shared_ptr<const Layout> layout, const R* emissions
              transitions, start, end, layout_->sequences(), L},
       kernels_(kernels<R>()),
       P_(round_up(L, kernels_.width)),
-      order_(longest_first(*layout_)),
-      status_(size_t(batch_.B), exact) {
-  plan();
-}
-
-// Tasks depend on the input only, so that sums come out the same with any number of threads. There are enough to
-// share the work evenly, and few enough that the counts of all fit in a few megabytes.
-template <typename R>
-void Inference<R>::plan() {
-  constexpr int64_t least_tokens = 256, most_tasks = 64, count_bytes = 8 << 20;
-  const int64_t group = kernels_.group;
-  const int64_t affordable = std::clamp<int64_t>(count_bytes / ((batch_.L + 2) * P_ * 8), 4, most_tasks);
-  const int64_t per_task = std::max(least_tokens, layout_->tokens() / affordable + 1);
-  tasks_.assign(1, 0);
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < int64_t(order_.size()); ++i) {
-    tokens += batch_.length(order_[size_t(i)]);
-    const bool group_full = (i + 1 - tasks_.back()) % group == 0;
-    if (i + 1 == int64_t(order_.size()) || (group_full && tokens >= per_task)) {
-      tasks_.push_back(i + 1);
-      tokens = 0;
-    }
-  }
-}
+      tasks_(plan_tasks(batch_.offsets, batch_.B, kernels_.group, Sums::bytes(L, P_))),
+      status_(size_t(batch_.B), exact) {}
 
 // A thread costs some microseconds to wake: one is enough for small batches.
 template <typename R>
@@ -192,11 +153,7 @@ int Inference<R>::threads_for(double nanoseconds_per_token) const {
 template <typename R>
 template <typename F>
 void Inference<R>::for_groups(int threads, F f) const {
-  run_tasks(int64_t(tasks_.size()) - 1, threads, [&](int64_t task) {
-    const int64_t stop = tasks_[size_t(task) + 1];
-    for (int64_t i = tasks_[size_t(task)]; i < stop; i += kernels_.group)
-      f(task, order_.data() + i, int(std::min<int64_t>(kernels_.group, stop - i)));
-  });
+  tasks_.for_groups(kernels_.group, threads, f);
 }
 
 template <typename R>
@@ -232,6 +189,7 @@ Outcome Inference<R>::first_problem(const std::vector<uint8_t>& status) {
 
 template <typename R>
 Outcome Inference<R>::log_partition(double* out, bool keep) {
+  kept_tags_.clear();
   if (!chain_is_finite()) return {bad_chain_score, 0};
   const int64_t L = batch_.L, N = layout_->tokens();
   prepared_memory_ = std::make_unique<Block<R>>((2 * L + 2) * P_);
@@ -257,9 +215,9 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
   return first_problem(status_);
 }
 
-// start + sum of emissions and transitions + end of one sequence, in double
+// start + sum of emissions and transitions + end of one sequence, in double; the tags go to `kept`, by token
 template <typename R>
-uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out) const {
+uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept) const {
   const int64_t L = batch_.L, first = batch_.offsets[b];
   double sum = 0.0;
   int64_t previous = 0;
@@ -268,6 +226,7 @@ uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out) co
     if (tag < 0 || tag >= L) return tag_out_of_range;
     sum += double(batch_.emission(n)[tag]) +
            double(n == first ? batch_.start[tag] : batch_.transitions[previous * L + tag]);
+    if (kept) kept[n] = int32_t(tag);
     previous = tag;
   }
   out = batch_.length(b) ? sum + double(batch_.end[previous]) : 0.0;
@@ -276,25 +235,37 @@ uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out) co
 
 template <typename R>
 Outcome Inference<R>::score(const int64_t* tags, double* out) const {
+  return score(tags, out, nullptr);
+}
+
+template <typename R>
+Outcome Inference<R>::score(const int64_t* tags, double* out, int32_t* kept) const {
   if (!chain_is_finite()) return {bad_chain_score, 0};
   for (int64_t b = 0; b < batch_.B; ++b) {
     if (!sequence_is_finite(b)) return {not_finite, b};
-    const uint8_t status = path_score(b, tags, out[b]);
+    const uint8_t status = path_score(b, tags, out[b], kept);
     if (status != exact) return {status, b};
   }
   return {};
 }
 
 template <typename R>
+int32_t* Inference<R>::keep_tags() {
+  kept_tags_.resize(size_t(layout_->tokens()));
+  return kept_tags_.data();
+}
+
+template <typename R>
 Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
   const Outcome outcome = log_partition(out, keep);
   if (outcome.status != exact) return outcome;
+  int32_t* kept = keep ? keep_tags() : nullptr;
   std::vector<uint8_t> status(size_t(batch_.B), exact);
   for_groups(threads_for(score_cost), [&](int64_t, const int64_t* sequences, int count) {
     for (int g = 0; g < count; ++g) {
       const int64_t b = sequences[g];
       double gold;
-      status[size_t(b)] = path_score(b, tags, gold);
+      status[size_t(b)] = path_score(b, tags, gold, kept);
       if (status[size_t(b)] == exact && gold == forbidden) status[size_t(b)] = forbidden_path;
       out[b] = std::max(out[b] - gold, 0.0);
     }
@@ -323,28 +294,28 @@ void Inference<R>::backward_group(const int64_t* sequences, int count, const dou
 }
 
 template <typename R>
-void Inference<R>::subtract_tags(int64_t b, double weight, const int64_t* tags, R* gradient, Sums& sums) const {
+void Inference<R>::subtract_tags(int64_t b, double weight, R* gradient, Sums& sums) const {
+  const int32_t* tags = kept_tags_.data();
   const int64_t first = batch_.offsets[b], last = batch_.offsets[b + 1] - 1;
   if (last < first) return;
   for (int64_t n = first; n <= last; ++n) {
-    const int64_t row = batch_.row(n), tag = tags[row];
-    gradient[row * batch_.L + tag] -= R(weight);
-    if (n > first) sums.counts.transitions[tags[batch_.row(n - 1)] * P_ + tag] -= weight;
+    gradient[batch_.row(n) * batch_.L + tags[n]] -= R(weight);
+    if (n > first) sums.counts.transitions[tags[n - 1] * P_ + tags[n]] -= weight;
   }
-  sums.counts.start[tags[batch_.row(first)]] -= weight;
-  sums.counts.end[tags[batch_.row(last)]] -= weight;
+  sums.counts.start[tags[first]] -= weight;
+  sums.counts.end[tags[last]] -= weight;
 }
 
 template <typename R>
-Outcome Inference<R>::gradient(const double* weights, double weight, const int64_t* tags, int64_t rows, R* emissions,
-                               R* transitions, R* start, R* end) {
+Outcome Inference<R>::gradient(const double* weights, double weight, int64_t rows, R* emissions, R* transitions,
+                               R* start, R* end) {
   if (rows != layout_->tokens()) std::fill_n(emissions, rows * batch_.L, R(0));
   std::vector<double> uniform;
   if (!weights) {
     uniform.assign(size_t(batch_.B), weight);
     weights = uniform.data();
   }
-  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, P_);
+  TaskSums sums(tasks_.count(), batch_.L, P_);
   for_groups(threads_for(16 + 0.04 * double(batch_.L * P_)), [&](int64_t task, const int64_t* sequences, int count) {
     Sums& mine = sums.of(task);
     backward_group(sequences, count, weights, emissions, mine);
@@ -355,7 +326,7 @@ Outcome Inference<R>::gradient(const double* weights, double weight, const int64
         kernels_.log_marginals(batch_, log_prepared_, b, weights[b], emissions, own.counts, nullptr);
         mine.add(own);
       }
-      if (tags) subtract_tags(b, weights[b], tags, emissions, mine);
+      if (!kept_tags_.empty()) subtract_tags(b, weights[b], emissions, mine);
     }
   });
   sums.write(transitions, start, end);
@@ -389,7 +360,7 @@ Outcome Inference<R>::pairwise(double* log_partition, R* emissions, R* transitio
     log_partition[b] = 0.0;
     first_pair[size_t(b) + 1] = first_pair[size_t(b)] + std::max<int64_t>(batch_.length(b) - 1, 0);
   }
-  TaskSums sums(int64_t(tasks_.size()) - 1, L, log_prepared().P);
+  TaskSums sums(tasks_.count(), L, log_prepared().P);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     R* own = pairs + first_pair[size_t(b)] * L * L;
     const Counts& counts = sums.of(task).counts;
@@ -440,22 +411,23 @@ Outcome Inference<R>::spans(const std::vector<Span>& spans, double* out) {
 
 template <typename R>
 Outcome Inference<R>::weighted_nll(const int64_t* tags, const double* weights, double* out) {
-  const Outcome scored = score(tags, out);
+  const Outcome scored = score(tags, out, keep_tags());
   if (scored.status != exact) return scored;
   for (int64_t b = 0; b < batch_.B; ++b)
     if (out[b] == forbidden) return {forbidden_path, b};
   std::fill(out, out + batch_.B, 0.0);
   return for_sequences([&](int64_t, int64_t b) {
-    return out[b] = kernels_.weighted_nll(batch_, log_prepared_, b, tags, weights, 1.0, nullptr, nullptr);
+    return out[b] = kernels_.weighted_nll(batch_, log_prepared_, b, kept_tags_.data(), weights, 1.0, nullptr, nullptr);
   });
 }
 
 template <typename R>
-Outcome Inference<R>::weighted_nll_gradient(const int64_t* tags, const double* weights, const double* outer,
-                                            R* emissions, R* transitions, R* start, R* end) {
-  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, log_prepared().P);
+Outcome Inference<R>::weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions,
+                                            R* start, R* end) {
+  TaskSums sums(tasks_.count(), batch_.L, log_prepared().P);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const Counts& counts = sums.of(task).counts;
+    const int32_t* tags = kept_tags_.data();
     return kernels_.weighted_nll(batch_, log_prepared_, b, tags, weights, outer[b], emissions, &counts);
   });
   sums.write(transitions, start, end);
@@ -467,15 +439,22 @@ Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector
                             std::vector<int64_t>& tags) {
   std::vector<KBest> found(size_t(batch_.B));
   const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
-    found[size_t(b)] = trellis::kbest(batch_, log_prepared_, b, size_t(k));
+    found[size_t(b)] = KBestSearch<R>(batch_, log_prepared_, b).find(size_t(k));
     return found[size_t(b)].scores.empty() ? forbidden : 0.0;
   });
+  size_t paths = 0, total = 0;
   for (int64_t b = 0; b < batch_.B; ++b) {
-    if (batch_.length(b) == 0) found[size_t(b)] = {{0.0}, {{}}};
-    const KBest& one = found[size_t(b)];
+    if (batch_.length(b) == 0) found[size_t(b)].scores = {0.0};
+    paths += found[size_t(b)].scores.size();
+    total += found[size_t(b)].tags.size();
+  }
+  scores.reserve(paths);
+  tags.reserve(total);
+  for (KBest& one : found) {
     counts.push_back(int64_t(one.scores.size()));
     scores.insert(scores.end(), one.scores.begin(), one.scores.end());
-    for (const auto& path : one.tags) tags.insert(tags.end(), path.begin(), path.end());
+    tags.insert(tags.end(), one.tags.begin(), one.tags.end());
+    one = {};
   }
   return outcome;
 }

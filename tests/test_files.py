@@ -53,5 +53,19 @@ def test_permissions_follow_the_umask_which_is_never_changed(tmp_path: Path, mon
 def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     for name in (".model.safetensors.0a1b2c3d.partial", ".hidden", "a.partial"):
         (tmp_path / name).touch()
+    (tmp_path / ".checkpoints.0a1b2c3d.partial").mkdir()
+    (tmp_path / ".checkpoints.0a1b2c3d.partial" / "x").touch()
     files.remove_partial(tmp_path)
     assert sorted(os.listdir(tmp_path)) == [".hidden", "a.partial"]
+
+
+def test_a_folder_is_removed_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "x").touch()
+    monkeypatch.setattr(files.shutil, "rmtree", lambda *_, **__: None)  # as if killed here
+    files.remove_folder(tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+    monkeypatch.undo()
+    files.remove_partial(tmp_path)
+    assert os.listdir(tmp_path) == []
+    files.remove_folder(tmp_path / "a")

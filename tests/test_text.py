@@ -7,7 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.errors import DataError
-from trellis.text import TOKENIZERS, Sentence, characters, get_tokenizer, graphemes, tokenize, whitespace, words
+from trellis.text import (
+    TOKENIZERS,
+    Sentence,
+    characters,
+    get_tokenizer,
+    graphemes,
+    split_text,
+    tokenize,
+    whitespace,
+    words,
+)
 
 # Every code point, lone surrogates too, with the troublesome ones often.
 TEXTS = st.text(
@@ -39,6 +49,15 @@ def test_offsets_give_the_tokens_in_order_and_leave_out_only_white_space(name: s
         assert not text[end:start].strip()
         end = stop
     assert not text[end:].strip()
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@UNHURRIED
+@given(text=TEXTS)
+def test_tokens_found_without_offsets_are_the_same_and_get_the_same_offsets(name: str, text: str) -> None:
+    offsets = TOKENIZERS[name](text)
+    assert split_text(text, name) == [text[start:end] for start, end in offsets]
+    assert tokenize(text, name) == tokenize(text, TOKENIZERS[name])
 
 
 @UNHURRIED

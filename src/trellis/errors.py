@@ -11,12 +11,15 @@
     ├── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
     ├── TemplateError              a feature template that cannot be read or applied (also a ValueError)
     ├── StoreError                 a saved model that is damaged, foreign or too new (also a ValueError)
-    └── ModelError                 a model asked for what it cannot give, e.g. tags before fit (also a ValueError)
+    └── ModelError                 a model asked for what it cannot give (also a ValueError)
+        └── NotFittedError         a model asked before it has learned (also an AttributeError)
 
 Every message says what, where, what was expected and what came.
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 
 class TrellisError(Exception):
@@ -25,6 +28,15 @@ class TrellisError(Exception):
 
 class ChainError(TrellisError, ValueError):
     """Scores, tags or lengths that chain inference cannot work on."""
+
+    sequence: int | None = None
+    """The sequence of the batch that it is about, where it is about one."""
+
+    def about(self, name: str) -> Self:
+        """The same error with another name for the sequence, for those who know it by its place in a file."""
+        renamed = type(self)(str(self).replace(f"sequence {self.sequence}", name, 1))
+        renamed.sequence = self.sequence
+        return renamed
 
 
 class ShapeError(ChainError):
@@ -64,4 +76,8 @@ class StoreError(TrellisError, ValueError):
 
 
 class ModelError(TrellisError, ValueError):
-    """A model asked for what it cannot give, such as tags before it was fitted."""
+    """A model asked for what it cannot give."""
+
+
+class NotFittedError(ModelError, AttributeError):
+    """A model asked before it has learned; an AttributeError, since what it would have learned is not there yet."""

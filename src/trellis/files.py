@@ -2,13 +2,14 @@
 
 Content goes to a temporary file in the same folder, ``.NAME.XXXXXXXX.partial``, which is flushed to the disk and then
 renamed. Whatever goes wrong (a full disk, a kill), the file that was there before stays as it was; what a killed
-process left behind is removed by `remove_partial`.
+process left behind is removed by `remove_partial`. Folders are removed in the same way: renamed first, then emptied.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -52,11 +53,27 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[TrellisEr
         partial.write_bytes(data)
 
 
+def remove_folder(folder: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> None:
+    """Remove a folder with all that is in it, if it exists: to others it is there as a whole, or not at all."""
+    target = Path(folder)
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
+    try:
+        os.replace(target, partial)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise error(f"{target} cannot be removed: {problem.strerror or problem}") from None
+    shutil.rmtree(partial, ignore_errors=True)
+
+
 def remove_partial(folder: str | os.PathLike[str]) -> None:
     """Remove what killed processes left in a folder; to be called by the one who may write there."""
     for path in Path(folder).glob(f".*{_SUFFIX}"):
-        with suppress(OSError):
-            path.unlink()
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                path.unlink()
 
 
 def _sync(path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -19,13 +19,8 @@ TIED = st.integers(-2, 2).map(float)
 
 
 def check(*args: Any, max_examples: int = 60, **kwargs: Any) -> Callable[[Any], Any]:
-    """`given` for cases that take a while to enumerate: few examples, the same ones in every run."""
-    options = settings(
-        max_examples=max_examples,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=[HealthCheck.too_slow],
-    )
+    """`given` for cases that take a while to enumerate: few examples."""
+    options = settings(max_examples=max_examples)
     return lambda test: options(given(*args, **kwargs)(test))
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import struct
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-import zlib
 from pathlib import Path
 
 import pytest
@@ -56,23 +54,6 @@ def test_a_plot_is_a_picture_without_any_library(here, shell, ner_model):
     assert len(cells) == 25
     titles = [node[0].text for node in cells]
     assert "O to I-PER: -inf" in titles
-    assert shell("inspect", ner_model, "--plot", "map.png").code == 0
-    assert _png_size(Path("map.png").read_bytes()) == (10 + 8 * 5 + 20 * 5 + 10,) * 2
-
-
-def _png_size(data: bytes) -> tuple[int, int]:
-    """Width and height, once every checksum is right and the pixels are all there."""
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    place, parts = 8, {}
-    while place < len(data):
-        (length,) = struct.unpack(">I", data[place : place + 4])
-        kind, body = data[place + 4 : place + 8], data[place + 8 : place + 8 + length]
-        assert struct.unpack(">I", data[place + 8 + length : place + 12 + length])[0] == zlib.crc32(kind + body)
-        parts[kind] = body
-        place += 12 + length
-    width, height = struct.unpack(">II", parts[b"IHDR"][:8])
-    assert len(zlib.decompress(parts[b"IDAT"])) == height * (1 + 3 * width)
-    return width, height
 
 
 def test_colours_grow_with_the_weight_and_grey_is_forbidden():
@@ -83,10 +64,14 @@ def test_colours_grow_with_the_weight_and_grey_is_forbidden():
     assert drawn.colour(float("-inf")) == (215, 215, 215)
 
 
-def test_a_picture_of_another_kind_or_nowhere(here, shell, ner_model):
-    assert shell("inspect", ner_model, "--plot", "map.gif").err == (
-        "trellis: --plot map.gif: expected a name that ends in .svg or .png\n"
-    )
+@pytest.mark.parametrize("name", ["map.gif", "map.png", "map"])
+def test_a_picture_of_another_kind_names_the_one_there_is(here, shell, ner_model, name):
+    done = shell("inspect", ner_model, "--plot", name)
+    assert (done.code, done.err) == (2, f"trellis: --plot {name}: expected a name that ends in .svg\n")
+    assert not Path(name).exists()
+
+
+def test_a_picture_nowhere(here, shell, ner_model):
     done = shell("inspect", ner_model, "--plot", "nowhere/map.svg")
     assert (done.code, done.err) == (1, "trellis: nowhere/map.svg cannot be written: No such file or directory\n")
 
@@ -142,7 +127,7 @@ def test_a_heat_map_without_room_for_numbers_has_shades(here, shell, ner_model, 
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure(here, ner_model):
-    command = f"{sys.executable} -m trellis.cli explain {ner_model} '{'Anna slept . ' * 300}'"
+    command = f"{sys.executable} -m trellis explain {ner_model} '{'Anna slept . ' * 300}'"
     shell = ["bash", "-c", f"{command} | head -1 > /dev/null; echo ${{PIPESTATUS[0]}}"]
-    done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=600)
     assert (done.stdout, done.stderr) == ("0\n", "")

@@ -16,10 +16,7 @@ from trellis import corpus
 from trellis.corpus import _source
 from trellis.text import Sentence
 
-settings.register_profile(
-    "files", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-FILES = settings.get_profile("files")
+FILES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 BLOCKS = st.sampled_from([1, 2, 3, 7, 64, 1 << 20])
 

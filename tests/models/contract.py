@@ -7,6 +7,7 @@ promises of `trellis.models.base` are checked for that family.
 """
 
 import dataclasses
+import inspect
 import itertools
 import pickle
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from trellis import chain, models
-from trellis.errors import DataError, ModelError, StoreError, TagError, TrellisError
+from trellis.errors import ConfigError, DataError, ModelError, NotFittedError, StoreError, TagError, TrellisError
 from trellis.tags import Scheme, Span, validate_tags
 from trellis.text import Sentence
 
@@ -171,6 +172,25 @@ class TaggerContract:
         assert model.evaluate(TRAIN).micro.f1 == 1.0
         assert model.score(TRAIN) == 1.0
         assert self.make().fit(POS).evaluate(POS).accuracy == 1.0
+
+    def test_what_is_learned_does_not_exist_before(self, model):
+        fresh = self.make()
+        for name in ("tagset_", "labels_", "classes_", "history_", "tokenizer_", "model_", "parameters_"):
+            assert not hasattr(fresh, name)
+        assert [name for name in vars(model) if name.endswith("_")]
+        with pytest.raises(NotFittedError, match="not fitted: call fit or load first"):
+            fresh.labels_  # noqa: B018
+
+    def test_completion_and_help_know_every_setting(self, model):
+        parameters = inspect.signature(type(model)).parameters
+        assert list(parameters) == ["settings", *model.get_params(deep=False)]
+        assert all(f"        {name}: " in type(model).__doc__ for name in model.get_params(deep=False))
+
+    def test_an_unknown_setting_is_an_error_that_names_it(self, model):
+        with pytest.raises(ConfigError, match="has no setting 'schema'; did you mean 'scheme'"):
+            type(model)(schema="bio")
+        with pytest.raises(ConfigError, match="'scheme__x' does not exist: 'scheme' is not a section"):
+            self.make().set_params(scheme__x=1)
 
     def test_scikit_learns_clone_keeps_every_setting(self, model):
         sklearn = pytest.importorskip("sklearn.base")

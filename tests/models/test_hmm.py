@@ -108,7 +108,7 @@ def test_impossible_sequences_among_possible_ones() -> None:
     )
     assert not np.isnan(model.forward([0, 0]).scaled).any()
     for ask in (model.predict, model.marginals, model.predict_posterior, model.sample_states):
-        with pytest.raises(NoPathError, match=r"sequence 1 of length 2 has no valid path: .* position 1"):
+        with pytest.raises(NoPathError, match=r"sentence 1 of length 2 has no valid path: .* position 1"):
             ask([[0, 1], [0, 0]])
     with pytest.raises(NoPathError):
         model.posteriors([0, 0])

@@ -242,7 +242,7 @@ def test_small_blocks_give_what_one_gives(monkeypatch) -> None:
         found = question(inputs)
         assert len(found) == len(expected)
         assert found == expected or np.allclose(found, expected, rtol=1e-12)
-    assert len(list(model._blocks(inputs))) == 3  # 11 sentences of 5 labels are 4 of 12 states
+    assert len(list(model._posteriors(inputs))) == 3  # 11 sentences of 5 labels are 4 of 12 states
 
 
 def test_only_labels_teach_order_2() -> None:
@@ -281,8 +281,8 @@ def test_spans_over_states_equal_those_of_the_chain() -> None:
     random = np.random.default_rng(0)
     lengths = [4, 1, 0, 6]
     scores = chain.ChainScores(random.normal(size=(11, 3)), lengths, random.normal(size=(3, 3)), random.normal(size=3))
-    spans = [(0, 0, 2), (0, 1, 3), (0, 2, 4), (1, 0, 1), (3, 2, 3), (3, 0, 6)]
-    tags = [random.integers(0, 3, end - begin).tolist() for _, begin, end in spans]
+    spans = np.array([(0, 0, 2), (0, 1, 3), (0, 2, 4), (1, 0, 1), (3, 2, 3), (3, 0, 6)])
+    tags = random.integers(0, 3, (spans[:, 2] - spans[:, 1]).sum())
     sides = tuple(random.random((len(spans), 3)) < 0.6 for _ in range(2))
     expected = chain.span_log_prob(scores, spans, tags, before=sides[0], after=sides[1])
     np.testing.assert_allclose(span_log_prob(scores, spans, tags, sides, np.arange(3)), expected, rtol=1e-10)

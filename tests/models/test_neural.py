@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -141,6 +141,18 @@ class TestWords:
         with torch.no_grad():
             torch.testing.assert_close(network.eval()(words), network(tokens), rtol=0, atol=1e-5)
             assert network.train()(words).shape == (len(tokens.word), 5), "with dropout, which tokens do not share"
+
+    @pytest.mark.parametrize("kind", ["cnn", "lstm"])
+    @pytest.mark.parametrize("dropout", [0.0, 0.5])
+    def test_dropout_of_characters_is_for_training_whatever_reads_them(self, kind, dropout):
+        own = {"kind": kind, "size": 4, "output": 8, "dropout": dropout}
+        model = tiny(encoder=TINY["encoder"] | {"characters": own}).fit(TRAIN).model_
+        words = model.vocabulary.encode([s.tokens for s in TRAIN]).batch(np.arange(len(TRAIN)), model.network.parts)
+        part = model.network.encoder.parts["characters"]
+        with torch.no_grad():
+            in_use = part.eval()(words)
+            assert torch.equal(part(words), in_use)
+            assert torch.equal(part.train()(words), in_use) == (dropout == 0)
 
     @pytest.mark.parametrize("settings", [{"pairs": 4}, {"columns": ["pos"]}], ids=str)
     def test_parts_that_depend_on_more_get_a_row_a_token(self, settings):
@@ -294,6 +306,39 @@ class TestWarmStart:
             torch.testing.assert_close(after[name][part], old, atol=1e-6, rtol=0, msg=name)
 
 
+class TestLoading:
+    EVERY_PART: ClassVar = {"pairs": 4, "columns": ["pos"], "capitalisation": 4, "layers": 2, "words": {"extra": 9}}
+
+    @pytest.mark.parametrize("options", [{}, {"head": "softmax"}, {"head": "softmax", "decoding": "argmax"}], ids=str)
+    @pytest.mark.parametrize("encoder", [{"words": {"extra": 9, "tune": False}}, EVERY_PART], ids=["plain", "every"])
+    def test_nothing_is_drawn_that_the_file_has(self, tmp_path, monkeypatch, encoder, options):
+        X = [dataclasses.replace(s, columns={"pos": ["x"] * len(s)}) for s in TRAIN]
+        (tmp_path / "v.txt").write_text("Rome 1 2 3\nlives 4 5 6\nabsent 7 8 9\n")
+        words = encoder["words"] | {"vectors": str(tmp_path / "v.txt")}
+        saved = tiny(encoder=TINY["encoder"] | encoder | {"words": words}, **options).fit(X)
+        saved.save(tmp_path / "m")
+        drawn, draw, qr = [], torch.Tensor.uniform_, torch.linalg.qr
+        monkeypatch.setattr(torch.Tensor, "uniform_", lambda new, *how, **why: drawn.append(new) or draw(new, *how))
+        monkeypatch.setattr(torch.linalg, "qr", lambda new: drawn.append(new) or qr(new))  # for orthogonal matrices
+        loaded = models.load(tmp_path / "m")
+        of_head = [parameter.shape for parameter in loaded.model_.network.head.parameters()]
+        assert sorted(new.shape for new in drawn if not new.is_meta) == sorted(of_head)
+        assert _described(loaded) == _described(saved)
+        assert loaded.predict(X) == saved.predict(X)
+
+    def test_what_was_loaded_can_be_trained_further(self, tmp_path, fitted):
+        fitted.save(tmp_path / "m")
+        loaded = models.load(tmp_path / "m").fit(TRAIN, warm_start=True)
+        assert loaded.predict([s.tokens for s in TRAIN]) == [list(s.tags) for s in TRAIN]
+
+
+def _described(model):
+    """Every tensor of a network with all that counts, those that are not saved too."""
+    network = model.model_.network
+    tensors = [*network.named_parameters(), *network.named_buffers()]
+    return [(name, t.tolist(), t.dtype, t.device, t.requires_grad, t.is_leaf) for name, t in tensors]
+
+
 class TestUnsetSettings:
     def test_a_transformer_changes_what_is_left_unset(self):
         plain = resolved(NeuralConfig())
@@ -321,10 +366,19 @@ class TestUnsetSettings:
 
 
 VICTIM = """
-import sys, torch
+import os, signal, sys, torch
 torch.set_num_threads(1)
 from tests.models.contract import TRAIN
 from trellis.models import NeuralTagger
+from trellis.training.neural.checkpoints import Checkpoints
+save, lives = Checkpoints.save, int(sys.argv[4])  # checkpoints that it lives to write, where that is not 0
+def save_and_die(*arguments):
+    global lives
+    save(*arguments)
+    lives -= 1
+    if lives == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+Checkpoints.save = save_and_die
 settings = __import__("json").loads(sys.argv[1])
 NeuralTagger(**settings).fit(TRAIN * 4, dev=TRAIN, folder=sys.argv[2], resume=True).save(sys.argv[3])
 """
@@ -337,27 +391,17 @@ RESUMED = {
 
 
 class TestResuming:
-    def start(self, folder, out):
-        command = [sys.executable, "-c", VICTIM, json.dumps(RESUMED), str(folder), str(out)]
-        return subprocess.Popen(command)
-
-    def checkpoints(self, folder):
-        return {path.name for path in folder.glob("**/checkpoint-*.safetensors")}
+    def run(self, folder, out, lives=0):
+        command = [sys.executable, "-c", VICTIM, json.dumps(RESUMED), str(folder), str(out), str(lives)]
+        return subprocess.run(command, check=False).returncode
 
     def test_a_killed_training_goes_on_to_the_very_same_model(self, tmp_path):
         whole, out = tmp_path / "whole", tmp_path / "m"
-        process = self.start(tmp_path / "one", whole)
-        assert process.wait(120) == 0
-        for _ in range(3):
-            process = self.start(tmp_path / "two", out)
-            before = self.checkpoints(tmp_path / "two")
-            while process.poll() is None and not self.checkpoints(tmp_path / "two") - before:
-                time.sleep(0.005)
-            assert process.poll() is None, "it ended before it could be killed"
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+        assert self.run(tmp_path / "one", whole) == 0
+        for lives in (1, 3, 2):
+            assert self.run(tmp_path / "two", out, lives) == -signal.SIGKILL
         assert not out.exists()
-        assert self.start(tmp_path / "two", out).wait(120) == 0
+        assert self.run(tmp_path / "two", out) == 0
         assert out.read_bytes() == whole.read_bytes()
 
     def test_resume_needs_a_folder(self):
@@ -365,5 +409,5 @@ class TestResuming:
             tiny().fit(TRAIN, resume=True)
 
     def test_families_that_learn_in_one_go_say_so(self):
-        with pytest.raises(ModelError, match="an HMM learns in one go"):
+        with pytest.raises(ModelError, match="a model of kind 'hmm' learns in one go"):
             models.HMM().fit(TRAIN, resume=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import pickle
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Sentence
 from trellis.errors import ConfigError, ModelError, StoreError
-from trellis.models import families, folder
+from trellis.models import families
 from trellis.models.lattice_view import LatticeView
-from trellis.models.tagged import Labelling, ScoredSpan, tagged
-from trellis.tags import Span
+from trellis.models.tagged import Answers, Labelling, Tagged
+from trellis.tags import SpanTable
 from trellis.text import hue
 from trellis.training import History, Step
 
@@ -39,23 +41,51 @@ class Text(HTMLParser):
 
 
 SENTENCE = Sentence(["<b>", "<i>&", "Co"], text="<b> <i>& Co", offsets=[(0, 3), (4, 8), (9, 11)])
-SPANS = [ScoredSpan(Span(1, 3, "ORG"), 0.5)]
+
+
+def found_in_sentence() -> Tagged:
+    """O B-ORG I-ORG with probabilities."""
+    one = np.array([0])
+    spans = SpanTable(one, np.array([1]), np.array([3]), one, ("ORG",))
+    answers = Answers(
+        [SENTENCE],
+        [None],
+        " ",
+        ("O", "B-ORG", "I-ORG"),
+        np.array([0, 1, 2]),
+        np.array([0.9, 0.6, 0.7]),
+        spans,
+        np.array([0.5]),
+        np.array([0, 3]),
+        np.array([0, 1]),
+    )
+    return Tagged(answers, 0)
 
 
 def test_spans_are_by_character_and_pieces_are_the_words():
-    found = tagged(SENTENCE, ["O", "B-ORG", "I-ORG"], [0.9, 0.6, 0.7], SPANS)
+    found = found_in_sentence()
     assert (found.spans[0].start, found.spans[0].end, found.spans[0].text) == (4, 11, "<i>& Co")
     assert found.words == ["<b>", "<i>& Co"]
     assert json.loads(json.dumps(found.to_dict()))["spans"] == [
         {"start": 4, "end": 11, "label": "ORG", "text": "<i>& Co", "probability": 0.5}
     ]
     assert len(found) == 1
-    with pytest.raises(ModelError, match="without text and offsets"):
-        tagged(Sentence(["a"]), ["O"], [1.0], [])
+    assert found.tags == ("O", "B-ORG", "I-ORG")
+    assert found.probabilities == (0.9, 0.6, 0.7)
+
+
+def test_a_copy_of_a_tagged_text_takes_only_its_own_part_along():
+    tagger = CRF(features="ner").fit(TRAIN)
+    found = tagger(["Anna met Rome", "", "Anna lives in Rome."])
+    copies = [pickle.loads(pickle.dumps(one)) for one in found]
+    assert copies == found
+    assert copies[0] != found[2]
+    assert len({*copies, *found}) == 3
+    assert [len(one._answers.ids) for one in copies] == [3, 0, 5]
 
 
 def test_notebooks_show_tagged_texts_with_everything_escaped():
-    found = tagged(SENTENCE, ["O", "B-ORG", "I-ORG"], [0.9, 0.6, 0.7], SPANS)
+    found = found_in_sentence()
     page = Text(found._repr_html_())
     assert page.text == "<b> <i>& Co ORG 0.50"
     assert page.seen == ["div", "mark", "sub"]
@@ -140,20 +170,6 @@ def test_a_family_whose_library_is_missing_says_how_to_get_it(monkeypatch):
         families.tagger_class("neural")
 
 
-def test_histories_survive_json(tmp_path):
-    model = CRF(max_iterations=3).fit(TRAIN, dev=TRAIN)
-    folder.save_model(folder.prepare(tmp_path / "m"), model)
-    assert folder.read_history(tmp_path / "m") == model.history_
+def test_later_versions_may_add_to_a_history():
     later = {"reason": "converged", "kept": 0, "steps": [{"iteration": 1, "loss": 2.0, "seconds": 0.5, "new": 1}]}
     assert History.from_dict(later) == History((Step(1, 2.0, None, None, 0.5, None),), "converged", 0)
-
-
-def test_a_damaged_record_is_named(tmp_path):
-    (tmp_path / "training.json").write_text("{")
-    with pytest.raises(StoreError, match=r"training.json cannot be read: Expecting property name"):
-        folder.read_record(tmp_path)
-    (tmp_path / "history.json").write_text("[]")
-    with pytest.raises(StoreError, match=r"history.json is no training history"):
-        folder.read_history(tmp_path)
-    assert folder.read_record(tmp_path / "nowhere") == {}
-    assert folder.read_history(tmp_path / "nowhere") is None

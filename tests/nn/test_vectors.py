@@ -210,15 +210,6 @@ class TestCoverage:
         coverage = read_vectors(path, []).coverage
         assert (coverage.wanted, coverage.share) == (0, 1.0)
 
-    def test_table_has_a_row_a_word_and_nan_where_there_is_none(self, path: Path) -> None:
-        vectors = read_vectors(path, ["us", "Paris"])
-        table = vectors.table(["<padding>", "Paris", "us", "nowhere", "us"])
-        np.testing.assert_array_equal(
-            table, np.array([[np.nan] * 2, [3.0, 3.5], [1.0, 1.5], [np.nan] * 2, [1.0, 1.5]], np.float32)
-        )
-        assert vectors.table([]).shape == (0, 2)
-        assert np.isnan(vectors.table(["nowhere"])).all()
-
 
 BROKEN_TEXT = {
     "a line too short": (
@@ -362,4 +353,4 @@ def test_real_glove(tmp_path: Path) -> None:
         file.writelines(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, array, strict=True))
     vectors = read_vectors(tmp_path / "v", words)
     assert vectors.coverage == Coverage(20_000, 0, 0)
-    np.testing.assert_array_equal(vectors.table(words), array)
+    np.testing.assert_array_equal(vectors.array[[vectors.rows[word] for word in words]], array)

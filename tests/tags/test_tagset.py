@@ -26,7 +26,7 @@ def test_plain_allows_everything():
 
 
 @pytest.mark.parametrize("scheme", [*SPAN_SCHEMES, Scheme.PLAIN], ids=lambda scheme: scheme.value)
-def test_span_constraints_hold_exactly_where_the_span_is_read(scheme):
+def test_the_ways_of_writing_a_span_hold_exactly_where_it_is_read(scheme):
     labels = ("A", "B") if scheme is Scheme.PLAIN else labels_of(scheme, ("A", "B"))
     tagset = TagSet(tuple(labels), scheme)
     length = 4 if len(tagset) <= 5 else 3
@@ -39,7 +39,10 @@ def test_span_constraints_hold_exactly_where_the_span_is_read(scheme):
         if scheme is Scheme.PLAIN and end - start > 1:
             continue
         span = Span(start, end, "A")
-        ways = tagset.span_constraints(span, length)
+        lengths = np.array([length])
+        ways = [
+            way for way in tagset.ways_of_writing(tagset.table_of_spans([[span]], lengths), lengths) if len(way.rows)
+        ]
         for tags in legal:
             held = [_holds(way, tagset.encode(tags), span) for way in ways]
             assert sum(held) == (span in spans_from_tags(tags, scheme)), (tags, span)
@@ -47,8 +50,8 @@ def test_span_constraints_hold_exactly_where_the_span_is_read(scheme):
 
 def _holds(way, ids, span):
     inside = np.array_equal(ids[span.start : span.end], way.tags)
-    before = span.start == 0 or way.before[ids[span.start - 1]]
-    after = span.end == len(ids) or way.after[ids[span.end]]
+    before = span.start == 0 or way.before is None or way.before[0, ids[span.start - 1]]
+    after = span.end == len(ids) or way.after is None or way.after[0, ids[span.end]]
     return bool(inside and before and after)
 
 
@@ -71,7 +74,9 @@ def test_unknown_labels_and_ids_are_named_with_the_nearest():
     with pytest.raises(TagError, match=r"id 3 at position 1 .*expected 0\.\.2"):
         tagset.decode([0, 3])
     with pytest.raises(TagError, match="does not lie in a sequence of 2"):
-        tagset.span_constraints(Span(1, 3, "PER"), 2)
+        tagset.table_of_spans([[], [Span(1, 3, "PER")]], np.array([9, 2]))
+    with pytest.raises(TagError, match=r"label='LOC'.* has a type that no label of the tag set has"):
+        tagset.table_of_spans([[Span(0, 1, "LOC")]], np.array([9]))
     with pytest.raises(TagError, match="'O' occurs twice"):
         TagSet(("O", "O"))
     with pytest.raises(TagError, match="lacks the letter 'S'"):
@@ -91,3 +96,22 @@ def test_complete_adds_the_labels_a_type_lacks_but_no_o():
     tagset = TagSet.from_sequences([["B", "E", "S"]], scheme=Scheme.BMES, complete=True)
     assert tagset.labels == ("B", "M", "E", "S")
     assert TagSet.from_sequences([["B-A"]], scheme=Scheme.IOB2, complete=True).labels == ("B-A", "I-A")
+
+
+@pytest.mark.parametrize("scheme", [*SPAN_SCHEMES, Scheme.PLAIN], ids=lambda scheme: scheme.value)
+def test_spans_of_a_batch_of_ids_are_those_of_each_sequence(scheme):
+    labels = ("A", "B") if scheme is Scheme.PLAIN else labels_of(scheme, ("A", "B"))
+    tagset, random = TagSet(tuple(labels), scheme), np.random.default_rng(0)
+    lengths = np.array([3, 0, 5, 1, 40, 0])
+    ids = random.integers(len(tagset), size=lengths.sum())
+    found = tagset.find_spans(ids, lengths)
+    expected = [spans_from_tags(tagset.decode(own), scheme) for own in np.split(ids, np.cumsum(lengths)[:-1])]
+    assert found.split(len(lengths)) == expected
+    assert found.split(len(lengths)) == tagset.table_of_spans(expected, lengths).split(len(lengths))
+
+
+def test_a_way_that_needs_a_label_the_set_lacks_cannot_occur():
+    tagset, lengths = TagSet(("O", "I-PER"), Scheme.IOB1), np.array([4])
+    ways = tagset.ways_of_writing(tagset.table_of_spans([[Span(1, 3, "PER")]], lengths), lengths)
+    assert [way.tags.tolist() for way in ways] == [[1, 1], []]
+    assert [len(way.rows) for way in ways] == [1, 0]

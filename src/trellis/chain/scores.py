@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.aligned import plain_array
+from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths
-
-FloatArray = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -38,11 +36,11 @@ class ChainScores:
 
     """
 
-    emissions: npt.NDArray[Any]
+    emissions: AnyArray
     lengths: IntArray
-    transitions: npt.NDArray[Any]
-    start: npt.NDArray[Any]
-    end: npt.NDArray[Any]
+    transitions: AnyArray
+    start: AnyArray
+    end: AnyArray
 
     def __init__(
         self,
@@ -59,7 +57,7 @@ class ChainScores:
         zeros = np.zeros(L, dtype=array.dtype)
         fields = {
             "emissions": array,
-            "lengths": check_lengths(lengths, len(array)),
+            "lengths": _read_only(check_lengths(lengths, len(array))),
             "transitions": _matching("transitions", transitions, (L, L), array),
             "start": zeros if start is None else _matching("start", start, (L,), array),
             "end": zeros if end is None else _matching("end", end, (L,), array),
@@ -71,6 +69,12 @@ class ChainScores:
     def num_labels(self) -> int:
         """L."""
         return int(self.emissions.shape[1])
+
+    def part(self, index: int) -> ChainScores:
+        """The scores of one sequence."""
+        begin = int(self.lengths[:index].sum())
+        own = self.emissions[begin : begin + int(self.lengths[index])]
+        return ChainScores(own, self.lengths[index : index + 1], self.transitions, self.start, self.end)
 
     def restricted(self, allowed: npt.ArrayLike) -> ChainScores:
         """The same scores with every label outside ``allowed[N, L]`` forbidden at its position."""
@@ -85,7 +89,14 @@ class ChainScores:
         return ChainScores(emissions, self.lengths, self.transitions, self.start, self.end)
 
 
-def _floats(values: npt.ArrayLike) -> npt.NDArray[Any]:
+def _read_only(lengths: IntArray) -> IntArray:
+    """A copy that nobody changes: answers are laid out by it."""
+    own = lengths.copy()
+    own.flags.writeable = False
+    return own
+
+
+def _floats(values: npt.ArrayLike) -> AnyArray:
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"scores must be numbers, got an array of {array.dtype}")
@@ -93,13 +104,11 @@ def _floats(values: npt.ArrayLike) -> npt.NDArray[Any]:
         dtype: Any = array.dtype if array.dtype in (np.float32, np.float64) else np.float32
     else:
         dtype = np.float64
-    return np.ascontiguousarray(array, dtype=dtype)
+    return plain_array(array, dtype)
 
 
-def _matching(
-    name: str, values: npt.ArrayLike, shape: tuple[int, ...], emissions: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
-    array = np.ascontiguousarray(np.asarray(values), dtype=emissions.dtype)
+def _matching(name: str, values: npt.ArrayLike, shape: tuple[int, ...], emissions: AnyArray) -> AnyArray:
+    array = plain_array(values, emissions.dtype)
     if array.shape != shape:
         letters = "(L, L)" if len(shape) == 2 else "(L,)"
         raise ShapeError(

@@ -1,11 +1,8 @@
-"""Tables of transitions as heat maps: in the terminal, as SVG and as PNG, all written here."""
+"""Tables of transitions as heat maps: in the terminal and as SVG."""
 
 from __future__ import annotations
 
 import math
-import struct
-import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -14,8 +11,8 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from trellis import files
 from trellis.errors import ConfigError
-from trellis.files import write_bytes
 from trellis.models import CRF, HMM, Tagger
 
 Colour = tuple[int, int, int]
@@ -83,12 +80,10 @@ def transitions(tagger: Tagger[Any]) -> HeatMap | None:
 
 
 def save(heat_map: HeatMap, path: str) -> None:
-    """Write the picture; the suffix says which kind."""
-    suffix = Path(path).suffix.lower()
-    if suffix not in (".svg", ".png"):
-        raise ConfigError(f"--plot {path}: expected a name that ends in .svg or .png")
-    data = svg(heat_map).encode() if suffix == ".svg" else png(heat_map)
-    write_bytes(path, data)
+    """Write the picture as SVG."""
+    if Path(path).suffix.lower() != ".svg":
+        raise ConfigError(f"--plot {path}: expected a name that ends in .svg")
+    files.write_text(path, svg(heat_map))
 
 
 def svg(heat_map: HeatMap) -> str:
@@ -115,52 +110,3 @@ def svg(heat_map: HeatMap) -> str:
                 f'fill="rgb({r},{g},{b})"><title>{escape(said)}</title></rect>'
             )
     return "\n".join([*parts, "</svg>\n"])
-
-
-def png(heat_map: HeatMap) -> bytes:
-    """The heat map as a PNG picture, labels in a font of 3 by 5 points."""
-    size, count = 20, len(heat_map.labels)
-    margin = 10 + 8 * max(map(len, heat_map.labels))
-    side = margin + size * count + 10
-    canvas = [bytearray(b"\xff" * 3 * side) for _ in range(side)]
-    for i, row in enumerate(heat_map.values):
-        for j, value in enumerate(row):
-            line = bytes(heat_map.colour(value)) * (size - 1)
-            for y in range(margin + size * i, margin + size * (i + 1) - 1):
-                start = 3 * (margin + size * j)
-                canvas[y][start : start + len(line)] = line
-    for i, label in enumerate(heat_map.labels):
-        for x, y in _points(label):
-            across, down = margin - 4 - 8 * len(label) + x, margin + size * i + 5 + y
-            canvas[down][3 * across : 3 * across + 3] = b"\0\0\0"
-            across, down = margin + size * i + 5 + y, margin - 6 - x  # turned to the left
-            canvas[down][3 * across : 3 * across + 3] = b"\0\0\0"
-    return _png(canvas, side)
-
-
-def _png(canvas: list[bytearray], side: int) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    rows = b"".join(b"\0" + bytes(row) for row in canvas)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b"")
-
-
-# Five rows of three points a letter, each row an octal digit; what is not here is drawn as a box.
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
-_SHAPES = (
-    "25755656563444365556746477464434553557557222711152556554444757755655552555265644255736565534216722225555755552"
-    "5577555255552227124775557262277174771317557117471774757712227575775717007000000700002"
-)
-_FONT = {letter: _SHAPES[5 * i : 5 * i + 5] for i, letter in enumerate(_LETTERS)}
-
-
-def _points(text: str) -> Iterator[tuple[int, int]]:
-    """The black points of a text, letters 8 points apart and each point two by two."""
-    for place, letter in enumerate(text):
-        for y, digit in enumerate(_FONT.get(letter.upper(), "77777")):
-            for x in range(3):
-                if int(digit) >> (2 - x) & 1:
-                    corner = 8 * place + 2 * x, 2 * y
-                    yield from ((corner[0] + a, corner[1] + b) for a in (0, 1) for b in (0, 1))

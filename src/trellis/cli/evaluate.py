@@ -74,7 +74,6 @@ def model_setting(tagger: Tagger[Any], path: str, task: Task | None = None) -> S
     known = folder.read_record(path).get("task")
     if task is None and known is not None:
         task = Task(known)
-    assert tagger.tagset_ is not None
     scheme, style = tagger.tagset_.scheme, tagger.tagset_.style
     if task is None:
         task = find_setting(None, scheme.value, [Sentence(tagger.labels_, tagger.labels_)]).task

@@ -13,7 +13,7 @@ from rich.table import Table
 import trellis
 from trellis.cli._console import Output
 from trellis.models import CRF, Tagger
-from trellis.models.crf_explain import Explanation
+from trellis.models.explanation import Explanation
 from trellis.models.lattice_view import LatticeView
 from trellis.text import Sentence, tokenize
 

@@ -25,7 +25,7 @@ def inspect(
     model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
     top: Annotated[int, typer.Option(min=0, help="How many features to show of each label.")] = 5,
     label: Annotated[str | None, typer.Option(help="Only this label's features.")] = None,
-    plot: Annotated[str | None, typer.Option(help="Write the transitions as a picture: a .svg or .png file.")] = None,
+    plot: Annotated[str | None, typer.Option(help="Write the transitions as a picture: a .svg file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON instead.")] = False,
 ) -> None:
     """Look into a model: labels, transitions as a heat map, top features, the record of its training.
@@ -79,7 +79,6 @@ def _as_dict(
 
 
 def _scheme(tagger: Tagger[Any]) -> str:
-    assert tagger.tagset_ is not None
     return tagger.tagset_.scheme.value
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import IO, Annotated, Any
 
@@ -16,6 +14,7 @@ import typer
 import trellis
 from trellis.cli._inputs import TEXTS, Constraints, Inputs, Piece, blocks
 from trellis.cli._outputs import FORMS, Answer, Style, passed_on
+from trellis.cli._progress import Tell, counted
 from trellis.cli._reading import (
     ColumnsOption,
     EncodingOption,
@@ -94,10 +93,11 @@ def tag(
     inputs = Inputs(reader, tagger.tokenizer_, source, "raise" if on_error is OnError.STOP else "skip")
     known = None if constrain is None else Constraints(constrain, reader)
     job = Job(tagger, probs, kbest, known, on_error is OnError.PASS)
-    with open_output(out) as file, _progress(out) as count:
+    watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
+    with open_output(out) as file, counted(watched) as tell:
         for path in files or ["-"]:
             form, pieces = inputs.pieces(path)
-            _write(job, form, pieces, to, file, count)
+            _write(job, form, pieces, to, file, tell)
         if known is not None:
             known.check_end()
 
@@ -144,14 +144,16 @@ class Job:
         return [next(answers) if isinstance(piece, Sentence) else piece for piece in block]
 
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
+        posterior = self.tagger.posterior(sentences, known=known)
         if self.probs:
-            answers = [Answer(one.sentence, one) for one in self.tagger.annotate(sentences, known=known)]
+            separator = "" if self.tagger.tokenizer_ == "characters" else " "
+            answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
         else:  # tags alone need no probabilities, and come several times faster
-            answers = [Answer(one) for one in self.tagger.tag(sentences, known=known)]
+            tagged = zip(sentences, posterior.best(), strict=True)
+            answers = [Answer(sentence.with_tags(tags)) for sentence, tags in tagged]
         if not self.kbest:
             return answers
-        best = self.tagger.kbest(sentences, self.kbest, known=known)
-        return [replace(one, labellings=paths) for one, paths in zip(answers, best, strict=True)]
+        return [replace(one, labellings=paths) for one, paths in zip(answers, posterior.kbest(self.kbest), strict=True)]
 
     def _alone(self, sentence: Sentence, known: Any) -> Answer | CorpusError:
         try:
@@ -181,25 +183,26 @@ class Job:
         return wrapped
 
     def _scheme(self) -> Scheme:
-        assert self.tagger.tagset_ is not None
         return self.tagger.tagset_.scheme
 
 
-def _write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], count: Progress) -> None:
+def _write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], tell: Tell) -> None:
     form = to or _form(job, source, file)
     style = job.style(form, file)
     job = replace(job, probs=job.probs or form in ("inline", "jsonl"))
     if form == "segmented" and style.scheme is Scheme.PLAIN:
         raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
     for block in blocks(pieces, _SENTENCES, _TOKENS):
+        answers = []
         for found in job.answer(block):
             answer, data = job.drawn(found, form, style)
             if isinstance(answer, CorpusError):
                 typer.echo(f"trellis: {answer}", err=True)
-            else:
-                count.add(len(answer.sentence))
+            answers.append(answer)
             file.write(data)
         file.flush()
+        tagged = [len(answer.sentence) for answer in answers if not isinstance(answer, CorpusError)]
+        tell(len(tagged), sum(tagged))
 
 
 def _as_it_came(text: str) -> bytes:
@@ -217,37 +220,3 @@ def _form(job: Job, source: str, file: IO[bytes]) -> str:
     if source in ("jsonl", "spans"):
         return "jsonl"
     return "segmented" if source in TEXTS and job.segments() else "conll"
-
-
-class Progress:
-    """A line on standard error that says how far it is, where someone watches and nothing else is on the screen."""
-
-    def __init__(self, shown: bool) -> None:
-        self._shown = shown
-        self._sentences = self._tokens = 0
-        self._begin = self._last = time.monotonic()
-
-    def add(self, tokens: int) -> None:
-        """One more sentence."""
-        self._sentences += 1
-        self._tokens += tokens
-        now = time.monotonic()
-        if self._shown and now - self._last >= 0.2:
-            self._last = now
-            self.show()
-
-    def show(self) -> None:
-        """Draw the line anew."""
-        rate = self._tokens / max(time.monotonic() - self._begin, 1e-9)
-        line = f"\r{self._sentences:,} sentences, {self._tokens:,} tokens, {rate:,.0f} tokens/s "
-        print(line, end="", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _progress(out: str) -> Iterator[Progress]:
-    shown = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
-    progress = Progress(shown)
-    yield progress
-    if shown:
-        progress.show()
-        print(file=sys.stderr)

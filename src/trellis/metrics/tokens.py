@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trellis.arrays import IntArray
 from trellis.errors import DataError
 from trellis.metrics.matching import check_aligned
-from trellis.metrics.prf import SCORE_COLUMNS, IntArray, Score, Tally, per_type
+from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, per_type
 from trellis.metrics.report import Grid, Report, percent
 from trellis.tags.chunks import Tags
 

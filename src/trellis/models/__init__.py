@@ -14,6 +14,7 @@ from trellis.models.families import tagger_class
 from trellis.models.folder import model_file
 from trellis.models.hmm import HMM, HMMConfig
 from trellis.models.markov import MarkovChain
+from trellis.models.posterior import Posterior
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "MarkovChain",
     "NeuralConfig",
     "NeuralTagger",
+    "Posterior",
     "ScoredSpan",
     "Tagged",
     "Tagger",

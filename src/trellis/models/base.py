@@ -16,47 +16,43 @@ Nothing else here is overridden by it.
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Self, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import chain, config, store
-from trellis.errors import ConfigError, ModelError, StoreError
-from trellis.models import states
+from trellis.arrays import Arrays, FloatArray, IntArray
+from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
-from trellis.models.fitting import FitOptions, check_weights, labelled, replaced
-from trellis.models.lattice_view import LatticeView, lattice_view
+from trellis.models.estimator import C, Estimator
+from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
+from trellis.models.folder import ModelFolder
+from trellis.models.lattice_view import LatticeView
+from trellis.models.posterior import Known, Posterior
 from trellis.models.scoring import Scores, compare, headline
-from trellis.models.tagged import Labelling, ScoredSpan, Tagged, tagged
-from trellis.ragged import split
-from trellis.tags import Scheme, Span, Style, TagSet, spans_from_sequences
-from trellis.text import Sentence, tokenize
-from trellis.training import History, Progress
+from trellis.models.tagged import Labelling, ScoredSpan, Tagged
+from trellis.tags import Scheme, Span, Style, TagSet
+from trellis.text import TOKENIZERS, Sentence, split_text, tokenize
+from trellis.training import History, Progress, undisturbed
 
-C = TypeVar("C")
+_LEARNED = ("tagset_", "tokenizer_", "history_")
 _BLOCK = 16384  # sentences that are answered at a time
-FloatArray = npt.NDArray[np.float64]
-Known = Sequence[Sequence[Label]]
 
 
-class Tagger(ABC, Generic[C]):
-    """Base of all taggers; `config` holds the settings, names that end in ``_`` what was learnt."""
+class Tagger(Estimator[C], ABC):
+    """Base of all taggers; `config` holds the settings, names that end in ``_`` exist once it has learned."""
 
     kind: ClassVar[str]
-    config_class: ClassVar[type[Any]]
-
-    def __init__(self, settings: C | None = None, /, **options: Any) -> None:
-        """Take a configuration, single settings by name, or both: names win."""
-        base = self.config_class() if settings is None else settings
-        self.config: C = replaced(base, options)
-        self.tagset_: TagSet | None = None
-        self.history_: History | None = None
-        self.tokenizer_ = "words"
+    free_settings: ClassVar[frozenset[str] | None] = None
+    """What may be changed when training is resumed, by dotted names; None where it learns in one go."""
+    tagset_: TagSet
+    tokenizer_: str
+    """How raw text is split: as the training data were."""
+    history_: History
+    """The training; not there for a model that was opened from a file."""
 
     @abstractmethod
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -66,17 +62,17 @@ class Tagger(ABC, Generic[C]):
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         """Scores of the inputs, by a fitted model."""
 
-    def _state_labels(self) -> npt.NDArray[np.int64] | None:
+    def _state_labels(self) -> IntArray | None:
         """The label of each state of a fitted model's chain; None where the states are the labels."""
         return None
 
     @abstractmethod
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         """Manifest entries and arrays that `_restore` takes."""
 
     @abstractmethod
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """The inverse of `_state`."""
+    def _restore(self, stored: store.Stored) -> None:
+        """The inverse of `_state`, for a file that may hold anything; `tagset_` is there already."""
 
     def fit(
         self,
@@ -87,7 +83,7 @@ class Tagger(ABC, Generic[C]):
         sentence_weights: Sequence[float] | None = None,
         warm_start: bool = False,
         progress: Progress | None = None,
-        folder: str | Path | None = None,
+        folder: str | Path | ModelFolder | None = None,
         resume: bool = False,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
@@ -99,98 +95,97 @@ class Tagger(ABC, Generic[C]):
             sentence_weights: how much each sentence counts; 1 unless given.
             warm_start: start from what this model learnt before; labels and features may be new.
             progress: called after each iteration.
-            folder: where training keeps checkpoints and its record, for families that write some.
-            resume: go on from the last checkpoint in `folder`, to the same model as if nothing had happened.
+            folder: where the model is left, with its settings and its history, and while it is trained, checkpoints
+                of families that train in epochs.
+            resume: go on from the last checkpoint in `folder`, if there is one, to the same model as if nothing had
+                happened.
 
         """
-        data = Labelled.of(X, y)
-        if not data.inputs:
-            raise ModelError("there is nothing to learn from: the corpus has no sentence")
-        held_out = None if dev is None else labelled(dev)
-        weights = check_weights(sentence_weights, len(data.inputs))
-        place = None if folder is None else Path(folder)
-        self._learn(data, held_out, FitOptions(weights, warm_start, progress, place, resume))
-        self.tokenizer_ = tokenizer_of(data.inputs)
+        with opened(folder, self.kind, resume=resume, resumable=self.free_settings is not None) as place:
+            data = Labelled.of(X, y)
+            if not data.inputs:
+                raise ModelError("there is nothing to learn from: the corpus has no sentence")
+            held_out = None if dev is None else labelled(dev)
+            weights = check_weights(sentence_weights, len(data.inputs))
+            options = FitOptions(weights, warm_start, progress, None if place is None else place.training)
+            before = self._state()[1] if place is not None and self._goes_on(options) else None
+            identify(options, self.config, self.free_settings, data, held_out, before)
+            tokenizer = tokenizer_of(data.inputs)
+            self._learn(data, held_out, options)
+            self.tokenizer_ = tokenizer
+            if place is not None and place is not folder:
+                undisturbed(lambda: place.save(self))
         return self
+
+    def posterior(self, X: Iterable[Any], *, known: Known | None = None) -> Posterior:
+        """The distribution over labellings of all inputs, from which every answer is read; the encoder runs once.
+
+        With what is `known` of the labels, given as the labels of `fit` are (a label, a set of labels one of which it
+        is, or None), it is the distribution over the labellings that agree with it.
+        """
+        inputs = listed(X)
+        return self._posterior(inputs, None if known is None else Labelled.of(inputs, known), 0)
 
     def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:
         """The scores behind every answer."""
-        self._require_fitted()
-        return self._scores(listed(X))
+        return self.posterior(X).scores
 
     def predict(self, X: Iterable[Any], *, known: Known | None = None) -> list[list[str]]:
-        """The best labels of each input, or the best that agree with what is `known` of them.
-
-        What is known is given as the labels of `fit` are: a label, a set of labels one of which it is, or None.
-        """
-        return [own for block in self._blocks(X, known) for own in self._best(block)]
+        """The best labels of each input, or the best that agree with what is `known` of them (see `posterior`)."""
+        return [own for block in self._posteriors(X, known) for own in block.best()]
 
     def tag(self, sentences: Iterable[Sentence | Sequence[str]], *, known: Known | None = None) -> list[Sentence]:
         """The sentences with the best tags; token lists become sentences."""
         items = [item if isinstance(item, Sentence) else Sentence(item) for item in listed(sentences)]
         return [item.with_tags(tags) for item, tags in zip(items, self.predict(items, known=known), strict=True)]
 
-    def __call__(self, text: str) -> Tagged:
-        """Tag raw text, split by `tokenizer_` as the training data were."""
-        return self.annotate([text])[0]
+    @overload
+    def __call__(self, texts: str | Sentence) -> Tagged: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, texts: Iterable[str | Sentence | Sequence[str]]) -> list[Tagged]: ...
+    def __call__(self, texts: str | Sentence | Iterable[str | Sentence | Sequence[str]]) -> Tagged | list[Tagged]:
+        """Tag a raw text, or each of a list of raw texts, split by `tokenizer_` as the training data were."""
+        return self.annotate([texts])[0] if isinstance(texts, str | Sentence) else self.annotate(texts)
 
     def annotate(self, texts: Iterable[str | Sentence | Sequence[str]], *, known: Known | None = None) -> list[Tagged]:
         """Tags, their probabilities and the spans by character of raw texts, sentences or token lists."""
+        given = listed(texts)
+        raw = [item if isinstance(item, str) else None for item in given]
+        items = [split_text(item, self.tokenizer_) if isinstance(item, str) else item for item in given]
         separator = "" if self.tokenizer_ == "characters" else " "
-        items = [self._sentence(item).with_text(separator) for item in listed(texts)]
-        tags, answers = self._fitted_tags(), []
-        for block in self._blocks(items, known):
-            labels = self._best(block)
-            spans = spans_from_sequences(labels, tags.scheme, style=tags.style)
-            scored = self._scored_spans(block, spans)
-            pairs = zip(labels, self._probabilities(block), scored, strict=True)
-            answers += [(own, p[np.arange(len(own)), tags.encode(own)].tolist(), found) for own, p, found in pairs]
-        return [tagged(item, *answer) for item, answer in zip(items, answers, strict=True)]
+        blocks = self._posteriors(items, known)
+        return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=separator)]
 
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
-        return lattice_view(self, self._sentence(sentence), k)
+        return self.posterior([self._sentence(sentence)]).trellis(k=k)
 
     def marginals(self, X: Iterable[Any], *, known: Known | None = None) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label (in the order of `labels_`) at each token."""
-        return [own for block in self._blocks(X, known) for own in self._probabilities(block)]
+        return [own for block in self._posteriors(X, known) for own in block.marginals()]
 
     def kbest(self, X: Iterable[Any], k: int, *, known: Known | None = None) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer where fewer exist."""
-        tags, finer = self._fitted_tags(), self._state_labels()
-        found = []
-        for block in self._blocks(X, known):
-            paths, log_z = chain.kbest(block, k), chain.log_partition(block)
-            for ids, scores, z in zip(paths.tags, paths.scores, log_z, strict=True):
-                pairs = zip(states.to_labels(ids, finer), np.exp(scores - z), strict=True)
-                found.append([Labelling(tags.decode(path), float(p)) for path, p in pairs])
-        return found
+        return [own for block in self._posteriors(X, known) for own in block.kbest(k)]
 
     def sequence_probabilities(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> FloatArray:
         """The probability of the given labels of each input, taken as a whole."""
         data = Labelled.of(X, y)
-        tags, finer = data.encode(self._fitted_tags()), self._state_labels()
-        row, found = 0, [np.empty(0)]
-        for block in self._blocks(data.inputs):
-            own = tags[row : row + len(block.emissions)]
-            row += len(own)
-            found.append(np.exp(states.score(block, own, finer) - chain.log_partition(block)))
-        return np.concatenate(found)
+        labels = data.strings()
+        found = [block.probabilities(labels[block.first :][: len(block)]) for block in self._posteriors(data.inputs)]
+        return np.concatenate([np.empty(0), *found])
 
     def span_probabilities(
         self, X: Iterable[Any], spans: Sequence[Sequence[Span]] | None = None
     ) -> list[list[ScoredSpan]]:
         """Exact probabilities of spans: of those given for each input, or of those that are predicted."""
         inputs = listed(X)
-        tags = self._fitted_tags()
         if spans is None:
-            spans = spans_from_sequences(self.predict(inputs), tags.scheme, style=tags.style)
+            return [own for block in self._posteriors(inputs) for own in block.spans()]
         if len(spans) != len(inputs):
             raise ModelError(f"spans are given for {len(spans)} sentences, but there are {len(inputs)}")
-        result: list[list[ScoredSpan]] = []
-        for block in self._blocks(inputs):
-            result += self._scored_spans(block, spans[len(result) : len(result) + len(block.lengths)])
-        return result
+        parts = ((block, spans[block.first :][: len(block)]) for block in self._posteriors(inputs))
+        return [own for block, part in parts for own in block.span_probabilities(part)]
 
     def evaluate(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> Scores:
         """Scores of the predicted labels against the true ones."""
@@ -211,23 +206,22 @@ class Tagger(ABC, Generic[C]):
 
     @classmethod
     def load(cls, path: str | Path, *, verify: bool = True) -> Self:
-        """Open a saved model; `verify` reads it all and compares checksums."""
+        """Open a saved model; `verify` compares checksums."""
         return cls.from_stored(store.load(path, cls.kind, verify=verify))
 
     @classmethod
     def from_stored(cls, stored: store.Stored) -> Self:
         """The model that a file holds."""
-        manifest = dict(stored.manifest)
+        fields = stored.manifest
         try:
-            settings = config.from_dict(cls.config_class, manifest["config"])
+            settings = config.from_dict(cls.config_class, fields.table("config").values)
         except ConfigError as error:
-            raise StoreError(
-                f"the saved model has settings that this version of Trellis does not know: {error}"
-            ) from None
+            problem = "the saved model has settings that this version of Trellis does not know"
+            raise StoreError(f"{stored.where}: {problem}: {error}") from None
         model = cls(settings)
-        model.tagset_ = TagSet(tuple(manifest["labels"]), Scheme(manifest["scheme"]), Style(manifest["style"]))
-        model.tokenizer_ = manifest.get("tokenizer", "words")
-        model._restore(manifest, stored.arrays)
+        model.tagset_ = _stored_tags(stored)
+        model.tokenizer_ = fields.choice("tokenizer", TOKENIZERS) if "tokenizer" in fields else "words"
+        model._restore(stored)
         return model
 
     @property
@@ -240,102 +234,66 @@ class Tagger(ABC, Generic[C]):
         """The labels, as scikit-learn calls them."""
         return list(self.labels_)
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name."""
-        return {item.name: getattr(self.config, item.name) for item in dataclasses.fields(self.config)}  # type: ignore[arg-type]
-
-    def set_params(self, **options: Any) -> Self:
-        """Change settings by name."""
-        self.config = replaced(self.config, options)
-        return self
-
-    def __repr__(self) -> str:
-        """The settings that are not the defaults."""
-        changed = {
-            name: value for name, value in self.get_params().items() if value != getattr(self.config_class(), name)
-        }
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
-
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and arrays, for copies between processes; files are written by `save`."""
-        state: dict[str, Any] = {"config": self.config, "tagset": self.tagset_, "history": self.history_}
-        state["tokenizer"] = self.tokenizer_
-        return state if self.tagset_ is None else state | {"learnt": self._state()}
+        if not self.__sklearn_is_fitted__():
+            return {"config": self.config}
+        learned = {name: self.__dict__[name] for name in _LEARNED if name in self.__dict__}
+        return {"config": self.config, "learned": learned, "state": self._state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The inverse of `__getstate__`."""
-        self.config, self.tagset_, self.history_ = state["config"], state["tagset"], state["history"]
-        self.tokenizer_ = state["tokenizer"]
-        if "learnt" in state:
-            manifest, arrays = state["learnt"]
-            self._restore(manifest | {"labels": list(self.labels_)}, arrays)
-
-    def __sklearn_tags__(self) -> Any:
-        """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
-        from sklearn.utils import InputTags, Tags, TargetTags
-
-        # No kind of estimator: "classifier" would split the data by label, and a label here is a whole sequence.
-        return Tags(estimator_type=None, target_tags=TargetTags(required=True), input_tags=InputTags(string=True))
+        self.__init__(state["config"])  # type: ignore[misc]
+        if "learned" in state:
+            self.__dict__.update(state["learned"])
+            self._restore(store.Stored.of("the pickled model", self.kind, *state["state"]))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is anything to predict with."""
-        return self.tagset_ is not None
+        return hasattr(self, "tagset_")
 
-    def _scored_spans(self, scores: chain.ChainScores, spans: Sequence[Sequence[Span]]) -> list[list[ScoredSpan]]:
-        rows, owners = _span_rows(self._fitted_tags(), spans, scores.lengths)
-        result = [[ScoredSpan(span, 0.0) for span in own] for own in spans]
-        if rows:
-            places, paths, before, after = (list(column) for column in zip(*rows, strict=True))
-            sides = np.array(before), np.array(after)
-            logs = states.span_log_prob(scores, places, paths, sides, self._state_labels())
-            for (b, i), p in zip(owners, np.exp(logs), strict=True):
-                known = result[b][i]
-                result[b][i] = ScoredSpan(known.span, known.probability + float(p))
-        return result
-
-    def _blocks(self, X: Iterable[Any], known: Known | None = None) -> Iterable[chain.ChainScores]:
-        inputs = listed(X)
-        tags, finer = self._fitted_tags(), self._state_labels()
-        size = _BLOCK if finer is None else max(1, _BLOCK * len(tags) // len(finer))
+    def _posteriors(self, X: Iterable[Any], known: Known | None = None) -> Iterator[Posterior]:
+        """Block by block, so that memory does not grow with the input."""
+        inputs, size = listed(X), self._block_size()
         given = None if known is None else Labelled.of(inputs, known)
         for i in range(0, len(inputs), size):
-            scores = self._scores(inputs[i : i + size])
-            if given is not None:
-                allowed = given.part(i, i + size).allowed(tags)
-                scores = scores.restricted(allowed if finer is None else allowed[:, finer])
-            yield scores
+            yield self._posterior(inputs[i : i + size], None if given is None else given.part(i, i + size), i)
 
-    def _best(self, block: chain.ChainScores) -> list[list[str]]:
-        labels, finer = np.array(self.labels_, dtype=object), self._state_labels()
-        found = states.to_labels(chain.viterbi(block).tags, finer)
-        return [own.tolist() for own in split(labels[found], block.lengths)]
+    def _posterior(self, inputs: Sequence[Any], known: Labelled | None, first: int) -> Posterior:
+        tags, scores, finer = self._fitted_tags(), self._scores(inputs), self._state_labels()
+        if known is not None:
+            allowed = known.allowed(tags)
+            scores = scores.restricted(allowed if finer is None else allowed[:, finer])
+        return Posterior(scores, tags, finer, inputs, first)
 
-    def _probabilities(self, block: chain.ChainScores) -> list[FloatArray]:
-        by_state = chain.marginals(block).tokens
-        return split(states.sum_by_label(by_state, self._state_labels(), len(self.labels_)), block.lengths)
+    def _block_size(self) -> int:
+        """Sentences that are answered at a time: the fewer, the more states the chain has."""
+        labels, finer = len(self._fitted_tags()), self._state_labels()
+        return _BLOCK if finer is None else max(1, _BLOCK * labels // len(finer))
 
     def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
         if isinstance(item, str):
             return tokenize(item, self.tokenizer_)
         return item if isinstance(item, Sentence) else Sentence(item)
 
-    def _require_fitted(self) -> None:
-        self._fitted_tags()
+    def _goes_on(self, options: FitOptions) -> bool:
+        """Whether learning starts from what was learned before."""
+        return options.warm_start and self.__sklearn_is_fitted__()
 
     def _fitted_tags(self) -> TagSet:
-        if self.tagset_ is None:
-            raise ModelError(f"this {type(self).__name__} is not fitted: call fit or load first")
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_
 
 
-def _span_rows(
-    tags: TagSet, spans: Sequence[Sequence[Span]], lengths: npt.NDArray[np.int64]
-) -> tuple[list[tuple[tuple[int, int, int], Any, Any, Any]], list[tuple[int, int]]]:
-    """Every way of writing every span, and which span each belongs to."""
-    rows, owners = [], []
-    for b, own in enumerate(spans):
-        for i, span in enumerate(own):
-            for way in tags.span_constraints(Span(*span), int(lengths[b])):
-                rows.append(((b, span[0], span[1]), way.tags.tolist(), way.before, way.after))
-                owners.append((b, i))
-    return rows, owners
+def _stored_tags(stored: store.Stored) -> TagSet:
+    fields = stored.manifest
+    labels = fields.texts("labels")
+    scheme = Scheme(fields.choice("scheme", [scheme.value for scheme in Scheme]))
+    style = Style(fields.choice("style", [style.value for style in Style]))
+    if not labels:
+        raise StoreError(f"{stored.where}: the saved model has no labels")
+    try:
+        return TagSet(labels, scheme, style)
+    except TagError as error:
+        raise StoreError(f"{stored.where}: the saved labels do not fit their scheme: {error}") from None

@@ -27,25 +27,26 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
+from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.config import setting
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import hmm_lattice
 from trellis.models.base import Tagger
-from trellis.models.data import Labelled, learnt_tag_set, listed, name_of
+from trellis.models.data import Labelled, learnt_tag_set, listed, name_of, tokens_of
 from trellis.models.fitting import FitOptions
-from trellis.models.hmm_data import Symbol, encode, tokens_of
+from trellis.models.hmm_data import Symbol, encode
 from trellis.models.hmm_estimation import unknown_log_emissions
 from trellis.models.hmm_expectation import Part
-from trellis.models.hmm_histories import BEGIN
+from trellis.models.hmm_histories import BEGIN, MOST_PAIRS
 from trellis.models.hmm_lattice import Lattice
 from trellis.models.hmm_learning import Learnt, check_order, learn
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
 from trellis.models.hmm_storage import from_stored, to_stored
 from trellis.models.markov import draw, sample_paths
-from trellis.models.probability import FloatArray, logs
+from trellis.models.probability import logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
-from trellis.ragged import split
+from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 
 
@@ -89,6 +90,8 @@ class HMMConfig:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")
+        if self.pairs > MOST_PAIRS:
+            raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
 
 
 class Posteriors(NamedTuple):
@@ -111,7 +114,7 @@ class HMM(Tagger[HMMConfig]):
 
     kind: ClassVar[str] = "hmm"
     config_class: ClassVar[type[Any]] = HMMConfig
-    model_: Learnt | None = None
+    model_: Learnt
 
     @classmethod
     def from_probabilities(
@@ -144,7 +147,7 @@ class HMM(Tagger[HMMConfig]):
         model = cls(**options)
         if model.config.order != 1:
             raise ModelError(f"from_probabilities makes models of order 1, got order = {model.config.order}")
-        model.tagset_ = TagSet(names)
+        model.tagset_, model.tokenizer_ = TagSet(names), "words"
         model.model_ = Learnt(index, parameters)
         return model
 
@@ -191,7 +194,7 @@ class HMM(Tagger[HMMConfig]):
 
     def log_likelihood(self, X: Iterable[Any]) -> FloatArray:
         """Log probability of each sequence of observations; minus infinity where the model cannot emit it."""
-        return np.concatenate([np.empty(0), *map(log_mass, self._blocks(X))])
+        return np.concatenate([np.empty(0), *(log_mass(block.scores) for block in self._posteriors(X))])
 
     def forward(self, observations: Any) -> Lattice:
         """Alpha of one sequence: probability of the observations so far and each state at t.
@@ -236,14 +239,10 @@ class HMM(Tagger[HMMConfig]):
 
     def sample_states(self, X: Iterable[Any], n: int = 1, *, seed: int = 0) -> list[list[list[str]]]:
         """For each input `n` state sequences, drawn from their distribution given the observations."""
-        scores = self.chain_scores(X)
-        sampled = to_labels(chain.sample(scores, n, seed=seed), self._state_labels())
-        drawn = [split(own, scores.lengths) for own in sampled]
-        return [[self._fitted_tags().decode(path) for path in paths] for paths in zip(*drawn, strict=True)]
+        return self.posterior(X).sample(n, seed=seed)
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        options.refuse_resume("an HMM")
-        before, tags_before = (self.model_, self.tagset_) if options.warm_start else (None, None)
+        before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         check_order(data, self.config.order)
         tags = self._tag_set(data, tags_before)
         self.model_, history = learn(data, tags, before, self.config, self._legal(tags), dev, options)
@@ -290,11 +289,11 @@ class HMM(Tagger[HMMConfig]):
         scores = chain_scores(masked, emissions, lengths, logs(legal.end.astype(np.float64)))
         return scores if model.histories is None else model.histories.scores(scores, legal)
 
-    def _state_labels(self) -> npt.NDArray[np.int64] | None:
+    def _state_labels(self) -> IntArray | None:
         histories = self._fitted().histories
         return None if histories is None else histories.labels(len(self.labels_))
 
-    def _unknown(self, inputs: Sequence[Any], places: npt.NDArray[np.int64]) -> FloatArray:
+    def _unknown(self, inputs: Sequence[Any], places: IntArray) -> FloatArray:
         """Log emissions of the unknown observations; without a model of them, minus infinity."""
         model = self._fitted()
         if model.forms is None:
@@ -307,12 +306,11 @@ class HMM(Tagger[HMMConfig]):
         return result
 
     def _fitted(self) -> Learnt:
-        self._require_fitted()
-        assert self.model_ is not None
+        self._fitted_tags()
         return self.model_
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         return to_stored(self._fitted())
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        self.model_ = from_stored(manifest, arrays)
+    def _restore(self, stored: Stored) -> None:
+        self.model_ = from_stored(stored, len(self._fitted_tags()))

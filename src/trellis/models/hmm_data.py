@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from trellis.models.data import Labelled
-from trellis.models.hmm_parameters import IntArray
-from trellis.models.probability import BoolArray, FloatArray
+from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.models.data import Labelled, tokens_of
 from trellis.ragged import check_lengths
 from trellis.tags import TagSet
-from trellis.text import Sentence
 
 Symbol = Hashable
 
@@ -51,14 +49,6 @@ def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None
     for symbol in dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs))):
         index.setdefault(symbol, len(index))
     return index
-
-
-def tokens_of(item: Any) -> Sequence[Symbol]:
-    """The observations of a sentence or of a plain sequence."""
-    if isinstance(item, Sentence):
-        return item.tokens
-    observations: Sequence[Symbol] = item.tolist() if isinstance(item, np.ndarray) else item
-    return observations
 
 
 def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
+from trellis.arrays import FloatArray
 from trellis.chain import ChainScores
-from trellis.models.probability import FloatArray
+from trellis.models.probability import log_sum
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class Lattice:
     @property
     def log_scale(self) -> FloatArray:
         """``(T,)`` log of the sum of each row; minus infinity where nothing is possible."""
-        return _log_sum(self.log, axis=1)
+        return log_sum(self.log, axis=1)
 
     @property
     def scaled(self) -> FloatArray:
@@ -49,7 +49,7 @@ def forward(scores: ChainScores) -> Lattice:
     """Alpha of a single sequence."""
     rows = np.empty_like(scores.emissions)
     for t, emission in enumerate(scores.emissions):
-        into = scores.start if t == 0 else _log_sum(rows[t - 1][:, None] + scores.transitions, axis=0)
+        into = scores.start if t == 0 else log_sum(rows[t - 1][:, None] + scores.transitions, axis=0)
         rows[t] = into + emission
     return Lattice(rows)
 
@@ -59,11 +59,5 @@ def backward(scores: ChainScores) -> Lattice:
     rows = np.empty_like(scores.emissions)
     for t in range(len(rows) - 1, -1, -1):
         last = t == len(rows) - 1
-        rows[t] = scores.end if last else _log_sum(scores.transitions + scores.emissions[t + 1] + rows[t + 1], axis=1)
+        rows[t] = scores.end if last else log_sum(scores.transitions + scores.emissions[t + 1] + rows[t + 1], axis=1)
     return Lattice(rows)
-
-
-def _log_sum(logs: FloatArray, axis: int) -> FloatArray:
-    with np.errstate(divide="ignore"):
-        result: FloatArray = logsumexp(logs, axis=axis)
-    return result

@@ -2,7 +2,7 @@
 
     print(tagger.trellis("Ada met Charles").to_markdown())      or in a notebook, as the last line of a cell
 
-The data are made in one place (`lattice_view`); the terminal and notebooks are two ways to draw them.
+The data are made by `Posterior.trellis`; the terminal and notebooks are two ways to draw them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trellis.metrics import Grid, Report
 from trellis.models.tagged import Labelling
-from trellis.text import Sentence
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
-
-    from trellis.models.base import Tagger
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _BEST, _NEXT = "●", "○"
@@ -141,17 +138,6 @@ class LatticeView(Report):
         frame = {_BEST: "2px solid #2a2", _NEXT: "2px dashed #c80"}.get(mark, "1px solid transparent")
         style = f"background:rgba(70,130,220,{p:.2f});border:{frame}"
         return f'<td style="{style}">{p:.3f}</td>'
-
-
-def lattice_view(tagger: Tagger[Any], sentence: Sentence, k: int) -> LatticeView:
-    """The trellis of a sentence with its k best paths."""
-    probabilities = tagger.marginals([sentence])[0]
-    return LatticeView(
-        tuple(sentence.tokens),
-        tuple(tagger.labels_),
-        tuple(tuple(row) for row in probabilities.tolist()),
-        tuple(tagger.kbest([sentence], k)[0]),
-    )
 
 
 def _cells(text: str) -> int:

@@ -8,14 +8,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from trellis.arrays import Float32Array
 from trellis.errors import ConfigError
+from trellis.models.data import tokens_of
 from trellis.models.neural_config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
 from trellis.models.neural_inputs import CASES, FIRST, Inputs
-from trellis.models.neural_vocabulary import Vocabulary, tokens_of
+from trellis.models.neural_vocabulary import Vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.dropout import PADDING
 from trellis.nn.encoder import Batch, Encoder, Part
@@ -26,6 +27,7 @@ from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, TagSet
 
 _PAIRS = 32  # width of the vectors of pairs, where it is left unset
+_MOST_LABELS = 4096  # of a softmax, whose table of legal steps (L, L) nothing else is as large as
 
 
 class Network(nn.Module):
@@ -92,11 +94,61 @@ def build(
     config: NeuralConfig,
     vocabulary: Vocabulary,
     tags: TagSet,
-    vectors: npt.NDArray[np.float32] | None = None,
+    vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
     """The network that a resolved configuration describes, its first weights drawn from torch's generator."""
-    settings = config.encoder
+    encoder = _encoder(config.encoder, vocabulary, vectors, transformer)
+    words = encoder.parts["words"] if vectors is not None and "words" in encoder.parts else None
+    if isinstance(words, WordPart):
+        rows = vocabulary.kinds(vocabulary.words.names).vector
+        words.begin_at_vectors(np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING]))
+    return Network(encoder, len(tags), _head(config, tags))
+
+
+def build_empty(
+    config: NeuralConfig,
+    vocabulary: Vocabulary,
+    tags: TagSet,
+    vectors: Float32Array | None = None,
+    transformer: TransformerEncoder | None = None,
+) -> Network:
+    """The same with shapes in place of weights, on torch's meta device: nothing is drawn that a file has.
+
+    The transformer stays as it is, and so does the head, which holds the constraints that no file has.
+    """
+    head = _head(config, tags)
+    with torch.device("meta"):
+        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), len(tags), head)
+
+
+def _encoder(
+    settings: EncoderSettings,
+    vocabulary: Vocabulary,
+    vectors: Float32Array | None,
+    transformer: TransformerEncoder | None,
+) -> Encoder:
+    parts = _parts(settings, vocabulary, vectors, transformer)
+    if not parts:
+        raise ConfigError("the encoder has no part: give it words, characters, a transformer or columns")
+    assert settings.hidden is not None
+    assert settings.locked_dropout is not None
+    return Encoder(
+        parts,
+        hidden=settings.hidden,
+        layers=settings.layers,
+        dropout=settings.dropout,
+        locked_dropout=settings.locked_dropout,
+        token_dropout=settings.word_dropout,
+    )
+
+
+def _parts(
+    settings: EncoderSettings,
+    vocabulary: Vocabulary,
+    vectors: Float32Array | None,
+    transformer: TransformerEncoder | None,
+) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     if transformer is not None:
         parts["transformer"] = PretrainedPart(transformer)
@@ -111,19 +163,7 @@ def build(
         parts["case"] = CasePart(FIRST + len(CASES), settings.capitalisation)
     for name, symbols in vocabulary.columns.items():
         parts[f"column {name}".replace(".", " ")] = ColumnPart(name, len(symbols), settings.column_size)
-    if not parts:
-        raise ConfigError("the encoder has no part: give it words, characters, a transformer or columns")
-    assert settings.hidden is not None
-    assert settings.locked_dropout is not None
-    encoder = Encoder(
-        parts,
-        hidden=settings.hidden,
-        layers=settings.layers,
-        dropout=settings.dropout,
-        locked_dropout=settings.locked_dropout,
-        token_dropout=settings.word_dropout,
-    )
-    return Network(encoder, len(tags), _head(config, tags))
+    return parts
 
 
 def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
@@ -140,25 +180,13 @@ def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
     )
 
 
-def _words(
-    settings: EncoderSettings, vocabulary: Vocabulary, vectors: npt.NDArray[np.float32] | None
-) -> WordPart | None:
+def _words(settings: EncoderSettings, vocabulary: Vocabulary, vectors: Float32Array | None) -> WordPart | None:
     own = settings.words
     size = _word_size(own, None if vectors is None else vectors.shape[1])
     if not size:
         return None
-    with_vector = None
-    if vectors is not None:
-        rows = vocabulary.kinds(vocabulary.words.names).vector
-        with_vector = np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING])
-    return WordPart(
-        len(vocabulary.words),
-        size,
-        vectors=vectors,
-        learnt=own.tune or vectors is None,
-        with_vector=with_vector,
-        unknown=own.unknown,
-    )
+    learnt = own.tune or vectors is None
+    return WordPart(len(vocabulary.words), size, vectors=vectors, learnt=learnt, unknown=own.unknown)
 
 
 def _word_size(settings: WordSettings, width: int | None) -> int:
@@ -170,11 +198,13 @@ def _word_size(settings: WordSettings, width: int | None) -> int:
 
 def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | CharacterLSTM:
     if settings.kind == "lstm":
-        return CharacterLSTM(count, settings.size, settings.output)
+        return CharacterLSTM(count, settings.size, settings.output, dropout=settings.dropout)
     return CharacterCNN(count, settings.size, settings.output, widths=settings.widths, dropout=settings.dropout)
 
 
 def _head(config: NeuralConfig, tags: TagSet) -> Head:
+    if config.head == "softmax" and len(tags) > _MOST_LABELS:
+        raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(tags)}")
     legal = None
     if config.constraints and tags.scheme is not Scheme.PLAIN:
         allowed = tags.allowed_transitions()

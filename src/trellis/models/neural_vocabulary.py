@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from trellis import _native
+from trellis.arrays import IntArray
 from trellis.errors import DataError
-from trellis.models.data import name_of
-from trellis.models.neural_inputs import FIRST, Inputs, IntArray, Words
+from trellis.models.data import name_of, tokens_of
+from trellis.models.neural_inputs import FIRST, Inputs, Words
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.ragged import offsets_of
 from trellis.text import Sentence
@@ -169,12 +170,6 @@ def learn_vocabulary(
         columns={name: Symbols.learn(Counter(column_of(inputs, name)), 1, known.columns.get(name)) for name in columns},
         lower=lower,
     )
-
-
-def tokens_of(item: Any) -> Sequence[str]:
-    """The tokens of an input."""
-    tokens: Sequence[str] = item.tokens if isinstance(item, Sentence) else item
-    return tokens
 
 
 def distinct_tokens(inputs: Sequence[Any]) -> list[str]:

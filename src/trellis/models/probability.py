@@ -10,15 +10,14 @@ for expected counts. A row that was never seen falls back to a proper distributi
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from trellis.arrays import AnyArray, BoolArray, FloatArray
 from trellis.errors import ModelError
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Smoothing = Literal["witten_bell", "additive", "none"]
 _SUM_TOLERANCE = 1e-6
 
@@ -73,11 +72,28 @@ def smoothed(
     return normalised(counts + np.where(legal, alpha, 0.0) if smoothing == "additive" else counts, flat)
 
 
-def logs(probabilities: npt.NDArray[Any]) -> FloatArray:
+def logs(probabilities: AnyArray) -> FloatArray:
     """Natural logarithms; of zero, minus infinity."""
     with np.errstate(divide="ignore"):
         result: FloatArray = np.log(probabilities)
     return result
+
+
+def log_sum(values: FloatArray, axis: int) -> FloatArray:
+    """``log(sum(exp(values)))`` along an axis: the largest term is taken out, so that nothing overflows."""
+    best = values.argmax(axis=axis, keepdims=True)
+    top = np.take_along_axis(values, best, axis)
+    others = np.exp(values - np.where(np.isneginf(top), 0.0, top))
+    np.put_along_axis(others, best, 0.0, axis)
+    result: FloatArray = (top + np.log1p(others.sum(axis=axis, keepdims=True))).squeeze(axis)
+    return result
+
+
+def log_score(counts: FloatArray, probabilities: FloatArray) -> float:
+    """``sum of counts * log(probabilities)``; what was never counted adds nothing, however improbable it is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = counts * np.log(probabilities)
+    return float(np.where(counts == 0, 0.0, terms).sum())
 
 
 def _shape_text(shape: tuple[int | None, ...]) -> str:

@@ -1,15 +1,22 @@
-"""What a tagger says about one text: tags, spans by character, and how sure it is of each."""
+"""What a tagger says about one text: tags, spans by character, and how sure it is of each.
+
+A block of texts is answered as arrays (`Answers`); each text is a view of them (`Tagged`), whose lists and spans are
+made when they are asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
-from trellis.errors import ModelError
-from trellis.tags import Span
-from trellis.text import Sentence, hue
+import numpy as np
+
+from trellis.arrays import FloatArray, IntArray
+from trellis.tags import Span, SpanTable
+from trellis.text import Sentence, hue, sentence_in
 
 _MARK = (
     '<mark style="background:hsl({hue},70%,85%);color:#111;padding:.1em .3em;border-radius:.3em" '
@@ -26,16 +33,14 @@ class Labelling:
     probability: float
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredSpan:
+class ScoredSpan(NamedTuple):
     """A span with the exact probability that it begins and ends there and has that label."""
 
     span: Span
     probability: float
 
 
-@dataclass(frozen=True, slots=True)
-class TextSpan:
+class TextSpan(NamedTuple):
     """Characters ``start`` to ``end - 1`` of a text, their label, and the exact probability of that very span."""
 
     start: int
@@ -45,16 +50,105 @@ class TextSpan:
     probability: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What was found for a block of sentences: labels and probabilities by token, and the spans."""
+
+    inputs: Sequence[Any]
+    """Sentences or token lists."""
+    texts: Sequence[str | None]
+    """The raw text that `split_text` made an input of."""
+    separator: str
+    """What stands between tokens where there is no text."""
+    labels: tuple[str, ...]
+    ids: IntArray  # [N]
+    probabilities: FloatArray  # [N]
+    spans: SpanTable
+    span_probabilities: FloatArray  # [S]
+    token_offsets: IntArray  # [B + 1]
+    span_offsets: IntArray  # [B + 1]
+
+    def part(self, index: int) -> Answers:
+        """The answers for one sentence, by themselves."""
+        tokens, spans = self.tokens_of(index), self.spans_of(index)
+        begin, end, kind = (column[spans].copy() for column in (self.spans.begin, self.spans.end, self.spans.kind))
+        return Answers(
+            (self.inputs[index],),
+            (self.texts[index],),
+            self.separator,
+            self.labels,
+            self.ids[tokens].copy(),
+            self.probabilities[tokens].copy(),
+            SpanTable(np.zeros_like(begin), begin, end, kind, self.spans.kinds),
+            self.span_probabilities[spans].copy(),
+            np.array([0, tokens.stop - tokens.start]),
+            np.array([0, spans.stop - spans.start]),
+        )
+
+    def sentence(self, index: int) -> Sentence:
+        """A sentence with text and offsets."""
+        item, text = self.inputs[index], self.texts[index]
+        if text is not None:
+            return sentence_in(text, item)
+        return (item if isinstance(item, Sentence) else Sentence(item)).with_text(self.separator)
+
+    def tokens_of(self, index: int) -> slice:
+        """The rows of a sentence's tokens."""
+        return slice(int(self.token_offsets[index]), int(self.token_offsets[index + 1]))
+
+    def spans_of(self, index: int) -> slice:
+        """The rows of a sentence's spans."""
+        return slice(int(self.span_offsets[index]), int(self.span_offsets[index + 1]))
+
+
 class Tagged:
     """A tagged text; iterating over it gives its spans, and notebooks show them in colour."""
 
-    sentence: Sentence
-    """Tokens with tags, text and offsets."""
-    probabilities: tuple[float, ...]
-    """The exact probability of each token's tag."""
-    spans: tuple[TextSpan, ...]
-    """By position; where tags stand alone (parts of speech), each token is one."""
+    def __init__(self, answers: Answers, index: int) -> None:
+        self._answers, self._index = answers, index
+
+    @cached_property
+    def sentence(self) -> Sentence:
+        """Tokens with tags, text and offsets."""
+        ids = self._answers.ids[self._answers.tokens_of(self._index)]
+        tags = tuple([self._answers.labels[i] for i in ids.tolist()])
+        return self._answers.sentence(self._index).with_tags(tags)
+
+    @cached_property
+    def probabilities(self) -> tuple[float, ...]:
+        """The exact probability of each token's tag."""
+        return tuple(self._answers.probabilities[self._answers.tokens_of(self._index)].tolist())
+
+    @cached_property
+    def spans(self) -> tuple[TextSpan, ...]:
+        """By position; where tags stand alone (parts of speech), each token is one."""
+        rows, table, text = self._answers.spans_of(self._index), self._answers.spans, self.text
+        begin, end, kind = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
+        offsets = self.sentence.offsets or ()
+        starts, stops = [offsets[b][0] for b in begin], [offsets[e - 1][1] for e in end]
+        texts = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        labels = [table.kinds[k] for k in kind]
+        probabilities = self._answers.span_probabilities[rows].tolist()
+        return tuple(map(TextSpan._make, zip(starts, stops, labels, texts, probabilities, strict=True)))
+
+    def __eq__(self, other: object) -> bool:
+        """Same text, same tags, same spans, same probabilities."""
+        if not isinstance(other, Tagged):
+            return NotImplemented
+        pairs = ((one.sentence, one.probabilities, one.spans) for one in (self, other))
+        return next(pairs) == next(pairs)
+
+    def __hash__(self) -> int:
+        """By text and spans."""
+        return hash((self.text, self.spans))
+
+    def __repr__(self) -> str:
+        """The spans, since they are what was asked for."""
+        return f"Tagged({self.text!r}, spans={self.spans!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy takes only its own part of a block along."""
+        return Tagged, (self._answers.part(self._index), 0)
 
     @property
     def text(self) -> str:
@@ -68,7 +162,7 @@ class Tagged:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """One tag a token."""
+        """One tag per token."""
         return tuple(self.sentence.tags or ())
 
     @property
@@ -92,7 +186,7 @@ class Tagged:
             "offsets": [list(pair) for pair in self.sentence.offsets or ()],
             "tags": list(self.tags),
             "probabilities": list(self.probabilities),
-            "spans": [asdict(span) for span in self.spans],
+            "spans": [span._asdict() for span in self.spans],
         }
 
     def _pieces(self) -> Iterator[tuple[TextSpan | None, str]]:
@@ -122,17 +216,3 @@ class Tagged:
             end = span.end
         parts.append(escape(self.text[end:]))
         return f'<div style="line-height:2">{"".join(parts)}</div>'
-
-
-def tagged(
-    sentence: Sentence, tags: Sequence[str], probabilities: Sequence[float], spans: Sequence[ScoredSpan]
-) -> Tagged:
-    """Put the answers for one sentence together; spans by token become spans by character."""
-    whole = sentence.with_tags(tags)
-    if whole.text is None or whole.offsets is None:
-        raise ModelError("a sentence without text and offsets has no spans by character")
-    found = []
-    for item in spans:
-        start, end = whole.offsets[item.span.start][0], whole.offsets[item.span.end - 1][1]
-        found.append(TextSpan(start, end, item.span.label, whole.text[start:end], item.probability))
-    return Tagged(whole, tuple(probabilities), tuple(found))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from trellis.arrays import BoolArray, Float32Array
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
 from trellis.nn.encoder import Batch, Part
@@ -25,7 +24,6 @@ class WordPart(Part):
         size: width.
         vectors: ``(V, size)`` of a file, row 0 zeros; None for none.
         learnt: whether words have a learnt vector.
-        with_vector: ``(count,)`` true for words that have a vector in the file: their correction begins at zero.
         unknown: share of known words that training takes for unknown.
 
     """
@@ -37,20 +35,22 @@ class WordPart(Part):
         count: int,
         size: int,
         *,
-        vectors: npt.NDArray[np.float32] | None = None,
+        vectors: Float32Array | None = None,
         learnt: bool = True,
-        with_vector: npt.NDArray[np.bool_] | None = None,
         unknown: float = 0.0,
     ) -> None:
         super().__init__()
         self.output_size = size
         self.learnt, self.vectors = None, None
         if vectors is not None:
-            self.vectors = nn.Embedding(len(vectors), size, _weight=torch.from_numpy(vectors.copy()), _freeze=True)
+            self.vectors = nn.Embedding(len(vectors), size, _weight=torch.tensor(vectors), _freeze=True)
         if learnt:
             self.learnt = WordEmbedding(count, size, dropout=unknown)
-            if with_vector is not None:
-                self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0
+
+    def begin_at_vectors(self, with_vector: BoolArray) -> None:
+        """Let the correction of words that have a vector in the file, ``(count,)`` true, begin at zero."""
+        if self.learnt is not None:
+            self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0
 
     def forward(self, batch: Batch) -> Tensor:
         """``(N, size)``."""

@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trellis import _native
+from trellis.aligned import plain_tensor
+from trellis.arrays import IntArray
 from trellis.errors import ShapeError
 from trellis.nn.native import doubles
+from trellis.ragged import check_lengths
 
 
-def bilstm(
-    features: Tensor, lengths: npt.NDArray[np.int64], weights: Sequence[Tensor], index: Tensor | None = None
-) -> Tensor:
+def bilstm(features: Tensor, lengths: npt.ArrayLike, weights: Sequence[Tensor], index: Tensor | None = None) -> Tensor:
     """``(N, D)``, the tokens of sequences of these lengths one after another, to states ``(N, 2 H)``.
 
     The weights are those of a `torch.nn.LSTM`: of inputs, of states and two biases forward, then the same backward.
     With ``index[N]`` the features are ``(W, D)`` and tokens share them; without gradients, the products with them too.
     """
     N = len(features) if index is None else len(index)
-    if int(lengths.sum()) != N:
-        raise ShapeError(f"lengths must sum to N = {N}, got {int(lengths.sum())}")
+    # A copy: whoever changes the lengths afterwards must not lead the backward pass astray.
+    checked = check_lengths(lengths, N).copy()
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in (features, *weights))
     if index is not None and keep:
         features, index = features.index_select(0, index), None
-    states: Tensor = _BiLSTM.apply(keep, features, index, lengths, *weights)  # type: ignore[no-untyped-call]
+    states: Tensor = _BiLSTM.apply(keep, features, index, checked, *weights)  # type: ignore[no-untyped-call]
     return states
 
 
@@ -42,7 +42,7 @@ def _rows(index: Tensor, count: int) -> Tensor:
     """The index as the kernel takes it: int64, one after another, none beyond the rows there are."""
     if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
         raise ShapeError(f"index must be of {count} rows, got {int(index.min())} to {int(index.max())}")
-    return index.to(torch.int64).contiguous()
+    return plain_tensor(index, torch.int64)
 
 
 class _BiLSTM(torch.autograd.Function):
@@ -57,7 +57,7 @@ class _BiLSTM(torch.autograd.Function):
         keep: bool,
         features: Tensor,
         index: Tensor | None,
-        lengths: npt.NDArray[np.int64],
+        lengths: IntArray,
         *weights: Tensor,
     ) -> Tensor:
         inward = torch.cat((weights[0], weights[4]))
@@ -79,7 +79,7 @@ class _BiLSTM(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         features, inward, recurrent, gates, cells, states = ctx.saved_tensors
-        gradient = gradient.contiguous()
+        gradient = plain_tensor(gradient)
         H = recurrent.shape[2]
         of_gates, previous = torch.empty_like(gates), torch.empty_like(states)
         tensors = (recurrent, gates, cells, states, gradient, of_gates, previous)

@@ -7,12 +7,10 @@ not UTF-8 does no harm. A word may hold spaces, as ``. . .`` in GloVe 840B: the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from trellis.arrays import Float32Array
 from trellis.nn._vector_files import StrPath, read_rows
 
 
@@ -48,7 +46,7 @@ class Vectors:
 
     rows: dict[str, int]
     """Row of each word found; words that differ in case only may share one."""
-    array: NDArray[np.float32]  # [R, size]
+    array: Float32Array  # [R, size]
     coverage: Coverage
     format: str
     """What the file was taken for: "glove", "word2vec text" (also fastText's) or "word2vec binary"."""
@@ -56,15 +54,6 @@ class Vectors:
     @property
     def size(self) -> int:
         return int(self.array.shape[1])
-
-    def table(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """``(len(words), size)``: the vector of each word, NaN for those without one."""
-        table = np.full((len(words), self.size), np.nan, dtype=np.float32)
-        found = [(place, self.rows[word]) for place, word in enumerate(words) if word in self.rows]
-        if found:
-            places, rows = zip(*found, strict=True)
-            table[list(places)] = self.array[list(rows)]
-        return table
 
 
 def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool = True, extra: int = 0) -> Vectors:
@@ -103,7 +92,7 @@ def _answer(
     wanted: Collection[str],
     lower_fallback: bool,
     found: dict[bytes, int],
-    array: NDArray[np.float32],
+    array: Float32Array,
     format: str,
     *,
     extra: bool,

@@ -21,7 +21,8 @@ from trellis.tags.spans import (
     spans_from_tags,
     tags_from_spans,
 )
-from trellis.tags.tagset import AllowedTransitions, SpanConstraint, TagSet
+from trellis.tags.tagset import AllowedTransitions, TagSet
+from trellis.tags.writing import SpanTable, SpanWay
 
 __all__ = [
     "AllowedTransitions",
@@ -29,7 +30,8 @@ __all__ = [
     "Scheme",
     "SchemeFit",
     "Span",
-    "SpanConstraint",
+    "SpanTable",
+    "SpanWay",
     "Style",
     "TagSet",
     "Violation",

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _native
+from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
 from trellis.tags.labels import Role
-from trellis.tags.schemes import BoolArray, Scheme, steps
+from trellis.tags.schemes import Scheme, steps
 
-IntArray = NDArray[np.int64]
 Codes = NDArray[np.uint8] | NDArray[np.uint32]
 Kinds = NDArray[np.int32]
 Small = TypeVar("Small", np.uint8, np.bool_)

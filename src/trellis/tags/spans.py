@@ -113,14 +113,20 @@ def tags_from_spans(spans: Iterable[Span], length: int, scheme: Scheme, *, style
 
 def roles_of_span(length: int, scheme: Scheme, adjoins_left: bool, adjoins_right: bool) -> Iterable[tuple[Role, int]]:
     """Role and place of each token of a span; ``adjoins_*``: a span of the same type touches it there."""
+    first, last, only = edge_roles(scheme, adjoins_left, adjoins_right)
+    if length == 1:
+        return [(only, 0)]
+    return [(first, 0), *((Role.I, place) for place in range(1, length - 1)), (last, length - 1)]
+
+
+def edge_roles(scheme: Scheme, adjoins_left: bool, adjoins_right: bool) -> tuple[Role, Role, Role]:
+    """The roles of the first, the last and the only token of a span; see `roles_of_span`."""
     first, last, only = _EDGES.get(scheme, (Role.B, Role.E, Role.S))
     if scheme is Scheme.IOB1 and adjoins_left:
         first = only = Role.B
     if scheme is Scheme.IOE1 and adjoins_right:
         last = only = Role.E
-    if length == 1:
-        return [(only, 0)]
-    return [(first, 0), *((Role.I, place) for place in range(1, length - 1)), (last, length - 1)]
+    return first, last, only
 
 
 _EDGES = {

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
+from trellis.suggest import nearest
 from trellis.tags.checking import fit_schemes
+from trellis.tags.chunks import Alphabet, find_chunks, locate
 from trellis.tags.labels import Role, Style
-from trellis.tags.schemes import BoolArray, Scheme, legal_steps
-from trellis.tags.spans import Span, make_label, parse_label, roles_of_span
+from trellis.tags.schemes import Scheme, legal_steps
+from trellis.tags.spans import Span, make_label, parse_label
+from trellis.tags.writing import LabelTable, SpanTable, SpanWay, ways_of_writing
 
 
 class AllowedTransitions(NamedTuple):
@@ -26,18 +30,6 @@ class AllowedTransitions(NamedTuple):
     transitions: BoolArray  # [L, L]
     start: BoolArray  # [L]
     end: BoolArray  # [L]
-
-
-class SpanConstraint(NamedTuple):
-    """One way of writing a span so that it begins and ends exactly there.
-
-    The tokens of the span have the ids ``tags``; the token before it, where there is one, has a label in
-    ``before``, and the token after it one in ``after``.
-    """
-
-    tags: NDArray[np.int64]  # [end - start]
-    before: BoolArray  # [L]
-    after: BoolArray  # [L]
 
 
 @dataclass(frozen=True)
@@ -49,6 +41,7 @@ class TagSet:
     style: Style = Style.PREFIX
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
     _parsed: tuple[tuple[Role, str], ...] = field(init=False, repr=False, compare=False)
+    _table: LabelTable = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check that the labels are distinct and that the scheme can read them."""
@@ -60,6 +53,7 @@ class TagSet:
         object.__setattr__(self, "_ids", ids)
         parsed = tuple(parse_label(label, self.scheme, self.style) for label in self.labels)
         object.__setattr__(self, "_parsed", parsed)
+        object.__setattr__(self, "_table", LabelTable.of(parsed))
 
     @classmethod
     def from_sequences(
@@ -97,7 +91,7 @@ class TagSet:
         """The id of a label; one that is not in the set raises ``TagError``."""
         return int(self.encode([label])[0])
 
-    def encode(self, tags: Sequence[str]) -> NDArray[np.int64]:
+    def encode(self, tags: Sequence[str]) -> IntArray:
         """Ids of one tag sequence."""
         try:
             return np.fromiter(map(self._ids.__getitem__, tags), dtype=np.int64, count=len(tags))
@@ -115,8 +109,8 @@ class TagSet:
 
     def _unknown(self, tags: Sequence[str]) -> TagError:
         position, tag = next((i, tag) for i, tag in enumerate(tags) if tag not in self._ids)
-        near = get_close_matches(str(tag)[:80], self.labels, n=1, cutoff=0.0)
-        hint = f"; the nearest of its {len(self)} labels is {near[0]!r}" if near else ""
+        near = nearest(str(tag)[:80], self.labels, always=True)
+        hint = "" if near is None else f"; the nearest of its {len(self)} labels is {near!r}"
         return TagError(f"label {tag!r:.80} at position {position} is not in the tag set{hint}")
 
     def allowed_transitions(self) -> AllowedTransitions:
@@ -128,41 +122,32 @@ class TagSet:
         table = legal_steps(self.scheme)[roles[:, None], roles[None, :], same]  # row and column 0 are the edge
         return AllowedTransitions(table[1:, 1:].copy(), table[0, 1:].copy(), table[1:, 0].copy())
 
-    def span_constraints(self, span: Span, length: int) -> list[SpanConstraint]:
-        """The ways of writing ``span`` in a sequence of ``length`` tokens, as disjoint events.
+    def find_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
+        """The spans of flat label ids, as `spans_from_tags` reads them."""
+        alphabet = Alphabet(partial(parse_label, scheme=self.scheme, style=self.style))
+        for label in self.labels:
+            alphabet[label]  # code 0 is the break, so the label with id i has code i + 1
+        codes = np.zeros(len(ids) + len(lengths), dtype=np.uint32)
+        codes[np.arange(len(ids)) + np.repeat(np.arange(len(lengths)), lengths)] = ids + 1
+        chunks = find_chunks(alphabet, codes.astype(np.uint8) if len(self) < 255 else codes)
+        sequence, offset = locate(chunks, lengths)
+        own = {kind: i for i, kind in enumerate(self._table.kinds)}
+        kind = np.array([own.get(kind, -1) for kind in alphabet.kinds], dtype=np.int64)[chunks.kind]
+        return SpanTable(sequence, chunks.begin - offset, chunks.end - offset, kind, self._table.kinds)
 
-        The span's probability is the sum of theirs. Most schemes have one way; IOB1 and IOE1 write a span
-        differently beside another of its type, so they have two.
-        """
-        if not 0 <= span.start < span.end <= length:
-            raise TagError(f"{span} does not lie in a sequence of {length} tokens")
-        sides = [
-            (left, right)
-            for left in self._sides(Scheme.IOB1, span.start > 0)
-            for right in self._sides(Scheme.IOE1, span.end < length)
-        ]
-        return [self._constraint(span, left, right) for left, right in sides]
+    def table_of_spans(self, spans: Sequence[Sequence[Span]], lengths: IntArray) -> SpanTable:
+        """Spans of each sequence as a table; a span outside its sequence, or of no type of this set, is an error."""
+        rows = [(b, *Span(*span)) for b, own in enumerate(spans) for span in own]
+        kinds = {kind: i for i, kind in enumerate(self._table.kinds)}
+        for b, begin, end, label in rows:
+            if not 0 <= begin < end <= lengths[b]:
+                raise TagError(f"{Span(begin, end, label)} does not lie in a sequence of {lengths[b]} tokens")
+            if label not in kinds:
+                raise TagError(f"{Span(begin, end, label)} has a type that no label of the tag set has")
+        numbers = np.array([(b, begin, end, kinds[label]) for b, begin, end, label in rows], dtype=np.int64)
+        columns = numbers.reshape(-1, 4).T
+        return SpanTable(columns[0], columns[1], columns[2], columns[3], self._table.kinds)
 
-    def _sides(self, contextual: Scheme, has_neighbour: bool) -> tuple[bool, ...]:
-        """Does a neighbour of the same type change how the span is written? Then both cases count."""
-        return (False, True) if self.scheme is contextual and has_neighbour else (False,)
-
-    def _constraint(self, span: Span, adjoins_left: bool, adjoins_right: bool) -> SpanConstraint:
-        roles = [role for role, _ in roles_of_span(span.end - span.start, self.scheme, adjoins_left, adjoins_right)]
-        tags = self.encode([make_label(role, span.label, self.scheme, self.style) for role in roles])
-        same = np.array([role is not Role.O and kind == span.label for role, kind in self._parsed], dtype=np.bool_)
-        inner = np.array([role is Role.I for role, _ in self._parsed], dtype=np.bool_)
-        anything = np.ones(len(self), dtype=np.bool_)
-        match self.scheme:
-            case Scheme.IO:
-                return SpanConstraint(tags, ~same, ~same)
-            case Scheme.IOB1:
-                return SpanConstraint(tags, same if adjoins_left else ~same, ~(same & inner))
-            case Scheme.IOE1:
-                return SpanConstraint(tags, ~(same & inner), same if adjoins_right else ~same)
-            case Scheme.IOB2:
-                return SpanConstraint(tags, anything, ~(same & inner))
-            case Scheme.IOE2:
-                return SpanConstraint(tags, ~(same & inner), anything)
-            case _:
-                return SpanConstraint(tags, anything, anything.copy())
+    def ways_of_writing(self, table: SpanTable, lengths: IntArray) -> list[SpanWay]:
+        """The ways of writing spans, as events that exclude each other: a span's probability is the sum of theirs."""
+        return ways_of_writing(table, self._table, self.scheme, lengths)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.training.neural.toys import Linear
-from trellis.training.neural import TrainingSettings, load_history, train
+from trellis.training import read_history
+from trellis.training.neural import TrainingSettings, train
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = TrainingSettings(epochs=2, batch_size=5, accumulate=2, learning_rate=0.05, optimizer="sgd", clip=1.0)
@@ -27,29 +28,30 @@ def main(folder: str) -> None:
 def test_two_processes_equal_one(tmp_path):
     if not hasattr(os, "fork"):
         pytest.skip("needs gloo")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     command = [sys.executable, "-c", f"from {__name__} import main; main({str(tmp_path)!r})"]
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "ACCELERATE_USE_CPU": "true"}
-    processes = [
-        subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+    with socket.socket() as held:
+        # Bound until the end, so that nobody else is given the port; those that say they share it may bind it too.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        ours = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.getsockname()[1]), "WORLD_SIZE": "2"}
+        processes = [
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, **ours, "ACCELERATE_USE_CPU": "true", "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        for process in processes:
+            _, errors = process.communicate(timeout=600)
+            assert process.returncode == 0, errors
     alone = Linear(examples=17)
     alone.scores = [0.1, 0.2]
     history = train(alone, SETTINGS)
     first, second = (np.load(tmp_path / f"{rank}.npy") for rank in range(2))
     assert np.array_equal(first, second)
     np.testing.assert_allclose(first, alone.module.weight.detach().numpy(), rtol=1e-12)
-    assert [s.loss for s in load_history(tmp_path).steps] == pytest.approx([s.loss for s in history.steps])
-    assert load_history(tmp_path).kept == 1
+    assert [s.loss for s in read_history(tmp_path).steps] == pytest.approx([s.loss for s in history.steps])
+    assert read_history(tmp_path).kept == 1

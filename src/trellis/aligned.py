@@ -1,0 +1,32 @@
+"""Arrays and tensors as the native code takes them: of one dtype, contiguous, at an address that its numbers may have.
+
+A buffer or a file may hold numbers at any address. NumPy and torch read them there; C++ must not, and its kernels
+assume that it never happens. What comes from outside goes through here before its address does; what does not is
+refused by native/array.h.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from torch import Tensor, dtype
+
+__all__ = ["plain_array", "plain_tensor"]
+
+
+def plain_array(values: npt.ArrayLike, kind: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+    """The array itself where it can be used as it is, else a copy."""
+    array: npt.NDArray[Any] = np.ascontiguousarray(values, dtype=kind)
+    return array if array.flags.aligned else array.copy()
+
+
+def plain_tensor(tensor: Tensor, kind: dtype | None = None) -> Tensor:
+    """The tensor itself where it can be used as it is, else a copy, through which gradients pass."""
+    if kind is not None and tensor.dtype != kind:
+        tensor = tensor.to(kind)
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % tensor.element_size() else tensor

@@ -1,0 +1,216 @@
+"""What a tagger believes about some inputs: one distribution, from which every answer is read.
+
+    posterior = tagger.posterior(sentences)      the encoder runs once
+    posterior.best(), posterior.marginals(), posterior.kbest(3), posterior.spans(), posterior.entropy()
+
+It is made of chain scores and a tag set and needs no tagger, so it answers for a network of your own too::
+
+    >>> import numpy as np
+    >>> from trellis import chain
+    >>> from trellis.tags import TagSet
+    >>> scores = chain.ChainScores(np.log([[0.9, 0.1], [0.4, 0.6]]), [2], np.zeros((2, 2)))
+    >>> posterior = Posterior(scores, TagSet(("DET", "NOUN")), inputs=[["the", "dog"]])
+    >>> posterior.best()
+    [['DET', 'NOUN']]
+    >>> print(posterior.trellis(0, k=1).to_markdown())
+    | label |     the |     dog |
+    | :---- | ------: | ------: |
+    | DET   | ● 0.900 |   0.400 |
+    | NOUN  |   0.100 | ● 0.600 |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from trellis import chain
+from trellis.arrays import FloatArray, IntArray
+from trellis.errors import ChainError, ModelError
+from trellis.models import states
+from trellis.models.data import Label, Labelled, name_of, tokens_of
+from trellis.models.explanation import Explanation, explain
+from trellis.models.lattice_view import LatticeView
+from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
+from trellis.ragged import offsets_of, split
+from trellis.tags import Span, SpanTable, TagSet
+
+Known = Sequence[Sequence[Label]]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The distribution over labellings of each input; what is computed for one answer is kept for the next."""
+
+    scores: chain.ChainScores
+    tags: TagSet
+    state_labels: IntArray | None = None
+    """The label that each state of the chain stands for; None where the states are the labels."""
+    inputs: Sequence[Any] = ()
+    """The sentences or token lists, where answers or errors are to name them."""
+    first: int = 0
+    """The number of the first input among all that were asked about."""
+
+    def __len__(self) -> int:
+        """How many inputs."""
+        return len(self.scores.lengths)
+
+    def best(self) -> list[list[str]]:
+        """The most probable labels of each input."""
+        labels = np.array(self.tags.labels, dtype=object)
+        return [own.tolist() for own in split(labels[self._ids], self.scores.lengths)]
+
+    def marginals(self) -> list[FloatArray]:
+        """For each input ``(T, L)``: the exact probability of each label at each token."""
+        return split(self._marginals, self.scores.lengths)
+
+    def kbest(self, k: int) -> list[list[Labelling]]:
+        """The k most probable labellings of each input, best first; fewer where fewer exist."""
+        with self._named():
+            paths, log_z = chain.kbest(self.scores, k), self._log_partition
+        found = []
+        for ids, scores, z in zip(paths.tags, paths.scores, log_z, strict=True):
+            pairs = zip(states.to_labels(ids, self.state_labels), np.exp(scores - z), strict=True)
+            found.append([Labelling(self.tags.decode(path), float(p)) for path, p in pairs])
+        return found
+
+    def probabilities(self, labels: Sequence[Sequence[str]]) -> FloatArray:
+        """The probability of the given labels of each input, taken as a whole."""
+        inputs = self.inputs if len(self.inputs) else [range(n) for n in self.scores.lengths.tolist()]
+        ids = Labelled.of(inputs, labels).encode(self.tags)
+        with self._named():
+            result: FloatArray = np.exp(states.score(self.scores, ids, self.state_labels) - self._log_partition)
+        return result
+
+    def sample(self, n: int, *, seed: int = 0) -> list[list[list[str]]]:
+        """`n` labellings of each input, drawn from the distribution; the same seed gives the same draws."""
+        with self._named():
+            drawn = states.to_labels(chain.sample(self.scores, n, seed=seed), self.state_labels)
+        parts = [split(own, self.scores.lengths) for own in drawn]
+        return [[self.tags.decode(path) for path in paths] for paths in zip(*parts, strict=True)]
+
+    def entropy(self) -> FloatArray:
+        """How unsure the labelling of each input is, in nats: 0 is certain."""
+        with self._named():
+            return chain.entropy(self.scores)
+
+    def spans(self) -> list[list[ScoredSpan]]:
+        """The spans of the best labels of each input, with their exact probabilities."""
+        return self._scored(*self._best_spans)
+
+    def span_probabilities(self, spans: Sequence[Sequence[Span]]) -> list[list[ScoredSpan]]:
+        """The exact probabilities of the given spans of each input."""
+        if len(spans) != len(self.scores.lengths):
+            raise ModelError(f"spans are given for {len(spans)} sentences, but there are {len(self.scores.lengths)}")
+        table = self.tags.table_of_spans(spans, self.scores.lengths)
+        return self._scored(table, self._span_probabilities(table))
+
+    def annotate(self, texts: Sequence[str | None] | None = None, *, separator: str = " ") -> list[Tagged]:
+        """The inputs with their tags, spans by character, and the probability of each.
+
+        Offsets are those in the `texts` that the inputs were split from; where there is none, those of a sentence
+        that has a text, else those in the tokens joined by the `separator`.
+        """
+        if len(self.inputs) != len(self):
+            raise ModelError(
+                f"annotate needs the tokens: {len(self.inputs)} inputs are given for {len(self)} sequences"
+            )
+        ids, lengths = self._ids, self.scores.lengths
+        table, probabilities = self._best_spans
+        answers = Answers(
+            self.inputs,
+            [None] * len(self) if texts is None else texts,
+            separator,
+            self.tags.labels,
+            ids,
+            self._marginals[np.arange(len(ids)), ids],
+            table,
+            probabilities,
+            offsets_of(lengths),
+            np.searchsorted(table.sequence, np.arange(len(lengths) + 1)),
+        )
+        return [Tagged(answers, i) for i in range(len(self))]
+
+    def trellis(self, index: int = 0, *, k: int = 3) -> LatticeView:
+        """All labels of all tokens of one input with their probabilities, and its `k` best paths, to be drawn."""
+        one = self.part(index)
+        probabilities = tuple(tuple(row) for row in one._marginals.tolist())
+        return LatticeView(self._tokens(index), self.tags.labels, probabilities, tuple(one.kbest(k)[0]))
+
+    def explain(self, index: int, position: int) -> Explanation:
+        """Why a token of one input got its label: the scores that spoke for it and for the runner-up."""
+        one = self.part(index)
+        return explain(one.scores, position, self.tags, self.state_labels)
+
+    def part(self, index: int) -> Posterior:
+        """The posterior of one input."""
+        count = len(self.scores.lengths)
+        if not 0 <= index < count:
+            raise ModelError(f"index must be in 0..{count - 1} of {count} inputs, got {index}")
+        if count == 1:
+            return self
+        inputs = self.inputs[index : index + 1]
+        return Posterior(self.scores.part(index), self.tags, self.state_labels, inputs, self.first + index)
+
+    @cached_property
+    def _ids(self) -> IntArray:
+        """The best labels, flat ``(N,)``."""
+        with self._named():
+            return states.to_labels(chain.viterbi(self.scores).tags, self.state_labels)
+
+    @cached_property
+    def _marginals(self) -> FloatArray:
+        """``(N, L)``."""
+        with self._named():
+            by_state = chain.marginals(self.scores).tokens
+        return states.sum_by_label(by_state, self.state_labels, len(self.tags))
+
+    @cached_property
+    def _log_partition(self) -> FloatArray:
+        return chain.log_partition(self.scores)
+
+    @cached_property
+    def _best_spans(self) -> tuple[SpanTable, FloatArray]:
+        table = self.tags.find_spans(self._ids, self.scores.lengths)
+        return table, self._span_probabilities(table)
+
+    def _span_probabilities(self, table: SpanTable) -> FloatArray:
+        """The sum over the ways of writing each span."""
+        result = np.zeros(len(table.begin))
+        for way in self.tags.ways_of_writing(table, self.scores.lengths):
+            if len(way.rows) == 0:
+                continue
+            places = np.stack([table.sequence, table.begin, table.end], axis=1)[way.rows]
+            if way.before is None and way.after is None and (places[:, 2] - places[:, 1] == 1).all():
+                flat = offsets_of(self.scores.lengths)[places[:, 0]] + places[:, 1]
+                result[way.rows] += self._marginals[flat, way.tags]
+                continue
+            with self._named():
+                logs = states.span_log_prob(self.scores, places, way.tags, (way.before, way.after), self.state_labels)
+            result[way.rows] += np.exp(logs)
+        return result
+
+    def _scored(self, table: SpanTable, probabilities: FloatArray) -> list[list[ScoredSpan]]:
+        found = iter(probabilities.tolist())
+        return [[ScoredSpan(span, next(found)) for span in own] for own in table.split(len(self.scores.lengths))]
+
+    def _tokens(self, index: int) -> tuple[str, ...]:
+        if not len(self.inputs):
+            return tuple(map(str, range(int(self.scores.lengths[index]))))
+        return tuple(map(str, tokens_of(self.inputs[index])))
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors call a sequence by its number among all inputs, and by its file and line where they are known."""
+        try:
+            yield
+        except ChainError as error:
+            if error.sequence is None:
+                raise
+            item = self.inputs[error.sequence] if len(self.inputs) else None
+            raise error.about(name_of(self.first + error.sequence, item)) from None

@@ -1,0 +1,125 @@
+"""Spans of a whole batch as arrays, and the ways in which a tag set writes them.
+
+A span is an event about labels: its tokens carry certain tags, and its neighbours do not prolong it. Most schemes write
+a span in one way; IOB1 and IOE1 write it differently beside another span of its type, so they have two, which
+exclude each other. The probability of a span is the sum over its ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trellis.arrays import BoolArray, IntArray
+from trellis.tags.labels import Role
+from trellis.tags.schemes import Scheme
+from trellis.tags.spans import Span, edge_roles
+
+
+class SpanTable(NamedTuple):
+    """Spans of a batch, sorted by sequence: tokens ``begin`` to ``end - 1`` with the type ``kinds[kind]``."""
+
+    sequence: IntArray  # [S]
+    begin: IntArray  # [S]
+    end: IntArray  # [S]
+    kind: IntArray  # [S]
+    kinds: tuple[str, ...]
+
+    def split(self, count: int) -> list[list[Span]]:
+        """The spans of each of `count` sequences."""
+        result: list[list[Span]] = [[] for _ in range(count)]
+        columns = (self.sequence, self.begin, self.end, self.kind)
+        for sequence, begin, end, kind in zip(*(column.tolist() for column in columns), strict=True):
+            result[sequence].append(Span(begin, end, self.kinds[kind]))
+        return result
+
+
+class SpanWay(NamedTuple):
+    """One way of writing some spans of a table.
+
+    The tokens of span ``rows[s]`` have the next ``end - begin`` of ``tags``; the token before it, where there is one,
+    has a label in ``before[s]``, and the token after it one in ``after[s]``. None allows every label.
+    """
+
+    rows: IntArray  # [S]
+    tags: IntArray  # flat
+    before: BoolArray | None  # [S, L]
+    after: BoolArray | None  # [S, L]
+
+
+class LabelTable(NamedTuple):
+    """What each label of a tag set says, as arrays over its ids."""
+
+    kinds: tuple[str, ...]
+    kind: IntArray  # [L]
+    role: IntArray  # [L]
+    ids: IntArray  # [K, roles]: the id of the label with a type and a role, -1 where there is none
+
+    @classmethod
+    def of(cls, parsed: Sequence[tuple[Role, str]]) -> LabelTable:
+        """From the role and the type of each label."""
+        kinds = tuple(dict.fromkeys(kind for _, kind in parsed))
+        kind = np.array([kinds.index(own) for _, own in parsed], dtype=np.int64)
+        role = np.array([role for role, _ in parsed], dtype=np.int64)
+        ids = np.full((len(kinds), len(Role)), -1, dtype=np.int64)
+        ids[kind, role] = np.arange(len(parsed))
+        return cls(kinds, kind, role, ids)
+
+
+def ways_of_writing(table: SpanTable, labels: LabelTable, scheme: Scheme, lengths: IntArray) -> list[SpanWay]:
+    """All ways of all spans; one that needs a label that the tag set lacks is left out, since it cannot occur."""
+    has_left, has_right = table.begin > 0, table.end < lengths[table.sequence]
+    every = np.ones(len(table.begin), dtype=np.bool_)
+    lefts = [(False, every), (True, has_left)] if scheme is Scheme.IOB1 else [(False, every)]
+    rights = [(False, every), (True, has_right)] if scheme is Scheme.IOE1 else [(False, every)]
+    return [
+        _way(table, labels, scheme, np.flatnonzero(left & right), adjoins_left, adjoins_right)
+        for adjoins_left, left in lefts
+        for adjoins_right, right in rights
+    ]
+
+
+def _way(
+    table: SpanTable, labels: LabelTable, scheme: Scheme, rows: IntArray, adjoins_left: bool, adjoins_right: bool
+) -> SpanWay:
+    kind, sizes = table.kind[rows], (table.end - table.begin)[rows]
+    tags = labels.ids[np.repeat(kind, sizes), _roles(sizes, scheme, adjoins_left, adjoins_right)]
+    possible = np.ones(len(rows), dtype=np.bool_)
+    possible[np.repeat(np.arange(len(rows)), sizes)[tags < 0]] = False
+    if not possible.all():
+        tags, rows, kind = tags[np.repeat(possible, sizes)], rows[possible], kind[possible]
+    before, after = _sides(labels, scheme, adjoins_left, adjoins_right)
+    return SpanWay(rows, tags, None if before is None else before[kind], None if after is None else after[kind])
+
+
+def _roles(sizes: IntArray, scheme: Scheme, adjoins_left: bool, adjoins_right: bool) -> IntArray:
+    """The role of each token of spans of these sizes, flat."""
+    first, last, only = edge_roles(scheme, adjoins_left, adjoins_right)
+    stops = np.cumsum(sizes)
+    roles = np.full(int(sizes.sum()), Role.I, dtype=np.int64)
+    roles[stops - sizes] = first
+    roles[stops - 1] = np.where(sizes == 1, only, last)
+    return roles
+
+
+def _sides(
+    labels: LabelTable, scheme: Scheme, adjoins_left: bool, adjoins_right: bool
+) -> tuple[BoolArray | None, BoolArray | None]:
+    """For a span of each type ``[K, L]``: the labels before and after it that leave it as it is."""
+    same = (labels.kind == np.arange(len(labels.kinds))[:, None]) & (labels.role != Role.O)
+    not_inner = ~(same & (labels.role == Role.I))
+    match scheme:
+        case Scheme.IO:
+            return ~same, ~same
+        case Scheme.IOB1:
+            return same if adjoins_left else ~same, not_inner
+        case Scheme.IOE1:
+            return not_inner, same if adjoins_right else ~same
+        case Scheme.IOB2:
+            return None, not_inner
+        case Scheme.IOE2:
+            return not_inner, None
+        case _:
+            return None, None
