@@ -171,13 +171,11 @@ class Source:
     def _read_blocks(self) -> Iterator[Block]:
         line = 1
         pending: list[str] = []  # the beginning of a line
-        dropping = False  # it is too long, and the rest of it is passed over
+        dropping = False  # the rest of a line that is too long, and was passed on at once, is passed over
         for text in self._texts:
             if dropping:
-                _, newline, after = text.partition("\n")
-                if not newline:
-                    continue
-                dropping, text = False, newline + after
+                _, newline, text = text.partition("\n")
+                dropping = not newline
             lines, newline, rest = text.rpartition("\n")
             if newline:
                 block = "".join([*pending, lines, newline])
@@ -187,8 +185,8 @@ class Source:
             pending.append(rest)
             if sum(map(len, pending)) > LONGEST:
                 self._cut_lines.add(line)
-                pending = ["".join(part[:_KEPT_TEXT] for part in pending)[:_KEPT_TEXT] + _CUT]
-                dropping = True
+                yield line, "".join(part[:_KEPT_TEXT] for part in pending)[:_KEPT_TEXT] + f"{_CUT}\n", True
+                line, pending, dropping = line + 1, [], True
         block = "".join(pending)
         if block:
             yield line, block, has_surrogates(block)
