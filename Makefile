@@ -4,10 +4,11 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+FUZZ_SECONDS ?= 300
 SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test fuzz check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 
 test: $(VENV)/.dev  ## all tests, the same examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
+
+fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .
