@@ -2,8 +2,9 @@
 
     python benchmarks/scaling.py [PART OF A NAME ...]
 
-With arguments, only the cases whose names hold one of them. Prints a table and writes benchmarks/results/scaling.json.
-Times are the best of several; bar: at 16x a token takes at most twice the time that it takes at 1x.
+With arguments, only the cases whose names contain one of them are run. Prints a table and writes
+benchmarks/results/scaling.json. Times are the best of several; the bar is that a token at 16x takes at most twice the
+time that it takes at 1x.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ WORDS = ("Ada", "wrote", "the", "first", "program", "in", "London", "1843", "üb
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to time: `prepare` makes an input of that many tokens, and returns what is to be timed on it."""
+    """One thing to time: `prepare` makes an input with that many tokens, and returns the function to time."""
 
     name: str
     tokens: int
-    """How many at 1x."""
+    """The number of tokens at 1x."""
     prepare: Callable[[Path, int], Callable[[], object]]
 
 
@@ -82,7 +83,7 @@ def main() -> None:
     parts = parser.parse_args().parts
     cases = [case for case in CASES if not parts or any(part.lower() in case.name.lower() for part in parts)]
     if not cases:
-        parser.error(f"no case has such a name; there are {', '.join(case.name for case in CASES)}")
+        parser.error(f"no case has such a name; the cases are {', '.join(case.name for case in CASES)}")
     with tempfile.TemporaryDirectory() as folder:
         rows = [measure(case, Path(folder)) for case in cases]
     bars = [Bar(f"{row['case']}: time per token at 16x over 1x", row["16x / 1x"], 2.0, at_least=False) for row in rows]

@@ -1,13 +1,11 @@
 #include "inference.h"
 
 #include "kbest.h"
-#include "threads.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <stdexcept>
 
 namespace trellis {
@@ -34,29 +32,6 @@ bool has_avx2() {
 }
 
 const char* chosen = has_avx512() ? "avx512" : has_avx2() ? "avx2" : "baseline";
-
-// Sequences by length, longest first, equal lengths in their order; empty ones are left out.
-std::vector<int64_t> longest_first(const Layout& layout) {
-  const int64_t B = layout.sequences();
-  auto length = [&](int64_t b) { return layout.offsets[size_t(b) + 1] - layout.offsets[size_t(b)]; };
-  int64_t longest = 0;
-  for (int64_t b = 0; b < B; ++b) longest = std::max(longest, length(b));
-  std::vector<int64_t> order;
-  order.reserve(size_t(B));
-  if (longest <= 4 * B + 1024) {  // counting sort
-    std::vector<int64_t> place(size_t(longest) + 2, 0);
-    for (int64_t b = 0; b < B; ++b) ++place[size_t(longest - length(b)) + 1];
-    std::partial_sum(place.begin(), place.end(), place.begin());
-    order.resize(size_t(B));
-    for (int64_t b = 0; b < B; ++b) order[size_t(place[size_t(longest - length(b))]++)] = b;
-  } else {
-    order.resize(size_t(B));
-    std::iota(order.begin(), order.end(), int64_t(0));
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
-  }
-  while (!order.empty() && length(order.back()) == 0) order.pop_back();
-  return order;
-}
 
 template <typename R>
 bool all_below_infinity(const R* x, int64_t n) {
@@ -164,30 +139,8 @@ Inference<R>::Inference(std::shared_ptr<const Layout> layout, const R* emissions
              transitions, start, end, layout_->sequences(), L},
       kernels_(kernels<R>()),
       P_(round_up(L, kernels_.width)),
-      order_(longest_first(*layout_)),
-      status_(size_t(batch_.B), exact) {
-  plan();
-}
-
-// Tasks depend on the input only, so that sums come out the same with any number of threads. There are enough to
-// share the work evenly, and few enough that the counts of all fit in a few megabytes.
-template <typename R>
-void Inference<R>::plan() {
-  constexpr int64_t least_tokens = 256, most_tasks = 64, count_bytes = 8 << 20;
-  const int64_t group = kernels_.group;
-  const int64_t affordable = std::clamp<int64_t>(count_bytes / ((batch_.L + 2) * P_ * 8), 4, most_tasks);
-  const int64_t per_task = std::max(least_tokens, layout_->tokens() / affordable + 1);
-  tasks_.assign(1, 0);
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < int64_t(order_.size()); ++i) {
-    tokens += batch_.length(order_[size_t(i)]);
-    const bool group_full = (i + 1 - tasks_.back()) % group == 0;
-    if (i + 1 == int64_t(order_.size()) || (group_full && tokens >= per_task)) {
-      tasks_.push_back(i + 1);
-      tokens = 0;
-    }
-  }
-}
+      tasks_(plan_tasks(batch_.offsets, batch_.B, kernels_.group, Sums::bytes(L, P_))),
+      status_(size_t(batch_.B), exact) {}
 
 // A thread costs some microseconds to wake: one is enough for small batches.
 template <typename R>
@@ -200,11 +153,7 @@ int Inference<R>::threads_for(double nanoseconds_per_token) const {
 template <typename R>
 template <typename F>
 void Inference<R>::for_groups(int threads, F f) const {
-  run_tasks(int64_t(tasks_.size()) - 1, threads, [&](int64_t task) {
-    const int64_t stop = tasks_[size_t(task) + 1];
-    for (int64_t i = tasks_[size_t(task)]; i < stop; i += kernels_.group)
-      f(task, order_.data() + i, int(std::min<int64_t>(kernels_.group, stop - i)));
-  });
+  tasks_.for_groups(kernels_.group, threads, f);
 }
 
 template <typename R>
@@ -366,7 +315,7 @@ Outcome Inference<R>::gradient(const double* weights, double weight, int64_t row
     uniform.assign(size_t(batch_.B), weight);
     weights = uniform.data();
   }
-  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, P_);
+  TaskSums sums(tasks_.count(), batch_.L, P_);
   for_groups(threads_for(16 + 0.04 * double(batch_.L * P_)), [&](int64_t task, const int64_t* sequences, int count) {
     Sums& mine = sums.of(task);
     backward_group(sequences, count, weights, emissions, mine);
@@ -411,7 +360,7 @@ Outcome Inference<R>::pairwise(double* log_partition, R* emissions, R* transitio
     log_partition[b] = 0.0;
     first_pair[size_t(b) + 1] = first_pair[size_t(b)] + std::max<int64_t>(batch_.length(b) - 1, 0);
   }
-  TaskSums sums(int64_t(tasks_.size()) - 1, L, log_prepared().P);
+  TaskSums sums(tasks_.count(), L, log_prepared().P);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     R* own = pairs + first_pair[size_t(b)] * L * L;
     const Counts& counts = sums.of(task).counts;
@@ -475,7 +424,7 @@ Outcome Inference<R>::weighted_nll(const int64_t* tags, const double* weights, d
 template <typename R>
 Outcome Inference<R>::weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions,
                                             R* start, R* end) {
-  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, log_prepared().P);
+  TaskSums sums(tasks_.count(), batch_.L, log_prepared().P);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const Counts& counts = sums.of(task).counts;
     const int32_t* tags = kept_tags_.data();

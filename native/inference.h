@@ -5,6 +5,7 @@
 #include "block.h"
 #include "chain.h"
 #include "instruction_set.h"
+#include "tasks.h"
 
 #include <memory>
 #include <mutex>
@@ -48,6 +49,7 @@ struct Sums {
   Counts counts;
   Sums(int64_t L, int64_t P)
       : L(L), P(P), memory((L + 2) * P, 0.0), counts{memory, memory + L * P, memory + (L + 1) * P} {}
+  static int64_t bytes(int64_t L, int64_t P) { return (L + 2) * P * int64_t(sizeof(double)); }
   void clear() {
     for (int64_t i = 0; i < (L + 2) * P; ++i) memory[i] = 0.0;
   }
@@ -100,7 +102,6 @@ class Inference {
   int32_t* keep_tags();
   bool chain_is_finite() const;
   bool sequence_is_finite(int64_t b) const;
-  void plan();
   int threads_for(double cost_per_token) const;
   template <typename F>
   void for_groups(int threads, F f) const;
@@ -115,8 +116,7 @@ class Inference {
   const Kernels<R>& kernels_;
   int64_t P_;
 
-  std::vector<int64_t> order_;  // sequences that are not empty, longest first
-  std::vector<int64_t> tasks_;  // task i owns order_[tasks_[i] .. tasks_[i + 1] - 1]
+  Tasks tasks_;
   std::vector<uint8_t> status_;
 
   std::unique_ptr<Block<R>> prepared_memory_, tape_memory_;

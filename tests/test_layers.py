@@ -11,8 +11,8 @@ import trellis
 ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
-    ["errors"],
-    ["aligned", "files", "untrusted"],
+    ["arrays", "errors"],
+    ["aligned", "files", "suggest", "untrusted"],
     ["text", "tags", "ragged", "config", "store"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],

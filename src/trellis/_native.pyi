@@ -264,8 +264,6 @@ class Expectation:
         offsets: npt.NDArray[np.int64],
         allowed: npt.NDArray[np.uint8] | None,
         weights: npt.NDArray[np.float64],
-        order: npt.NDArray[np.int64],
-        tasks: npt.NDArray[np.int64],
         L: int,
         V: int,
         /,

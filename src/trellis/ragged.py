@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis.aligned import plain_array
+from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 
 __all__ = ["check_lengths", "offsets_of", "pad", "split"]
 
-IntArray = npt.NDArray[np.int64]
-AnyArray = npt.NDArray[Any]
 _MOST_TOKENS = 2**48  # more than any memory holds, and few enough that no product of sizes wraps around
 
 

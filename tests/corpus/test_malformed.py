@@ -212,7 +212,7 @@ LINES = {
     "an array cut off": Case(
         "spans",
         '[{"text": "a"},\n {"text": ',
-        "f:2: expected JSON: Expecting value: line 2 column 11 (char 26): '{\"text\": '",
+        "f:2: expected JSON: Expecting value: line 1 column 10 (char 9): '{\"text\": '",
     ),
     "a word without a tag": Case("wordtag", "a/X\nb/X c\n", "f:2: expected word/TAG, found 'c': 'b/X c'"),
     "a tag without a word": Case("wordtag", "/X\n", "f:1: expected word/TAG, found '/X': '/X'"),

@@ -409,5 +409,5 @@ class TestResuming:
             tiny().fit(TRAIN, resume=True)
 
     def test_families_that_learn_in_one_go_say_so(self):
-        with pytest.raises(ModelError, match="an HMM learns in one go"):
+        with pytest.raises(ModelError, match="a model of kind 'hmm' learns in one go"):
             models.HMM().fit(TRAIN, resume=True)

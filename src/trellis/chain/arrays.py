@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
 from trellis.aligned import plain_array
+from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.chain._problems import raise_problem
 from trellis.chain.scores import ChainScores
 from trellis.errors import ChainError, ShapeError, TagRangeError
 from trellis.ragged import offsets_of, split
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-AnyArray = npt.NDArray[Any]
 
 MOST_TAGS = 2**27
 """How many tags one answer of `kbest` or `sample` may hold: a gigabyte."""

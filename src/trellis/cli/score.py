@@ -11,6 +11,7 @@ from trellis import metrics
 from trellis.cli._console import Output
 from trellis.cli._tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
 from trellis.corpus import read
+from trellis.corpus._errors import shown
 from trellis.errors import DataError
 from trellis.text import Sentence
 
@@ -110,7 +111,7 @@ def _check_tokens(gold: list[Sentence], predicted: list[Sentence], setting: Sett
         if right.tokens != guess.tokens:
             raise DataError(
                 f"{guess.where}: other tokens than {right.where} has: "
-                f"expected {' '.join(right.tokens)!r}, got {' '.join(guess.tokens)!r}"
+                f"expected {shown(' '.join(right.tokens))}, got {shown(' '.join(guess.tokens))}"
             )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import reprlib
+from collections.abc import Iterable
+from itertools import islice
 from typing import NoReturn
 
 from trellis.errors import DataError
@@ -9,6 +12,8 @@ from trellis.tags import Scheme, Style, validate_tags
 from trellis.text import Sentence
 
 _LONGEST_SHOWN = 120
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 class CorpusError(DataError):
@@ -32,7 +37,7 @@ class LineError(Exception):
 
 def refuse(sentence: Sentence, problem: str) -> NoReturn:
     """Raise that a sentence cannot be written, saying where it came from or else how it begins."""
-    place = sentence.where or f"sentence {_shortened(' '.join(sentence.tokens))!r}"
+    place = sentence.where or f"sentence {_shortened(' '.join(sentence.tokens[:_LONGEST_SHOWN]))!r}"
     raise DataError(f"{place}: {problem}")
 
 
@@ -45,6 +50,20 @@ def refuse_illegal(sentence: Sentence, scheme: Scheme, style: Style = Style.PREF
             refuse(sentence, problem)
         text = f"{sentence.tokens[violation.position]} {violation.tag}"
         raise CorpusError(problem, path=sentence.path, line=line, text=text)
+
+
+def shown(value: object) -> str:
+    """The `repr` of a value from outside, shortened where it is long or nested deeply."""
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # a `repr` of the caller's, or an integer of too many digits
+        return f"a value of type {type(value).__name__}"
+
+
+def names_of(fields: Iterable[object]) -> str:
+    """The names of fields, the first ten of them where there are more."""
+    names = [shown(field) for field in islice(fields, 11)]
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "") or "none"
 
 
 def _shortened(text: str) -> str:

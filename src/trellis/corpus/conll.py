@@ -54,6 +54,7 @@ def read(
     interned = Interned()
     for lines, paragraph in source.paragraphs():
         numbers: Sequence[int] = lines
+        interned.begin(paragraph)
         text = layout.tabbed(paragraph)
         cells = layout.columns(text) if layout.is_plain(text) else None
         if cells is None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sys import intern
 
 from trellis.corpus._cells import format_rows
-from trellis.corpus._errors import LineError, refuse
+from trellis.corpus._errors import LineError, refuse, shown
 from trellis.corpus._source import Source
 from trellis.corpus.segmented import sentence_from_words
 from trellis.errors import DataError
@@ -68,7 +68,7 @@ def write(sentences: Iterable[Sentence], *, tags: str = "upos") -> Iterator[str]
         known = {**sentence.columns, tags: sentence.tags or blank, "id": ids, "form": sentence.tokens}
         unknown = [name for name in known if name not in FIELDS]
         if unknown:
-            refuse(sentence, f"CoNLL-U has no column {unknown[0]!r}; it has {', '.join(FIELDS)}")
+            refuse(sentence, f"CoNLL-U has no column {shown(unknown[0])}; it has {', '.join(FIELDS)}")
         yield format_rows(sentence, [known.get(name, blank) for name in FIELDS], "\t")
 
 
@@ -113,7 +113,7 @@ def _is_word(row: list[str], expected: int, source: Source) -> bool:
         if found and f"{before}{after}".isdecimal():
             source.report.ignored[kind] += 1
             return False
-    raise LineError(f"expected the word with ID {expected}, found ID {identifier!r}")
+    raise LineError(f"expected the word with ID {expected}, found ID {shown(identifier)}")
 
 
 def _align(words: Sequence[str], text: str) -> list[Offsets] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trellis.corpus import Report, iterate, write
-from trellis.corpus._errors import refuse, refuse_illegal
+from trellis.corpus._errors import refuse, refuse_illegal, shown
 from trellis.corpus._files import StrPath
 from trellis.corpus._formats import format_of_path, get_format
 from trellis.corpus._source import OnError
@@ -90,6 +90,6 @@ def _as_words(sentences: Iterable[Sentence], scheme: Scheme) -> Iterator[Sentenc
             continue
         typed = next((tag for tag in sentence.tags if parse_label(tag, scheme)[1]), None)
         if typed is not None:
-            refuse(sentence, f"the tag {typed!r} has a type, so the tags do not say where words begin and end")
+            refuse(sentence, f"the tag {shown(typed)} has a type, so the tags do not say where words begin and end")
         words = words_from_sentence(sentence, scheme=scheme)
         yield Sentence(words, path=sentence.path, lines=sentence.lines[:1])

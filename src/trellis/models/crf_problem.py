@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native, chain
+from trellis.arrays import BoolArray, IntArray
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled
 from trellis.models.data import Labelled, name_of
@@ -22,9 +23,7 @@ from trellis.ragged import check_lengths
 from trellis.tags import TagSet
 from trellis.training import Descent, Perceptron
 from trellis.training.hessian import add_decay, dot
-
-Vector = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
+from trellis.training.objective import Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +31,7 @@ class Parameters:
     """What a CRF learnt: weights of pairs (attribute, label), attribute by attribute, and of transitions."""
 
     index: AttributeIndex
-    ends: npt.NDArray[np.int64]  # [A] where the pairs of an attribute end
+    ends: IntArray  # [A] where the pairs of an attribute end
     labels: npt.NDArray[np.uint16]  # [pairs]
     weights: Vector  # [pairs]
     transitions: Vector  # [L, L]; minus infinity is forbidden
@@ -46,7 +45,7 @@ class Parameters:
         return _native.Weights(self.ends, self.labels, self.weights, len(self.start))
 
     @property
-    def owners(self) -> npt.NDArray[np.int64]:
+    def owners(self) -> IntArray:
         """The attribute of each pair."""
         return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
 
@@ -148,7 +147,7 @@ class CRFObjective:
             loss += self.c2 * add_decay(weights, 2.0 * self.c2, gradient)
         return loss
 
-    def descend(self, order: npt.NDArray[np.int64], descent: Descent) -> float:
+    def descend(self, order: IntArray, descent: Descent) -> float:
         """One pass of mini-batch descent; the loss is the mean over the sentences, L2 included, times their number."""
         decay = 2.0 * self.c2 / self.examples
         before = float(descent.scale**2 * dot(descent.weights, descent.weights))
@@ -157,12 +156,12 @@ class CRFObjective:
         )
         return self._checked(result) + self.c2 * before * len(order) / self.examples
 
-    def loss_of(self, order: npt.NDArray[np.int64], weights: Vector) -> float:
+    def loss_of(self, order: IntArray, weights: Vector) -> float:
         """Mean loss of these sentences: a pass of descent that takes no steps."""
         result, _, _ = self.native.descend(order, weights.copy(), 0.0, 0.0, 64, 0, 1.0)
         return self._checked(result) / len(order) + self.c2 * dot(weights, weights) / self.examples
 
-    def correct(self, order: npt.NDArray[np.int64], state: Perceptron) -> float:
+    def correct(self, order: IntArray, state: Perceptron) -> float:
         """One pass of the perceptron; the share of tokens tagged wrongly."""
         state.seen, mistakes = self.native.perceptron(order, state.weights, state.sums, state.seen)
         return mistakes / max(self.data.tokens, 1)
@@ -217,9 +216,7 @@ def _check_tokens(data: Compiled, labelled: Labelled) -> None:
         raise DataError(f"{name} holds {found[i]} tokens where its length is {expected[i]}: expected as many")
 
 
-def step_counts(
-    ids: npt.NDArray[np.int64] | None, allowed: BoolArray | None, lengths: npt.NDArray[np.int64], L: int
-) -> Vector:
+def step_counts(ids: IntArray | None, allowed: BoolArray | None, lengths: IntArray, L: int) -> Vector:
     """How often each pair of neighbouring labels occurs; where labels are known in part, each possible pair."""
     inner = np.ones(int(lengths.sum()), dtype=np.bool_)  # tokens that have one before them in their sentence
     ends = np.cumsum(lengths)

@@ -10,11 +10,12 @@ import numpy as np
 from trellis import chain
 from trellis.errors import ModelError
 from trellis.features import Compiled
-from trellis.models.crf_problem import CRFObjective, Vector, scores_of
+from trellis.models.crf_problem import CRFObjective, scores_of
 from trellis.models.data import Labelled
 from trellis.models.scoring import compare, headline
 from trellis.ragged import split
 from trellis.training import Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
+from trellis.training.objective import Vector
 
 if TYPE_CHECKING:
     from trellis.models.crf import CRFConfig

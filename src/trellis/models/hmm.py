@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
+from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.config import setting
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import hmm_lattice
@@ -36,15 +37,16 @@ from trellis.models.fitting import FitOptions
 from trellis.models.hmm_data import Symbol, encode
 from trellis.models.hmm_estimation import unknown_log_emissions
 from trellis.models.hmm_expectation import Part
-from trellis.models.hmm_histories import BEGIN
+from trellis.models.hmm_histories import BEGIN, MOST_PAIRS
 from trellis.models.hmm_lattice import Lattice
 from trellis.models.hmm_learning import Learnt, check_order, learn
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
 from trellis.models.hmm_storage import from_stored, to_stored
 from trellis.models.markov import draw, sample_paths
-from trellis.models.probability import FloatArray, logs
+from trellis.models.probability import logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
+from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 
 
@@ -88,6 +90,8 @@ class HMMConfig:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")
+        if self.pairs > MOST_PAIRS:
+            raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
 
 
 class Posteriors(NamedTuple):
@@ -238,7 +242,6 @@ class HMM(Tagger[HMMConfig]):
         return self.posterior(X).sample(n, seed=seed)
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        options.refuse_resume("an HMM")
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         check_order(data, self.config.order)
         tags = self._tag_set(data, tags_before)
@@ -286,11 +289,11 @@ class HMM(Tagger[HMMConfig]):
         scores = chain_scores(masked, emissions, lengths, logs(legal.end.astype(np.float64)))
         return scores if model.histories is None else model.histories.scores(scores, legal)
 
-    def _state_labels(self) -> npt.NDArray[np.int64] | None:
+    def _state_labels(self) -> IntArray | None:
         histories = self._fitted().histories
         return None if histories is None else histories.labels(len(self.labels_))
 
-    def _unknown(self, inputs: Sequence[Any], places: npt.NDArray[np.int64]) -> FloatArray:
+    def _unknown(self, inputs: Sequence[Any], places: IntArray) -> FloatArray:
         """Log emissions of the unknown observations; without a model of them, minus infinity."""
         model = self._fitted()
         if model.forms is None:
@@ -306,8 +309,8 @@ class HMM(Tagger[HMMConfig]):
         self._fitted_tags()
         return self.model_
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         return to_stored(self._fitted())
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        self.model_ = from_stored(manifest, arrays)
+    def _restore(self, stored: Stored) -> None:
+        self.model_ = from_stored(stored, len(self._fitted_tags()))

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.models.data import Labelled, tokens_of
-from trellis.models.hmm_parameters import IntArray
-from trellis.models.probability import BoolArray, FloatArray
 from trellis.ragged import check_lengths
 from trellis.tags import TagSet
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.models.hmm_forms import Forms
-from trellis.models.hmm_parameters import IntArray, Parameters
-from trellis.models.probability import BoolArray, FloatArray, Smoothing, logs, normalised, smoothed, uniform
+from trellis.models.hmm_parameters import Parameters
+from trellis.models.probability import Smoothing, logs, normalised, smoothed, uniform
 from trellis.ragged import offsets_of
 from trellis.tags import AllowedTransitions
 

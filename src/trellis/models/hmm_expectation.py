@@ -18,14 +18,14 @@ import numpy.typing as npt
 
 from trellis import _native
 from trellis.aligned import plain_array
+from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import ModelError, NoPathError
-from trellis.models.hmm_parameters import IntArray, Parameters
-from trellis.models.probability import BoolArray, FloatArray, log_score, normalised
+from trellis.models.hmm_parameters import Parameters
+from trellis.models.probability import log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
 
 Part = Literal["start", "transitions", "emissions"]
 PARTS: tuple[Part, ...] = ("start", "transitions", "emissions")
-_LEAST_TOKENS, _MOST_TASKS, _GROUP = 256, 64, 8
 
 
 class HMMObjective:
@@ -72,7 +72,7 @@ class HMMObjective:
         self._weights = np.ones(len(self._lengths)) if weights is None else plain_array(weights, np.float64)
         mask = None if allowed is None else plain_array(allowed, np.bool_).view(np.uint8)
         offsets = offsets_of(self._lengths)
-        self._native = _native.Expectation(flat, offsets, mask, self._weights, *_plan(self._lengths), L, V)
+        self._native = _native.Expectation(flat, offsets, mask, self._weights, L, V)
 
     def expect(self, weights: FloatArray) -> tuple[float, Parameters]:
         """The loss, and the counts of labelled and expected counts of other sequences together."""
@@ -136,17 +136,6 @@ def check_symbols(symbols: npt.ArrayLike, V: int) -> IntArray:
     if len(outside):
         raise ModelError(f"symbol {array[outside[0]]} at token {outside[0]} is not in 0..{V - 1}")
     return array
-
-
-def _plan(lengths: IntArray) -> tuple[IntArray, IntArray]:
-    """Sequences that are not empty, longest first, and where tasks begin among them: whole groups, equal shares."""
-    order = np.argsort(-lengths, kind="stable")[: int((lengths > 0).sum())]
-    done = np.cumsum(lengths[order])
-    tokens = int(done[-1]) if len(done) else 0
-    share = max(_LEAST_TOKENS, tokens / _MOST_TASKS)
-    wanted = np.searchsorted(done, np.arange(1, int(tokens / share) + 1) * share)
-    bounds = np.minimum(-(-wanted // _GROUP) * _GROUP, len(order))
-    return order, np.unique(np.concatenate([[0], bounds, [len(order)]])).astype(np.int64)
 
 
 def _joint(counts: Parameters, p: Parameters, *, structural_zeros: bool = False) -> float:

@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from trellis.models.probability import FloatArray
+from trellis.arrays import FloatArray
 
 RARE = 10
 """A word seen at most so often is rare."""

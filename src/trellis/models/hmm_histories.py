@@ -17,14 +17,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from trellis import chain
+from trellis.arrays import FloatArray, IntArray
 from trellis.models.hmm_data import Corpus
 from trellis.models.hmm_estimation import Estimation, following
-from trellis.models.hmm_parameters import IntArray, Parameters
-from trellis.models.probability import FloatArray, logs
+from trellis.models.hmm_parameters import Parameters
+from trellis.models.probability import logs
 from trellis.tags import AllowedTransitions
 
 BEGIN = -1
 """Stands for the label before the first."""
+MOST_PAIRS = 10_000
+"""The chain's tables are square in its states: of so many, a table takes 800 MB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trellis.arrays import FloatArray
 from trellis.chain import ChainScores
-from trellis.models.probability import FloatArray, log_sum
+from trellis.models.probability import log_sum
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trellis import chain
+from trellis.arrays import FloatArray
 from trellis.errors import ModelError
 from trellis.models.data import Label, Labelled, name_of
 from trellis.models.fitting import FitOptions
@@ -25,11 +26,11 @@ from trellis.models.hmm_expectation import PARTS, HMMObjective, Part
 from trellis.models.hmm_forms import Forms
 from trellis.models.hmm_histories import Histories, Triples
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
-from trellis.models.probability import FloatArray, logs
+from trellis.models.probability import logs
 from trellis.models.scoring import compare, headline
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, TagSet
-from trellis.training import History, Step
+from trellis.training import History, Step, undisturbed
 from trellis.training.em import best_of_restarts
 
 if TYPE_CHECKING:
@@ -163,10 +164,15 @@ def _run_em(
         patience=task.settings.patience,
         progress=options.progress,
     )
+    return undisturbed(lambda: _after_em(task, objective, trained.weights)), trained.history
+
+
+def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> Learnt:
+    """The model of the parameters that EM kept."""
     if not task.estimation.witten_bell and not models_unknown(task.settings, task.index, task.has_labels):
-        return Learnt(task.index, Parameters.from_flat(trained.weights, L), task.labelled), trained.history
-    _, counts = objective.expect(trained.weights)
-    return _finished(task, task.estimation.parameters(counts), counts), trained.history
+        return Learnt(task.index, Parameters.from_flat(weights, task.labelled.num_states), task.labelled)
+    _, counts = objective.expect(weights)
+    return _finished(task, task.estimation.parameters(counts), counts)
 
 
 def estimation_of(settings: HMMConfig, legal: AllowedTransitions, *, has_labels: bool) -> Estimation:

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
-from trellis.models.probability import FloatArray, check_distribution, logs, normalised, uniform
+from trellis.arrays import FloatArray, IntArray
+from trellis.models.probability import check_distribution, logs, normalised, uniform
 from trellis.tags import AllowedTransitions
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

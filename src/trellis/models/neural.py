@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, final
 
-import numpy.typing as npt
 import torch
 
 from trellis import chain
+from trellis.arrays import Arrays
+from trellis.models import fingerprint
 from trellis.models.base import Tagger
 from trellis.models.data import Labelled, learnt_tag_set
 from trellis.models.fitting import FitOptions
@@ -29,8 +30,10 @@ from trellis.models.neural_training import TaggingTask, Targets, Validation
 from trellis.models.neural_vectors import add_vectors
 from trellis.models.neural_vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.nn.vectors import Coverage
+from trellis.store import Stored
 from trellis.tags import TagSet
 from trellis.training.neural import train
+from trellis.training.neural.settings import FREE
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +51,9 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     kind: ClassVar[str] = "neural"
     config_class: ClassVar[type[Any]] = NeuralConfig
+    free_settings: ClassVar[frozenset[str] | None] = frozenset(
+        ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
+    )
     model_: Learnt
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -63,10 +69,11 @@ class NeuralTagger(Tagger[NeuralConfig]):
             network = build(settings, vocabulary, tags, vectors, load_transformer(settings.encoder))
             if before is not None:
                 take_over(network, before.network)
+            if options.folder is not None:
+                frozen = {name: p.float().numpy() for name, p in network.named_parameters() if not p.requires_grad}
+                options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
             task = self._task(network, vocabulary, data, dev, tags, options)
-            history = train(
-                task, settings.training, folder=options.folder, resume=options.resume, progress=options.progress
-            )
+            history = train(task, settings.training, folder=options.folder, progress=options.progress)
         self.model_, self.tagset_, self.history_ = Learnt(network, vocabulary, coverage), tags, history
 
     def _vocabulary(self, inputs: Sequence[Any], before: Learnt | None) -> Vocabulary:
@@ -107,16 +114,16 @@ class NeuralTagger(Tagger[NeuralConfig]):
         self._fitted_tags()
         return self.model_
 
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         model = self._fitted()
         return to_stored(model.network, model.vocabulary, by_reference=self._by_reference())
 
     def _by_reference(self) -> bool:
         return self.config.encoder.pretrained.store == "reference"
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _restore(self, stored: Stored) -> None:
         with torch.random.fork_rng():
-            network, vocabulary = from_stored(self.config, self._fitted_tags(), manifest, arrays)
+            network, vocabulary = from_stored(self.config, self._fitted_tags(), stored)
         self.model_ = Learnt(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
 
 

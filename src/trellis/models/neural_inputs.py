@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from trellis.arrays import IntArray
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.nn.encoder import Batch, Characters
 from trellis.nn.packing import Packing
 from trellis.nn.subwords import Subwords
 from trellis.ragged import pad
-
-IntArray = npt.NDArray[np.int64]
 
 FIRST = UNKNOWN + 1
 """The first id that stands for something known."""

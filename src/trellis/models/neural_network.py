@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from trellis.arrays import Float32Array
 from trellis.errors import ConfigError
 from trellis.models.data import tokens_of
 from trellis.models.neural_config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
@@ -27,6 +27,7 @@ from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, TagSet
 
 _PAIRS = 32  # width of the vectors of pairs, where it is left unset
+_MOST_LABELS = 4096  # of a softmax, whose table of legal steps (L, L) nothing else is as large as
 
 
 class Network(nn.Module):
@@ -93,7 +94,7 @@ def build(
     config: NeuralConfig,
     vocabulary: Vocabulary,
     tags: TagSet,
-    vectors: npt.NDArray[np.float32] | None = None,
+    vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
     """The network that a resolved configuration describes, its first weights drawn from torch's generator."""
@@ -109,7 +110,7 @@ def build_empty(
     config: NeuralConfig,
     vocabulary: Vocabulary,
     tags: TagSet,
-    vectors: npt.NDArray[np.float32] | None = None,
+    vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
     """The same with shapes in place of weights, on torch's meta device: nothing is drawn that a file has.
@@ -124,7 +125,7 @@ def build_empty(
 def _encoder(
     settings: EncoderSettings,
     vocabulary: Vocabulary,
-    vectors: npt.NDArray[np.float32] | None,
+    vectors: Float32Array | None,
     transformer: TransformerEncoder | None,
 ) -> Encoder:
     parts = _parts(settings, vocabulary, vectors, transformer)
@@ -145,7 +146,7 @@ def _encoder(
 def _parts(
     settings: EncoderSettings,
     vocabulary: Vocabulary,
-    vectors: npt.NDArray[np.float32] | None,
+    vectors: Float32Array | None,
     transformer: TransformerEncoder | None,
 ) -> dict[str, Part]:
     parts: dict[str, Part] = {}
@@ -179,9 +180,7 @@ def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
     )
 
 
-def _words(
-    settings: EncoderSettings, vocabulary: Vocabulary, vectors: npt.NDArray[np.float32] | None
-) -> WordPart | None:
+def _words(settings: EncoderSettings, vocabulary: Vocabulary, vectors: Float32Array | None) -> WordPart | None:
     own = settings.words
     size = _word_size(own, None if vectors is None else vectors.shape[1])
     if not size:
@@ -204,6 +203,8 @@ def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | Chara
 
 
 def _head(config: NeuralConfig, tags: TagSet) -> Head:
+    if config.head == "softmax" and len(tags) > _MOST_LABELS:
+        raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(tags)}")
     legal = None
     if config.constraints and tags.scheme is not Scheme.PLAIN:
         allowed = tags.allowed_transitions()

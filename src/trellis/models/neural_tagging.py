@@ -5,15 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from trellis import chain
-from trellis.models.neural_inputs import Inputs, IntArray
+from trellis.arrays import FloatArray, IntArray
+from trellis.models.neural_inputs import Inputs
 from trellis.models.neural_network import Network
 
 _FEWEST, _MOST = 1024, 8192  # tokens of a batch: the more, the more share their words; beyond, a CPU gains nothing
-FloatArray = npt.NDArray[np.float64]
 
 
 def scores_of(network: Network, inputs: Inputs) -> chain.ChainScores:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from trellis import chain
+from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError
 from trellis.metrics import TaggingScores
 from trellis.models.data import Labelled
-from trellis.models.neural_inputs import Inputs, IntArray
+from trellis.models.neural_inputs import Inputs
 from trellis.models.neural_network import Network
 from trellis.models.neural_tagging import scores_of
 from trellis.models.scoring import compare
@@ -38,7 +38,7 @@ class Targets:
         data: Labelled,
         tags: TagSet,
         label_weights: Mapping[str, float] | None,
-        sentence_weights: npt.NDArray[np.float64] | None,
+        sentence_weights: FloatArray | None,
     ) -> Targets:
         """The labels of the data as tensors."""
         weights = None if label_weights is None else _by_label(label_weights, tags)

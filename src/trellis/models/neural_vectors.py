@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
+from trellis.arrays import Float32Array
 from trellis.models.neural_config import WordSettings
 from trellis.models.neural_inputs import FIRST
 from trellis.models.neural_vocabulary import Symbols, Vocabulary
 from trellis.nn.vectors import Coverage, read_vectors
 
-Table = npt.NDArray[np.float32]
-
 
 def add_vectors(
     vocabulary: Vocabulary, settings: WordSettings, seen: Sequence[str]
-) -> tuple[Vocabulary, Table | None, Coverage | None]:
+) -> tuple[Vocabulary, Float32Array | None, Coverage | None]:
     """The vocabulary with the words that have vectors, their table (rows of zeros for padding and unknown), coverage.
 
     Kept are the vectors of all words seen in training, frequent enough for a learnt one or not, and the first

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from trellis import _native
+from trellis.arrays import IntArray
 from trellis.errors import DataError
 from trellis.models.data import name_of, tokens_of
-from trellis.models.neural_inputs import FIRST, Inputs, IntArray, Words
+from trellis.models.neural_inputs import FIRST, Inputs, Words
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.ragged import offsets_of
 from trellis.text import Sentence

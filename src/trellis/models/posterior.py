@@ -28,9 +28,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import chain
+from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ChainError, ModelError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
@@ -40,8 +40,6 @@ from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Span, SpanTable, TagSet
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Known = Sequence[Sequence[Label]]
 
 

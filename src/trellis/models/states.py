@@ -7,18 +7,13 @@ the share of the paths that keep to it.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from trellis import chain
+from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.errors import NoPathError
 from trellis.ragged import offsets_of, split
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 _ROWS = 8192  # tokens of copied sentences that are worked on at a time
 
 
@@ -27,12 +22,12 @@ def to_labels(paths: IntArray, labels: IntArray | None) -> IntArray:
     return paths if labels is None else labels[paths]
 
 
-def sum_by_label(values: npt.NDArray[Any], labels: IntArray | None, L: int) -> npt.NDArray[Any]:
+def sum_by_label(values: AnyArray, labels: IntArray | None, L: int) -> AnyArray:
     """``(..., S)`` by state as ``(..., L)`` by label."""
     if labels is None:
         return values
     member = (labels[:, None] == np.arange(L)).astype(values.dtype)  # (S, L)
-    result: npt.NDArray[Any] = values @ member
+    result: AnyArray = values @ member
     return result
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -17,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from trellis import _native
 from trellis.aligned import plain_tensor
+from trellis.arrays import IntArray
 from trellis.errors import ShapeError
 from trellis.nn.native import doubles
 from trellis.ragged import check_lengths
@@ -57,7 +57,7 @@ class _BiLSTM(torch.autograd.Function):
         keep: bool,
         features: Tensor,
         index: Tensor | None,
-        lengths: npt.NDArray[np.int64],
+        lengths: IntArray,
         *weights: Tensor,
     ) -> Tensor:
         inward = torch.cat((weights[0], weights[4]))

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trellis.arrays import BoolArray, IntArray
 from trellis.tags.labels import Role
-from trellis.tags.schemes import BoolArray, Scheme
+from trellis.tags.schemes import Scheme
 from trellis.tags.spans import Span, edge_roles
-
-IntArray = NDArray[np.int64]
 
 
 class SpanTable(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from trellis import _native
 from trellis.aligned import plain_tensor
+from trellis.arrays import AnyArray
 from trellis.chain._problems import raise_problem
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths
@@ -226,7 +227,7 @@ def _zeros(scores: ChainScores) -> Tensor:
 def to_numpy(x: Tensor | Sequence[int]) -> npt.ArrayLike:
     """What NumPy takes as it is, or a tensor's values."""
     if isinstance(x, Tensor):
-        array: npt.NDArray[Any] = x.detach().cpu().numpy()
+        array: AnyArray = x.detach().cpu().numpy()
         return array
     return x
 

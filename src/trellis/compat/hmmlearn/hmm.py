@@ -9,17 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
+from trellis.arrays import FloatArray, IntArray
 from trellis.compat.hmmlearn.base import ConvergenceMonitor
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm_expectation import HMMObjective
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
-from trellis.models.probability import FloatArray
 from trellis.ragged import check_lengths
 
 __all__ = ["CategoricalHMM"]
 
 RandomState = np.random.RandomState | int | None
-IntArray = npt.NDArray[np.int64]
 _CODES = {"s": "start", "t": "transitions", "e": "emissions"}
 
 

@@ -1,33 +1,11 @@
-"""What a training leaves beside its model: history.json, learning-curve.svg, and TensorBoard's files if wanted."""
+"""TensorBoard's files, for those who want them."""
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
-from trellis.errors import ConfigError, DataError
-from trellis.training.history import History, Step
-from trellis.training.neural.curve import draw_curve
-
-HISTORY, CURVE = "history.json", "learning-curve.svg"
-
-
-def save_history(history: History, folder: Path) -> None:
-    """Write history.json and the picture of it."""
-    _write(folder / HISTORY, json.dumps(history.to_dict(), indent=1) + "\n")
-    _write(folder / CURVE, draw_curve(history))
-
-
-def load_history(folder: Path) -> History:
-    """Read history.json."""
-    path = folder / HISTORY
-    try:
-        return History.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError, KeyError) as error:
-        raise DataError(f"{path} is not a history of training: {error}") from None
+from trellis.errors import ConfigError
+from trellis.training.history import Step
 
 
 class TensorBoard:
@@ -68,10 +46,3 @@ def tensorboard_folder(setting: bool | str, folder: Path | None) -> Path | None:
     if folder is None:
         raise ConfigError("tensorboard = true writes beside the model: name a folder, or give its path as the setting")
     return folder / "tensorboard"
-
-
-def _write(path: Path, text: str) -> None:
-    """All or nothing."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

@@ -1,4 +1,4 @@
-"""The learning curve as an SVG picture: the loss, and beside it the score on held-out sentences, over epochs."""
+"""The learning curve as an SVG picture: the loss, and beside it the score on held-out sentences, over iterations."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
 
-from trellis.training.history import History
+from trellis.training.history import History, Step
 
 WIDTH, HEIGHT, MARGIN = 360, 260, (44, 16, 34, 52)  # of a panel; margins: top, right, bottom, left
 _INK, _FAINT, _GRID = "#1f2933", "#7b8794", "#e4e7eb"
+_MOST_DOTS = 60
 _LARGEST = Fraction(sys.float_info.max)
 _Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve: its name, its colour, and its points (epoch, value)."""
+    """One curve: its name, its colour, and its points (iteration, value)."""
 
     name: str
     colour: str
@@ -27,20 +28,15 @@ class Line:
 
 
 def draw_curve(history: History) -> str:
-    """One panel for the loss, and one for the score where there is one; the epoch that was kept is marked."""
+    """One panel for the loss, and one for the score where there is one; the iteration that was kept is marked."""
     steps = history.steps
-    kept = steps[history.kept].iteration if history.kept >= 0 else None
-    panels = [_panel("training loss", [Line("loss", "#2563eb", [(s.iteration, s.loss) for s in steps])], kept)]
-    scores = [
-        Line(name, colour, [(s.iteration, 100 * value) for s in steps if (value := getattr(s, field)) is not None])
-        for name, field, colour in (
-            ("precision", "precision", "#a3b8cc"),
-            ("recall", "recall", "#d9b99b"),
-            ("F1", "dev", "#c2410c"),
-        )
-    ]
+    unit = "epoch" if any(step.batches is not None for step in steps) else "iteration"
+    mark = steps[history.kept].iteration if history.kept >= 0 else None
+    panels = [_panel("training loss", [_line("loss", "loss", "#2563eb", steps)], unit, mark)]
+    named = (("precision", "precision", "#a3b8cc"), ("recall", "recall", "#d9b99b"), ("F1", "dev", "#c2410c"))
+    scores = [_line(name, field, colour, steps, 100.0) for name, field, colour in named]
     if scores[-1].points:
-        panels.append(_panel("dev score", [line for line in scores if line.points], kept))
+        panels.append(_panel("dev score", [line for line in scores if line.points], unit, mark))
     width = WIDTH * len(panels)
     placed = "".join(f'<g transform="translate({WIDTH * i} 0)">{panel}</g>\n' for i, panel in enumerate(panels))
     return (
@@ -48,6 +44,12 @@ def draw_curve(history: History) -> str:
         f'font-family="sans-serif" font-size="11" fill="{_INK}">\n'
         f'<rect width="{width}" height="{HEIGHT}" fill="white"/>\n{placed}</svg>\n'
     )
+
+
+def _line(name: str, field: str, colour: str, steps: Sequence[Step], factor: float = 1.0) -> Line:
+    """What the steps know of a quantity; a loss that overflowed has no place in a picture."""
+    values = ((step.iteration, getattr(step, field)) for step in steps)
+    return Line(name, colour, [(x, factor * y) for x, y in values if y is not None and math.isfinite(y)])
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
@@ -63,7 +65,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     return [float(min(max(k * size, -_LARGEST), _LARGEST)) for k in range(first, max(last, first + 1) + 1)]
 
 
-def _panel(title: str, lines: Sequence[Line], kept: float | None) -> str:
+def _panel(title: str, lines: Sequence[Line], unit: str, kept: float | None) -> str:
     top, right, bottom, left = MARGIN
     points = [point for line in lines for point in line.points]
     columns = [x for x in ticks(0, max((x for x, _ in points), default=1.0)) if x == int(x)]
@@ -72,7 +74,7 @@ def _panel(title: str, lines: Sequence[Line], kept: float | None) -> str:
     parts = [f'<text x="{left}" y="18" font-weight="bold">{escape(title)}</text>']
     parts += [_row(frame, y, rows[1] - rows[0]) for y in rows]
     parts += [_column(frame, x) for x in columns]
-    parts.append(f'<text x="{WIDTH - right}" y="{HEIGHT - 4}" text-anchor="end" fill="{_FAINT}">epoch</text>')
+    parts.append(f'<text x="{WIDTH - right}" y="{HEIGHT - 4}" text-anchor="end" fill="{_FAINT}">{unit}</text>')
     if kept is not None:
         parts.append(_mark(frame, kept))
     parts += [_polyline(frame, line) for line in lines]
@@ -103,10 +105,10 @@ def _between(value: float, own: tuple[float, float], place: tuple[float, float])
 
 def _row(frame: _Frame, value: float, size: float) -> str:
     y, digits = frame.y(value), max(0, -math.floor(math.log10(size)))
-    label = f"{value:,.{digits}f}" if abs(value) < 1e15 else f"{value:g}"
+    number = f"{value:,.{digits}f}" if abs(value) < 1e6 else f"{value:.3g}"
     return (
         f'<line x1="{frame.across[0]}" y1="{y}" x2="{frame.across[1]}" y2="{y}" stroke="{_GRID}"/>'
-        f'<text x="{frame.across[0] - 6}" y="{y + 4}" text-anchor="end" fill="{_FAINT}">{label}</text>'
+        f'<text x="{frame.across[0] - 6}" y="{y + 4}" text-anchor="end" fill="{_FAINT}">{number}</text>'
     )
 
 
@@ -114,8 +116,8 @@ def _column(frame: _Frame, value: float) -> str:
     return f'<text x="{frame.x(value)}" y="{frame.up[0] + 16}" text-anchor="middle" fill="{_FAINT}">{value:.0f}</text>'
 
 
-def _mark(frame: _Frame, epoch: float) -> str:
-    x = frame.x(epoch)
+def _mark(frame: _Frame, place: float) -> str:
+    x = frame.x(place)
     return (
         f'<line x1="{x}" y1="{frame.up[0]}" x2="{x}" y2="{frame.up[1]}" stroke="{_FAINT}" stroke-dasharray="3 3"/>'
         f'<text x="{x}" y="{frame.up[1] - 5}" text-anchor="middle" fill="{_FAINT}">kept</text>'
@@ -125,7 +127,8 @@ def _mark(frame: _Frame, epoch: float) -> str:
 def _polyline(frame: _Frame, line: Line) -> str:
     places = [(frame.x(x), frame.y(y)) for x, y in line.points]
     path = " ".join(f"{x},{y}" for x, y in places)
-    dots = "".join(f'<circle cx="{x}" cy="{y}" r="2" fill="{line.colour}"/>' for x, y in places)
+    few = len(places) <= _MOST_DOTS
+    dots = "".join(f'<circle cx="{x}" cy="{y}" r="2" fill="{line.colour}"/>' for x, y in places if few)
     return f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="1.8"/>{dots}'
 
 

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trellis.training import History, Step
-from trellis.training.neural.curve import HEIGHT, MARGIN, WIDTH, draw_curve, ticks
+from trellis.training.curve import HEIGHT, MARGIN, WIDTH, draw_curve, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 
