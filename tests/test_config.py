@@ -49,7 +49,7 @@ def test_toml_round_trip_keeps_every_value(rate, name, words, weights, size):
 
 
 def test_the_crf_settings_round_trip_through_a_file(tmp_path):
-    settings = CRFConfig(features="ready", c1=0.25, label_weights={"O": 0.5}, patience=3)
+    settings = CRFConfig(features="given", c1=0.25, label_weights={"O": 0.5}, patience=3)
     config.save(settings, tmp_path / "crf.toml")
     assert config.load(CRFConfig, tmp_path / "crf.toml") == settings
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.errors import DataError, TemplateError
-from trellis.features import READY, AttributeIndex, TemplateExtractor, Templates, get_templates
+from trellis.features import TEMPLATE_SETS, AttributeIndex, TemplateExtractor, Templates, get_templates
 from trellis.text import Sentence
 
 
@@ -114,7 +114,7 @@ def test_a_fixed_index_leaves_new_features_out():
     assert index.names() == ["U:a", "U:b"]
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", TEMPLATE_SETS)
 def test_ready_made_sets_can_be_read(name):
     templates = get_templates(name)
     assert templates.transitions

@@ -24,8 +24,7 @@ from trellis.cli._reading import (
     reading_options,
     remembered_options,
 )
-from trellis.corpus import FORMATS, CorpusError
-from trellis.corpus._files import open_output
+from trellis.corpus import FORMATS, CorpusError, open_output
 from trellis.errors import ConfigError, DataError, TrellisError
 from trellis.models import Tagger, folder
 from trellis.tags import Role, Scheme, parse_label

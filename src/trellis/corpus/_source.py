@@ -17,9 +17,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal
 
-from trellis.corpus._errors import CorpusError
 from trellis.corpus._files import StrPath, get_codec, open_input, read_block
-from trellis.errors import DataError
+from trellis.errors import CorpusError, DataError
 
 OnError = Literal["raise", "skip"]
 Block = tuple[int, str, bool]

@@ -17,7 +17,7 @@ class CRFConfig:
     """Settings of a feature CRF; the defaults are CRFsuite's where it has the setting."""
 
     features: str = setting(
-        "ner", "ner, pos, chunk, segment, or the path of a template file; ready: features are given"
+        "ner", "ner, pos, chunk, seg, the path of a template file, or given: the inputs are features"
     )
     algorithm: Literal["lbfgs", "owlqn", "sgd", "ap"] = setting(
         "lbfgs", "lbfgs (L2), owlqn (L1 and L2), sgd, or ap (averaged perceptron)"

@@ -4,8 +4,8 @@
     model.tag([["She", "lives", "in", "Paris"]])
     print(model.explain(["She", "lives", "in", "Paris"], 3).to_markdown())
 
-Features come from templates (``features="ner" | "pos" | "chunk" | "segment"``, or a template file), or are given
-ready for each token (``features="ready"``) as lists of strings or as the dicts that sklearn-crfsuite takes. Objective,
+Features come from templates (``features="ner" | "pos" | "chunk" | "seg"``, or a template file), or are given
+for each token (``features="given"``) as lists of strings or as the dicts that sklearn-crfsuite takes. Objective,
 defaults and stopping tests are CRFsuite's; scheme constraints, on by default, are what it does not have.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from trellis import _native, chain
 from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ModelError
-from trellis.features import AttributeIndex, Extractor, ReadyExtractor, TemplateExtractor, get_templates
+from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger
 from trellis.models.crf.config import CRFConfig
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
@@ -116,7 +116,9 @@ class CRF(Tagger[CRFConfig]):
     def _extractor(self) -> Extractor:
         if self._cached is None or not self.__sklearn_is_fitted__():
             features = self.config.features
-            self._cached = ReadyExtractor() if features == "ready" else TemplateExtractor(get_templates(features))
+            self._cached = (
+                GivenExtractor() if features in ("given", "ready") else TemplateExtractor(get_templates(features))
+            )
         return self._cached
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trellis.arrays import Arrays
 from trellis.errors import StoreError, TemplateError
-from trellis.features import AttributeIndex, Extractor, ReadyExtractor, TemplateExtractor, Templates
+from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, Templates
 from trellis.models.crf.objective import CRFWeights
 from trellis.store import Stored
 from trellis.untrusted import Fields
@@ -35,7 +35,7 @@ def to_stored(p: CRFWeights, extractor: Extractor) -> tuple[dict[str, Any], Arra
 def from_stored(stored: Stored, L: int) -> tuple[CRFWeights, Extractor]:
     """The inverse of `to_stored`, for L labels."""
     templates = stored.manifest.optional_table("templates")
-    extractor = ReadyExtractor() if templates is None else TemplateExtractor(_stored_templates(templates))
+    extractor = GivenExtractor() if templates is None else TemplateExtractor(_stored_templates(templates))
     return _stored_parameters(stored, L), extractor
 
 

@@ -108,7 +108,7 @@ class Vocabulary:
         """The sentences as numbers."""
         lengths = np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs))
         numbers = _Numbers()
-        with_ends = _native.encode_labels([tokens_of(item) for item in inputs], numbers)
+        with_ends = _native.number_strings([tokens_of(item) for item in inputs], numbers)
         kinds = with_ends[with_ends > 0].astype(np.int64) - 1
         _check_strings(inputs, numbers)
         columns = {name: symbols.ids(list(column_of(inputs, name))) for name, symbols in self.columns.items()}

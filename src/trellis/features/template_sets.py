@@ -1,4 +1,4 @@
-"""Ready-made template sets, one a task: ``Templates`` texts like any other, to use or to start from."""
+"""Template sets that come along, one per task: ``Templates`` texts like any other, to use or to start from."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ U22:%x[0,1]/%x[1,1]/%x[2,1]
 B
 """
 
-_SEGMENT = """\
+_SEG = """\
 # characters
 U00:%x[-2,0]
 U01:%x[-1,0]
@@ -117,16 +117,18 @@ U23:%type[-1,0]/%type[0,0]/%type[1,0]
 B
 """
 
-READY = {"ner": _NER, "pos": _POS, "chunk": _CHUNK, "segment": _SEGMENT}
+TEMPLATE_SETS = {"ner": _NER, "pos": _POS, "chunk": _CHUNK, "seg": _SEG}
+_FORMER_NAMES = {"segment": "seg"}
 
 
 def get_templates(features: str | Path) -> Templates:
     """The ready-made set of that name, or the template file of that path."""
-    if isinstance(features, str) and features in READY:
-        return Templates.parse(READY[features], name=f"features {features!r}")
+    features = _FORMER_NAMES.get(str(features), features)
+    if isinstance(features, str) and features in TEMPLATE_SETS:
+        return Templates.parse(TEMPLATE_SETS[features], name=f"features {features!r}")
     if Path(features).is_file():
         return Templates.read(features)
     raise TemplateError(
-        f"features {str(features)!r} is neither a ready-made set ({', '.join(READY)}) "
-        f"nor an existing template file{did_you_mean(features, READY)}"
+        f"features {str(features)!r} is neither a ready-made set ({', '.join(TEMPLATE_SETS)}) "
+        f"nor an existing template file{did_you_mean(features, TEMPLATE_SETS)}"
     )
