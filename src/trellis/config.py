@@ -210,7 +210,7 @@ def _plain(value: Any) -> Any:
 def _unknown(path: str, key: str, names: list[str], owner: str) -> str:
     near = get_close_matches(key, names, n=1, cutoff=0.0)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{owner} has no setting {path!r}{hint}"
+    return f"{owner} has no setting {shown(path)}{hint}"
 
 
 def _check(path: str, value: Any, kind: Any) -> Any:
