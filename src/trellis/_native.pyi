@@ -53,7 +53,16 @@ class _Inference:
     def entropy(self, out: Array, /) -> Report: ...
     def sample(self, n: int, seed: int, tags: Array, stride: int, /) -> Report: ...
     def spans(
-        self, spans: Array, count: int, tags: Array, before: Array, after: Array, L: int, out: Array, /
+        self,
+        spans: Array,
+        count: int,
+        tags: Array,
+        before: Array,
+        after: Array,
+        state_labels: Array,
+        labels: int,
+        out: Array,
+        /,
     ) -> Report: ...
     def weighted_nll(self, tags: Array, weights: Array, out: Array, /) -> Report: ...
     def weighted_nll_gradient(

@@ -173,6 +173,7 @@ def span_log_prob(
     before: npt.ArrayLike | None = None,
     after: npt.ArrayLike | None = None,
     allowed: npt.ArrayLike | None = None,
+    state_labels: npt.ArrayLike | None = None,
 ) -> FloatArray:
     """Exact log probability that spans of tokens carry given labels, whatever the rest of the sequence does.
 
@@ -185,15 +186,17 @@ def span_log_prob(
         after: the same for just after the span. With a BIO scheme, tags ``B-PER I-PER`` and ``after`` true for all
             labels but ``I-PER`` ask for the entity that begins and ends exactly there.
         allowed: ``(N, L)`` booleans, known labels; the probability is conditional on them.
+        state_labels: ``(L,)`` where the chain's states are finer than labels: the label that each stands for. `tags`,
+            `before` and `after` are then about these labels.
 
     """
     call = _Call(scores, allowed)
     checked = check_spans(spans, scores.lengths)
-    path = check_span_tags(tags, checked, scores.num_labels)
-    L, S = scores.num_labels, len(checked)
+    finer, L = _check_state_labels(state_labels, scores.num_labels)
+    path, S = check_span_tags(tags, checked, L), len(checked)
     out = np.empty(S, dtype=np.float64)
     masks = (check_side("before", before, S, L), check_side("after", after, S, L))
-    call.check(call.native.spans(checked, S, path, *masks, L, out))
+    call.check(call.native.spans(checked, S, path, *masks, finer, L, out))
     return out
 
 
@@ -221,6 +224,19 @@ def _check_tags(tags: npt.ArrayLike, scores: ChainScores) -> IntArray:
             f"{scores.emissions.shape}, got {array.dtype} {array.shape}"
         )
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntArray | int, int]:
+    """The labels of the states, 0 where they are the labels, and how many labels there are."""
+    if labels is None:
+        return 0, states
+    array = np.asarray(labels)
+    if array.shape != (states,) or array.dtype.kind not in "iu":
+        raise ShapeError(f"state_labels must be integers (L,) = ({states},), got {array.dtype} {array.shape}")
+    wrong = np.flatnonzero((array < 0) | (array >= states))  # there are never more labels than states
+    if len(wrong):
+        raise TagRangeError(f"state_labels[{wrong[0]}] is {array[wrong[0]]}: must be in 0..{states - 1} (L = {states})")
+    return np.ascontiguousarray(array, dtype=np.int64), int(array.max()) + 1
 
 
 def check_count(name: str, value: int) -> int:

@@ -241,7 +241,7 @@ def span_log_prob(
         where = (torch.from_numpy(checked).to(device), torch.from_numpy(path).to(device))
         return _scan.span_log_prob(*restricted.ragged(), *where, *masks)
     out = torch.empty(len(checked), dtype=torch.float64)
-    report = restricted.inference().spans(checked, len(checked), path, first, last, L, out.data_ptr())
+    report = restricted.inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr())
     restricted.check(report)
     return out.to(restricted.emissions.dtype)
 
