@@ -1,5 +1,5 @@
-# Everything runs in a virtual environment of the project's own. The two commands of the README, `make demo` and
-# `make test`, build it first and do nothing again the second time.
+# Everything runs in the project's own virtual environment. The two commands of the README, `make demo` and
+# `make test`, build it the first time and reuse it afterwards.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -26,7 +26,7 @@ $(VENV)/.dev: $(BIN)/python $(SOURCES)
 demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
 
-test: $(VENV)/.dev  ## all tests, the same examples in each run
+test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
 
 check: $(VENV)/.dev  ## lint, formatting, types
@@ -34,11 +34,11 @@ check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## let ruff mend what it can
+format: $(VENV)/.dev  ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## benchmarks beside the rivals; DATA=folder of corpora adds the feature CRF and the HMM
+bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora adds those that need corpora
 	$(BIN)/python benchmarks/chain.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/corpus.py
@@ -52,7 +52,7 @@ $(VENV)/.docs: $(BIN)/python $(SOURCES)
 	$(PIP) install --quiet -c constraints.txt -e '.[docs]'
 	@touch $@
 
-# The variable silences an advertisement; every warning of the build itself is an error.
+# The variable silences an advertisement; every warning from the build itself is an error.
 docs: $(VENV)/.docs  ## the documentation as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"

@@ -123,7 +123,7 @@ struct Kernels {
                    int64_t stride);
   double (*spans)(const Batch<R>&, const LogPrepared<double>&, const StateLabels&, int64_t b, const Span* spans,
                   int64_t count, double* out);
-  double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int64_t* tags,
+  double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int32_t* tags,
                          const double* weights, double outer, R* gradient, const Counts* counts);
   double (*fma_peak)(int64_t repeats);
 };

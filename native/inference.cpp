@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 
 namespace trellis {
 namespace {
@@ -86,10 +87,17 @@ int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step;
 
 }  // namespace
 
-Layout layout_of_lengths(const int64_t* lengths, int64_t B) {
+Layout layout_of_lengths(const int64_t* lengths, int64_t B, int64_t tokens) {
   Layout layout;
   layout.offsets.resize(size_t(B) + 1);
-  for (int64_t b = 0; b < B; ++b) layout.offsets[size_t(b) + 1] = layout.offsets[size_t(b)] + lengths[b];
+  int64_t left = tokens;
+  for (int64_t b = 0; b < B; ++b) {
+    const int64_t length = lengths[b];
+    if (length < 0 || length > left) throw std::invalid_argument("lengths do not add up to the number of tokens");
+    left -= length;
+    layout.offsets[size_t(b) + 1] = tokens - left;
+  }
+  if (left) throw std::invalid_argument("lengths do not add up to the number of tokens");
   return layout;
 }
 
@@ -212,6 +220,7 @@ Outcome Inference<R>::first_problem(const std::vector<uint8_t>& status) {
 
 template <typename R>
 Outcome Inference<R>::log_partition(double* out, bool keep) {
+  kept_tags_.clear();
   if (!chain_is_finite()) return {bad_chain_score, 0};
   const int64_t L = batch_.L, N = layout_->tokens();
   prepared_memory_ = std::make_unique<Block<R>>((2 * L + 2) * P_);
@@ -237,9 +246,9 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
   return first_problem(status_);
 }
 
-// start + sum of emissions and transitions + end of one sequence, in double
+// start + sum of emissions and transitions + end of one sequence, in double; the tags go to `kept`, by token
 template <typename R>
-uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out) const {
+uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept) const {
   const int64_t L = batch_.L, first = batch_.offsets[b];
   double sum = 0.0;
   int64_t previous = 0;
@@ -248,6 +257,7 @@ uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out) co
     if (tag < 0 || tag >= L) return tag_out_of_range;
     sum += double(batch_.emission(n)[tag]) +
            double(n == first ? batch_.start[tag] : batch_.transitions[previous * L + tag]);
+    if (kept) kept[n] = int32_t(tag);
     previous = tag;
   }
   out = batch_.length(b) ? sum + double(batch_.end[previous]) : 0.0;
@@ -256,25 +266,37 @@ uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out) co
 
 template <typename R>
 Outcome Inference<R>::score(const int64_t* tags, double* out) const {
+  return score(tags, out, nullptr);
+}
+
+template <typename R>
+Outcome Inference<R>::score(const int64_t* tags, double* out, int32_t* kept) const {
   if (!chain_is_finite()) return {bad_chain_score, 0};
   for (int64_t b = 0; b < batch_.B; ++b) {
     if (!sequence_is_finite(b)) return {not_finite, b};
-    const uint8_t status = path_score(b, tags, out[b]);
+    const uint8_t status = path_score(b, tags, out[b], kept);
     if (status != exact) return {status, b};
   }
   return {};
 }
 
 template <typename R>
+int32_t* Inference<R>::keep_tags() {
+  kept_tags_.resize(size_t(layout_->tokens()));
+  return kept_tags_.data();
+}
+
+template <typename R>
 Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
   const Outcome outcome = log_partition(out, keep);
   if (outcome.status != exact) return outcome;
+  int32_t* kept = keep ? keep_tags() : nullptr;
   std::vector<uint8_t> status(size_t(batch_.B), exact);
   for_groups(threads_for(score_cost), [&](int64_t, const int64_t* sequences, int count) {
     for (int g = 0; g < count; ++g) {
       const int64_t b = sequences[g];
       double gold;
-      status[size_t(b)] = path_score(b, tags, gold);
+      status[size_t(b)] = path_score(b, tags, gold, kept);
       if (status[size_t(b)] == exact && gold == forbidden) status[size_t(b)] = forbidden_path;
       out[b] = std::max(out[b] - gold, 0.0);
     }
@@ -303,21 +325,21 @@ void Inference<R>::backward_group(const int64_t* sequences, int count, const dou
 }
 
 template <typename R>
-void Inference<R>::subtract_tags(int64_t b, double weight, const int64_t* tags, R* gradient, Sums& sums) const {
+void Inference<R>::subtract_tags(int64_t b, double weight, R* gradient, Sums& sums) const {
+  const int32_t* tags = kept_tags_.data();
   const int64_t first = batch_.offsets[b], last = batch_.offsets[b + 1] - 1;
   if (last < first) return;
   for (int64_t n = first; n <= last; ++n) {
-    const int64_t row = batch_.row(n), tag = tags[row];
-    gradient[row * batch_.L + tag] -= R(weight);
-    if (n > first) sums.counts.transitions[tags[batch_.row(n - 1)] * P_ + tag] -= weight;
+    gradient[batch_.row(n) * batch_.L + tags[n]] -= R(weight);
+    if (n > first) sums.counts.transitions[tags[n - 1] * P_ + tags[n]] -= weight;
   }
-  sums.counts.start[tags[batch_.row(first)]] -= weight;
-  sums.counts.end[tags[batch_.row(last)]] -= weight;
+  sums.counts.start[tags[first]] -= weight;
+  sums.counts.end[tags[last]] -= weight;
 }
 
 template <typename R>
-Outcome Inference<R>::gradient(const double* weights, double weight, const int64_t* tags, int64_t rows, R* emissions,
-                               R* transitions, R* start, R* end) {
+Outcome Inference<R>::gradient(const double* weights, double weight, int64_t rows, R* emissions, R* transitions,
+                               R* start, R* end) {
   if (rows != layout_->tokens()) std::fill_n(emissions, rows * batch_.L, R(0));
   std::vector<double> uniform;
   if (!weights) {
@@ -335,7 +357,7 @@ Outcome Inference<R>::gradient(const double* weights, double weight, const int64
         kernels_.log_marginals(batch_, log_prepared_, b, weights[b], emissions, own.counts, nullptr);
         mine.add(own);
       }
-      if (tags) subtract_tags(b, weights[b], tags, emissions, mine);
+      if (!kept_tags_.empty()) subtract_tags(b, weights[b], emissions, mine);
     }
   });
   sums.write(transitions, start, end);
@@ -421,22 +443,23 @@ Outcome Inference<R>::spans(const std::vector<Span>& spans, const int64_t* label
 
 template <typename R>
 Outcome Inference<R>::weighted_nll(const int64_t* tags, const double* weights, double* out) {
-  const Outcome scored = score(tags, out);
+  const Outcome scored = score(tags, out, keep_tags());
   if (scored.status != exact) return scored;
   for (int64_t b = 0; b < batch_.B; ++b)
     if (out[b] == forbidden) return {forbidden_path, b};
   std::fill(out, out + batch_.B, 0.0);
   return for_sequences([&](int64_t, int64_t b) {
-    return out[b] = kernels_.weighted_nll(batch_, log_prepared_, b, tags, weights, 1.0, nullptr, nullptr);
+    return out[b] = kernels_.weighted_nll(batch_, log_prepared_, b, kept_tags_.data(), weights, 1.0, nullptr, nullptr);
   });
 }
 
 template <typename R>
-Outcome Inference<R>::weighted_nll_gradient(const int64_t* tags, const double* weights, const double* outer,
-                                            R* emissions, R* transitions, R* start, R* end) {
+Outcome Inference<R>::weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions,
+                                            R* start, R* end) {
   TaskSums sums(tasks_.count(), batch_.L, log_prepared().P);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const Counts& counts = sums.of(task).counts;
+    const int32_t* tags = kept_tags_.data();
     return kernels_.weighted_nll(batch_, log_prepared_, b, tags, weights, outer[b], emissions, &counts);
   });
   sums.write(transitions, start, end);
@@ -448,15 +471,22 @@ Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector
                             std::vector<int64_t>& tags) {
   std::vector<KBest> found(size_t(batch_.B));
   const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
-    found[size_t(b)] = trellis::kbest(batch_, log_prepared_, b, size_t(k));
+    found[size_t(b)] = KBestSearch<R>(batch_, log_prepared_, b).find(size_t(k));
     return found[size_t(b)].scores.empty() ? forbidden : 0.0;
   });
+  size_t paths = 0, total = 0;
   for (int64_t b = 0; b < batch_.B; ++b) {
-    if (batch_.length(b) == 0) found[size_t(b)] = {{0.0}, {{}}};
-    const KBest& one = found[size_t(b)];
+    if (batch_.length(b) == 0) found[size_t(b)].scores = {0.0};
+    paths += found[size_t(b)].scores.size();
+    total += found[size_t(b)].tags.size();
+  }
+  scores.reserve(paths);
+  tags.reserve(total);
+  for (KBest& one : found) {
     counts.push_back(int64_t(one.scores.size()));
     scores.insert(scores.end(), one.scores.begin(), one.scores.end());
-    for (const auto& path : one.tags) tags.insert(tags.end(), path.begin(), path.end());
+    tags.insert(tags.end(), one.tags.begin(), one.tags.end());
+    one = {};
   }
   return outcome;
 }

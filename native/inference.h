@@ -20,7 +20,8 @@ struct Layout {
   int64_t tokens() const { return offsets.back(); }
 };
 
-Layout layout_of_lengths(const int64_t* lengths, int64_t B);
+// Throws std::invalid_argument where the lengths do not add up to `tokens`: offsets must never leave the arrays.
+Layout layout_of_lengths(const int64_t* lengths, int64_t B, int64_t tokens);
 // Place (b, t) is row b * stride_b + t * stride_t; it holds a token where the mask is not 0 and the tag is not `ignored`.
 // Either array may be null.
 Layout layout_of_mask(const uint8_t* mask, const int64_t* tags, int64_t ignored, int64_t B, int64_t T,
@@ -68,13 +69,15 @@ class Inference {
   Outcome log_partition(double* out, bool keep);
   // Score of the given tags (rows as the emissions).
   Outcome score(const int64_t* tags, double* out) const;
-  // log Z - score, never negative: the negative log-likelihood of the tags.
+  // log Z - score, never negative: the negative log-likelihood of the tags. With keep, `gradient` and `kept_tags`
+  // have tags of their own: those of the caller may change before the backward pass.
   Outcome nll(const int64_t* tags, double* out, bool keep);
-  // Weighted marginals and expected counts, minus the indicators of the tags unless null: the gradient of
+  // Weighted marginals and expected counts, minus the indicators of the kept tags if there are any: the gradient of
   // sum_b weights[b] (log Z_b - score_b). weights null: `weight` for all. The rows of
   // no token, of `rows` in all, become zero.
-  Outcome gradient(const double* weights, double weight, const int64_t* tags, int64_t rows, R* emissions,
-                   R* transitions, R* start, R* end);
+  Outcome gradient(const double* weights, double weight, int64_t rows, R* emissions, R* transitions, R* start, R* end);
+  // By token; empty unless `nll` or `weighted_nll` kept them.
+  const std::vector<int32_t>& kept_tags() const { return kept_tags_; }
   // Everything `log_partition` and `gradient` give, and the pairwise marginals [pairs, L, L] besides.
   Outcome pairwise(double* log_partition, R* emissions, R* transitions, R* start, R* end, R* pairs);
   // The best tags and their scores; the tags of rows of no token, of `rows` in all, become -1.
@@ -84,8 +87,9 @@ class Inference {
   // labels[L]: what each state stands for, in 0 .. count - 1, or null where the states are the labels
   Outcome spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out);
   Outcome weighted_nll(const int64_t* tags, const double* weights, double* out);
-  Outcome weighted_nll_gradient(const int64_t* tags, const double* weights, const double* outer, R* emissions,
-                                R* transitions, R* start, R* end);
+  // Of the tags that `weighted_nll` was asked for.
+  Outcome weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions, R* start,
+                                R* end);
   // For each sequence the count of paths found, their scores and their tags, one path after another.
   Outcome kbest(int64_t k, std::vector<int64_t>& counts, std::vector<double>& scores, std::vector<int64_t>& tags);
 
@@ -94,7 +98,9 @@ class Inference {
  private:
   struct TaskSums;  // the expected counts of every task
   const LogPrepared<double>& log_prepared();
-  uint8_t path_score(int64_t b, const int64_t* tags, double& out) const;
+  uint8_t path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept = nullptr) const;
+  Outcome score(const int64_t* tags, double* out, int32_t* kept) const;
+  int32_t* keep_tags();
   bool chain_is_finite() const;
   bool sequence_is_finite(int64_t b) const;
   int threads_for(double cost_per_token) const;
@@ -104,7 +110,7 @@ class Inference {
   template <typename F>
   Outcome for_sequences(F f);
   void backward_group(const int64_t* sequences, int count, const double* weights, R* gradient, Sums& sums);
-  void subtract_tags(int64_t b, double weight, const int64_t* tags, R* gradient, Sums& sums) const;
+  void subtract_tags(int64_t b, double weight, R* gradient, Sums& sums) const;
 
   std::shared_ptr<const Layout> layout_;
   Batch<R> batch_;
@@ -117,6 +123,7 @@ class Inference {
   std::unique_ptr<Block<R>> prepared_memory_, tape_memory_;
   Prepared<R> prepared_{};
   Tape<R> tape_{};
+  std::vector<int32_t> kept_tags_;
   std::once_flag log_once_;
   std::unique_ptr<Block<double>> log_memory_;
   LogPrepared<double> log_prepared_{};

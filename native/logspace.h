@@ -400,7 +400,7 @@ inline void move_flow(double flow, const double* from, const double* open, doubl
 // With counts, its gradient times `outer` as well: the derivative `adjoint` of the backward sums flows from the first
 // token to the last, since b[t-1] is made from b[t]: flow(i, j) = adjoint[t-1, i] P(y[t] = j | y[t-1] = i).
 template <typename R>
-double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const int64_t* tags,
+double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const int32_t* tags,
                     const double* weights, double outer, R* gradient, const Counts* counts) {
   const int64_t T = batch.length(b), L = prepared.L, P = prepared.P, first = batch.offsets[b];
   LogRows beta(T, P);
@@ -409,7 +409,7 @@ double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, 
   double *adjoint = current, *onward = next, loss = 0.0;
   for (int64_t t = 0; t < T; ++t) {
     const int64_t row = batch.row(first + t);
-    const int64_t y = tags[row], before = t ? tags[batch.row(first + t - 1)] : 0;
+    const int64_t y = tags[first + t], before = t ? tags[first + t - 1] : 0;
     const double w = weights[row], w_next = t + 1 < T ? weights[batch.row(first + t + 1)] : 0.0;
     emission_row(batch, first + t, P, open);
     for (int64_t j = 0; j < P; ++j) open[j] += beta.row(t)[j];

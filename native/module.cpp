@@ -46,8 +46,8 @@ Report unlocked(F f) {
 }
 
 template <typename T>
-nb::ndarray<nb::numpy, T> to_numpy(const std::vector<T>& values) {
-  auto* data = new std::vector<T>(values);
+nb::ndarray<nb::numpy, T> to_numpy(std::vector<T> values) {
+  auto* data = new std::vector<T>(std::move(values));
   nb::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
   return nb::ndarray<nb::numpy, T>(data->data(), {data->size()}, owner);
 }
@@ -106,12 +106,11 @@ void bind(nb::module_& m, const char* name) {
              });
            })
       .def("gradient",
-           [](I& self, nb::handle weights, double weight, nb::handle tags, int64_t rows, nb::handle emissions,
-              nb::handle transitions, nb::handle start, nb::handle end) {
+           [](I& self, nb::handle weights, double weight, int64_t rows, nb::handle emissions, nb::handle transitions,
+              nb::handle start, nb::handle end) {
              const double* w = pointer<const double>(weights);
-             const int64_t* path = pointer<const int64_t>(tags);
              R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
-             return unlocked([&] { return self.gradient(w, weight, path, rows, e, a, s, z); });
+             return unlocked([&] { return self.gradient(w, weight, rows, e, a, s, z); });
            })
       .def("pairwise",
            [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
@@ -154,18 +153,23 @@ void bind(nb::module_& m, const char* name) {
              return unlocked([&] { return self.weighted_nll(path, w, to); });
            })
       .def("weighted_nll_gradient",
-           [](I& self, nb::handle tags, nb::handle weights, nb::handle outer, nb::handle emissions,
-              nb::handle transitions, nb::handle start, nb::handle end) {
-             const int64_t* path = pointer<const int64_t>(tags);
+           [](I& self, nb::handle weights, nb::handle outer, nb::handle emissions, nb::handle transitions,
+              nb::handle start, nb::handle end) {
              const double *w = pointer<const double>(weights), *o = pointer<const double>(outer);
              R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
-             return unlocked([&] { return self.weighted_nll_gradient(path, w, o, e, a, s, z); });
+             return unlocked([&] { return self.weighted_nll_gradient(w, o, e, a, s, z); });
            })
+      .def_prop_ro("tags",  // those that a loss was asked for, by token
+                   [](const I& self) {
+                     return to_numpy(std::vector<int64_t>(self.kept_tags().begin(), self.kept_tags().end()));
+                   },
+                   nb::rv_policy::move)
       .def("kbest", [](I& self, int64_t k) {
         std::vector<int64_t> counts, tags;
         std::vector<double> scores;
         const Report report = unlocked([&] { return self.kbest(k, counts, scores, tags); });
-        return nb::make_tuple(report, to_numpy(counts), to_numpy(scores), to_numpy(tags));
+        return nb::make_tuple(report, to_numpy(std::move(counts)), to_numpy(std::move(scores)),
+                              to_numpy(std::move(tags)));
       });
 }
 
@@ -194,8 +198,8 @@ NB_MODULE(_native, m) {
       .def_prop_ro("rows", [](const Layout& layout) { return to_numpy(layout.rows); },
                    nb::rv_policy::move);
   m.def("layout_of_lengths",
-        [](nb::handle lengths, int64_t B) {
-          return std::make_shared<Layout>(layout_of_lengths(pointer<const int64_t>(lengths), B));
+        [](nb::handle lengths, int64_t B, int64_t tokens) {
+          return std::make_shared<Layout>(layout_of_lengths(pointer<const int64_t>(lengths), B, tokens));
         });
   m.def("layout_of_mask",
         [](nb::handle mask, nb::handle tags, int64_t ignored, int64_t B, int64_t T, int64_t stride_b,

@@ -33,9 +33,9 @@ struct Shard {
   }
 
   Inference<R> chain(const R* scores) const { return {layout, scores, transitions, start, end, L}; }
-  Outcome gradient(Inference<R>& chain, const int64_t* gold, R* to) {
+  Outcome gradient(Inference<R>& chain, R* to) {
     R* ends = steps.data() + L * L;
-    return chain.gradient(weights, 1.0, gold, layout->tokens(), to, steps.data(), ends, ends + L);
+    return chain.gradient(weights, 1.0, layout->tokens(), to, steps.data(), ends, ends + L);
   }
   Outcome full_labels(std::vector<double>& step_sums) {
     Inference<R> all = chain(emissions);
@@ -44,9 +44,9 @@ struct Shard {
     if (outcome.status != exact || !derivatives) return outcome;
     R* ends = steps.data() + L * L;
     if (token_weights) {
-      all.weighted_nll_gradient(tags, token_weights, weights, derivatives, steps.data(), ends, ends + L);
+      all.weighted_nll_gradient(token_weights, weights, derivatives, steps.data(), ends, ends + L);
     } else {
-      gradient(all, tags, derivatives);
+      gradient(all, derivatives);
     }
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] += double(steps[size_t(i)]);
     return {};
@@ -65,9 +65,9 @@ struct Shard {
     if (outcome.status != exact) return outcome;
     for (size_t b = 0; b < nll.size(); ++b) nll[b] = std::max(nll[b] - inside[b], 0.0);
     if (!derivatives) return {};
-    gradient(all, nullptr, derivatives);
+    gradient(all, derivatives);
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] += double(steps[size_t(i)]);
-    gradient(known, nullptr, inner.data());
+    gradient(known, inner.data());
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] -= double(steps[size_t(i)]);
     for (int64_t i = 0; i < cells; ++i) derivatives[i] -= inner[size_t(i)];
     return {};

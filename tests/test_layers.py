@@ -12,7 +12,7 @@ ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
     ["errors"],
-    ["files", "untrusted"],
+    ["files", "suggest", "untrusted"],
     ["text", "tags", "ragged", "config", "store"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],

@@ -36,6 +36,18 @@ class TestLengths:
             (3, None, "lengths must be integers (B,), got int64 of shape ()"),
             ([2, -1], None, "lengths must be >= 0, got -1 for sequence 1"),
             ([2, 1], 4, "lengths must add up to the number of tokens N = 4, got 3 from 2 sequences"),
+            (
+                [2**62] * 3 + [2**62 + 8],
+                8,
+                f"lengths must add up to the number of tokens N = 8, got {2**64 + 8} from 4 sequences",
+            ),
+            (
+                np.array([2**64 - 1, 3], np.uint64),
+                2,
+                f"lengths must add up to the number of tokens N = 2, got {2**64 + 2} from 2 sequences",
+            ),
+            (np.array([2**63 + 4], np.uint64), None, f"lengths must add up to at most {2**48} tokens, got {2**63 + 4}"),
+            ([2**62] * 4, None, f"lengths must add up to at most {2**48} tokens, got {2**64}"),
         ],
     )
     def test_refusals(self, lengths: object, tokens: int | None, message: str) -> None:

@@ -31,7 +31,6 @@ class _Inference:
         self,
         weights: Array,
         weight: float,
-        tags: Array,
         rows: int,
         emissions: Array,
         transitions: Array,
@@ -67,7 +66,6 @@ class _Inference:
     def weighted_nll(self, tags: Array, weights: Array, out: Array, /) -> Report: ...
     def weighted_nll_gradient(
         self,
-        tags: Array,
         weights: Array,
         outer: Array,
         emissions: Array,
@@ -76,6 +74,8 @@ class _Inference:
         end: Array,
         /,
     ) -> Report: ...
+    @property
+    def tags(self) -> npt.NDArray[np.int64]: ...
     def kbest(
         self, k: int, /
     ) -> tuple[Report, npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
@@ -137,7 +137,7 @@ def spelling_backward(
     places: int,
     /,
 ) -> None: ...
-def layout_of_lengths(lengths: Array, B: int, /) -> Layout: ...
+def layout_of_lengths(lengths: Array, B: int, tokens: int, /) -> Layout: ...
 def layout_of_mask(
     mask: Array, tags: Array, ignored: int, B: int, T: int, stride_b: int, stride_t: int, /
 ) -> Layout: ...

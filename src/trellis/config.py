@@ -23,16 +23,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 import tomllib
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 from trellis.errors import ConfigError
+from trellis.files import write_text
+from trellis.suggest import did_you_mean
+from trellis.untrusted import shown
 
 __all__ = [
     "dataclass",
@@ -50,6 +53,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_LARGEST = int(sys.float_info.max)
 
 
 def setting(default: T, explanation: str) -> T:
@@ -75,7 +79,8 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
     names = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in values:
         if key not in names:
-            raise ConfigError(_unknown(f"{where}{key}", key, names, cls.__name__))
+            hint = did_you_mean(key, names, always=True)
+            raise ConfigError(f"{cls.__name__} has no setting {where + key!r}{hint}")
     checked = {key: _check(f"{where}{key}", value, hints[key]) for key, value in values.items()}
     try:
         return cls(**checked)
@@ -94,8 +99,8 @@ def from_toml(cls: type[T], text: str, *, name: str = "configuration") -> T:
 
 
 def save(config: Any, path: str | Path) -> None:
-    """Write the configuration as a TOML file."""
-    Path(path).write_text(to_toml(config), encoding="utf-8")
+    """Write the configuration as a TOML file, all or nothing."""
+    write_text(path, to_toml(config), ConfigError)
 
 
 def load(cls: type[T], path: str | Path) -> T:
@@ -136,7 +141,7 @@ def _text(path: str | Path) -> str:
 def _toml(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise ConfigError(f"{name} is not TOML: {error}") from None
 
 
@@ -189,8 +194,7 @@ def _nearest(key: str, names: list[str]) -> str:
     """The setting that was probably meant: one of the same name in another section, or the most similar."""
     last = key.rpartition(".")[2]
     elsewhere = [name for name in names if name.rpartition(".")[2] == last]
-    near = elsewhere or get_close_matches(key, names, n=1, cutoff=0.0)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(key, elsewhere[:1] or names, always=True)
 
 
 def _plain(value: Any) -> Any:
@@ -201,12 +205,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _unknown(path: str, key: str, names: list[str], owner: str) -> str:
-    near = get_close_matches(key, names, n=1, cutoff=0.0)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{owner} has no setting {path!r}{hint}"
 
 
 def _check(path: str, value: Any, kind: Any) -> Any:
@@ -239,7 +237,7 @@ def _check_plain(path: str, value: Any, kind: Any) -> Any:
         return value
     if kind is Path and isinstance(value, str):
         return Path(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind in (int, float)):
         return _refuse(path, value, kind.__name__)
@@ -247,7 +245,7 @@ def _check_plain(path: str, value: Any, kind: Any) -> Any:
 
 
 def _refuse(path: str, value: Any, expected: str) -> Any:
-    raise ConfigError(f"setting {path!r} must be {expected}, got {value!r}")
+    raise ConfigError(f"setting {path!r} must be {expected}, got {shown(value)}")
 
 
 def _toml_lines(config: Any, section: str) -> list[str]:

@@ -18,23 +18,35 @@ __all__ = ["check_lengths", "offsets_of", "pad", "split"]
 
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[Any]
+_MOST_TOKENS = 2**48  # more than any memory holds, and few enough that no product of sizes wraps around
 
 
 def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray:
-    """Lengths as int64[B]; each must be >= 0, and together they must cover ``tokens`` rows if that is given."""
+    """Lengths as int64[B]; each must be >= 0, and together they must cover ``tokens`` rows if that is given.
+
+    This is the one place that checks lengths: what it returns may be summed and used as offsets.
+    """
     array = np.asarray(lengths)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ShapeError(f"lengths must be integers (B,), got {array.dtype} of shape {array.shape}")
-    array = np.ascontiguousarray(array, dtype=np.int64)
     if array.size and array.min() < 0:
         b = int(np.argmax(array < 0))
         raise ShapeError(f"lengths must be >= 0, got {array[b]} for sequence {b}")
-    if tokens is not None and int(array.sum()) != tokens:
+    total = _exact_sum(array)
+    if tokens is not None and total != tokens:
         raise ShapeError(
-            f"lengths must add up to the number of tokens N = {tokens}, got {int(array.sum())} "
-            f"from {array.size} sequences"
+            f"lengths must add up to the number of tokens N = {tokens}, got {total} from {array.size} sequences"
         )
-    return array
+    if total > _MOST_TOKENS:
+        raise ShapeError(f"lengths must add up to at most {_MOST_TOKENS} tokens, got {total}")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def _exact_sum(array: AnyArray) -> int:
+    """The sum of integers >= 0 as it is, where a sum of int64 or uint64 would wrap around."""
+    if array.size and int(array.max()) > _MOST_TOKENS // array.size:
+        return sum(array.tolist())
+    return int(array.sum())
 
 
 def offsets_of(lengths: IntArray) -> IntArray:

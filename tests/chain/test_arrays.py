@@ -2,6 +2,8 @@
 
 import functools
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import numpy.typing as npt
@@ -247,3 +249,31 @@ def test_label_counts_around_the_vector_width_agree_with_enumeration(L: int, dty
     close(found.transitions, oracle.expected_counts(case)[2], tolerance)
     close(chain.entropy(scores), oracle.entropy(case), tolerance)
     assert chain.viterbi(scores).tags.tolist() == oracle.viterbi(case)[0].tolist()
+
+
+class TestManyPaths:
+    def test_k_best_of_a_long_sequence_are_those_of_its_parts(self) -> None:
+        """Two halves that nothing connects: the best sums of two sorted lists, however long the chain."""
+        rng = np.random.default_rng(0)
+        emissions, zeros = rng.normal(size=(400, 3)), np.zeros((3, 3))
+        halves = chain.kbest(chain.ChainScores(emissions, [200, 200], zeros), 300).scores
+        whole = chain.kbest(chain.ChainScores(emissions, [400], zeros), 300)
+        close(whole.scores[0], np.sort(np.add.outer(*halves).ravel())[::-1][:300])
+        assert len({tuple(path) for path in whole.tags[0].tolist()}) == 300
+
+    def test_memory_goes_with_the_paths_returned(self) -> None:
+        """20,000 paths of 200 tokens are 32 megabytes; keeping as many for each label took 640."""
+        code = """
+import resource, sys
+import numpy as np
+from trellis import chain
+rng = np.random.default_rng(0)
+scores = chain.ChainScores(rng.normal(size=(200, 9)), [200], rng.normal(size=(9, 9)))
+chain.kbest(scores, 1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+paths = chain.kbest(scores, 20_000)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print((after - before) * 1024 / paths.tags[0].nbytes)
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert float(done.stdout) < 5

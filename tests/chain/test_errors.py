@@ -12,6 +12,7 @@ from trellis.chain import torch as chain_torch
 from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError, TagRangeError, TrellisError
 
 NAN, INF = float("nan"), float("inf")
+ADD_UP = "lengths must add up to the number of tokens N = 5"
 
 
 def arrays(**changes: Any) -> dict[str, Any]:
@@ -116,6 +117,9 @@ class TestScores:
             ([6, -1], "lengths must be >= 0, got -1 for sequence 1"),
             ([2.5, 2.5], "lengths must be integers (B,), got float64 of shape (2,)"),
             ([[3, 2]], "lengths must be integers (B,), got int64 of shape (1, 2)"),
+            (np.array([2**62] * 3 + [2**62 + 5]), f"{ADD_UP}, got {2**64 + 5} from 4 sequences"),
+            (np.array([2**64 - 1, 6], np.uint64), f"{ADD_UP}, got {2**64 + 5} from 2 sequences"),
+            (np.array([2**63 + 5, 2**63], np.uint64), f"{ADD_UP}, got {2**64 + 5} from 2 sequences"),
         ],
     )
     def test_lengths(self, side: Side, lengths: list[Any], message: str) -> None:
@@ -247,8 +251,26 @@ class TestOptions:
     def test_counts(self, side: Side, value: Any) -> None:
         scores = side.scores(arrays())
         for operation, name in (("kbest", "k"), ("sample", "n")):
-            with pytest.raises(ValueError, match=f"^{name} must be an integer >= 1, got {value!r}$"):
-                side.call(operation, scores, value)
+            message = f"{name} must be an integer >= 1, got {value!r}"
+            refuses(ChainError, message, lambda operation=operation: side.call(operation, scores, value))
+
+    @pytest.mark.parametrize("value", [2**63, 2**64, 10**5000], ids=["2**63", "2**64", "10**5000"])
+    def test_counts_beyond_memory(self, side: Side, value: int) -> None:
+        """The sequences have 2 ** 3 + 2 ** 2 paths, so that all of them are few; samples are as many as asked for."""
+        scores = side.scores(arrays())
+        assert [len(paths) for paths in side.call("kbest", scores, value).tags] == [8, 4]
+        with pytest.raises(
+            ChainError, match=r"^n = .* samples of 5 tokens are more than one answer may hold, which is"
+        ):
+            side.call("sample", scores, value)
+
+    def test_paths_beyond_memory(self, side: Side) -> None:
+        scores = side.scores(arrays(emissions=np.zeros((100, 2)), lengths=[60, 40]))
+        message = (
+            "k = 2000000 best paths of 100 tokens are more than one answer may hold, which is 134217728 tags: "
+            "ask for fewer, or for fewer sequences at a time"
+        )
+        refuses(ChainError, message, lambda: side.call("kbest", scores, 2_000_000))
 
     def test_weights_of_another_shape(self, side: Side) -> None:
         scores = side.scores(arrays())

@@ -70,7 +70,7 @@ PATHS
 NO_TORCH = "The BiLSTM taggers need torch, which is not installed: pip install 'trellis[neural]'\n"
 NEXT = """\
 What to try next
-python -m trellis.demo.generate data
+trellis demo --data data
 trellis check data/{0} data/{2}
 trellis train --task {3} --model crf --train data/{0} --dev data/{1} --test data/{2} --out model
 trellis tag model data/{2}
@@ -124,6 +124,13 @@ def test_both_tasks_without_torch(small):
 def test_one_task(small, monkeypatch):
     monkeypatch.setattr(command, "neural_is_installed", lambda: True)
     assert shape(run("--quick", "--task", "seg")) == SEG + shape(NEXT.format(*CHINESE))
+
+
+def test_the_files_can_be_had(tmp_path):
+    written = run("--data", str(tmp_path / "new" / "data")).split()
+    assert written == sorted(map(str, (tmp_path / "new" / "data").iterdir()))
+    for name in (*ENGLISH[:3], *CHINESE[:3]):
+        assert str(tmp_path / "new" / "data" / name) in written
 
 
 def test_spans_and_paths_are_marked_without_colour(small):

@@ -212,7 +212,7 @@ def test_init_knows_every_family_without_torch():
 
 def _process(*arguments, **options):
     return subprocess.Popen(
-        [sys.executable, "-m", "trellis.cli", *arguments],
+        [sys.executable, "-m", "trellis", *arguments],
         text=True,
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )

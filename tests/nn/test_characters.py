@@ -138,6 +138,26 @@ def test_unknown_ids_are_refused() -> None:
         spelling.largest_sums(torch.zeros(3, 8, 4), words)
 
 
+@pytest.mark.parametrize("id", [1, 2**40])
+def test_ids_that_change_after_the_forward_pass_change_no_gradient(id: int) -> None:
+    found = []
+    for changed in (False, True):
+        table = torch.linspace(-1, 1, 3 * 8 * 4).reshape(3, 8, 4).requires_grad_()
+        words = torch.tensor([[2, 7, 3], [5, 0, 0]])
+        largest = spelling.largest_sums(table, words)
+        if changed:
+            words.numpy()[:] = id  # unseen by autograd
+        largest.square().sum().backward()
+        assert table.grad is not None
+        found.append(table.grad)
+    assert torch.equal(*found)
+
+
+def test_ids_of_any_integer_type_mean_the_same() -> None:
+    table, words = torch.randn(3, 8, 4), torch.tensor([[2, 7, 3], [5, 0, 0]])
+    assert torch.equal(spelling.largest_sums(table, words.int()), spelling.largest_sums(table, words))
+
+
 def test_a_value_that_is_no_number_is_not_lost() -> None:
     table = torch.zeros(1, 4, 2)
     table[0, 2, 1] = torch.nan

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from tests.nn.test_crf import MASK, L, make_crf, make_emissions
+from trellis.errors import ChainError, ConfigError, ShapeError
 from trellis.nn import CRF
 
 
@@ -15,7 +17,7 @@ class TestErrors:
     tags = torch.zeros(4, 5, dtype=torch.int64)
 
     def test_number_of_tags(self) -> None:
-        with pytest.raises(ValueError, match=r"^invalid number of tags: 0$"):
+        with pytest.raises(ConfigError, match=r"^invalid number of tags: 0$"):
             CRF(0)
 
     def test_shapes_in_the_words_of_pytorch_crf(self) -> None:
@@ -36,13 +38,13 @@ class TestErrors:
                 self.crf(*arguments)
 
     def test_options(self) -> None:
-        with pytest.raises(ValueError, match=r"^invalid reduction: median$"):
+        with pytest.raises(ConfigError, match=r"^invalid reduction: median$"):
             self.crf.nll(self.emissions, self.tags, reduction="median")
         allowed = torch.ones(4, 5, L, dtype=torch.bool)
-        for options in ({}, {"tags": self.tags, "allowed": allowed}):
-            with pytest.raises(ValueError, match=r"^give either tags or allowed$"):
+        for options, came in (({}, "neither"), ({"tags": self.tags, "allowed": allowed}, "both")):
+            with pytest.raises(ChainError, match=f"^give either tags or allowed, got {came}$"):
                 self.crf.nll(self.emissions, **options)
-        with pytest.raises(ValueError, match=r"^give either a mask or lengths$"):
+        with pytest.raises(ChainError, match=r"^give either a mask or lengths, got both$"):
             self.crf.nll(self.emissions, self.tags, MASK, lengths=torch.tensor([1, 1, 1, 1]))
         with pytest.raises(ValueError, match=r"^label_weights must be \(L,\) = \(4,\), got \(3,\)$"):
             self.crf.nll(self.emissions, self.tags, label_weights=torch.ones(3))
@@ -57,8 +59,29 @@ class TestErrors:
         ],
     )
     def test_lengths(self, lengths: list[Any], message: str) -> None:
-        with pytest.raises(ValueError, match=f"^{message}$"):
+        with pytest.raises(ShapeError, match=f"^{message}$"):
             self.crf.decode(self.emissions, lengths=torch.tensor(lengths))
+
+    @pytest.mark.parametrize(
+        "lengths",
+        [
+            torch.tensor([2**62, 2**62, 2**62, 2**62 + 5]),
+            torch.from_numpy(np.array([2**63, 2**63, 1, 1], np.uint64)),
+            torch.tensor([True, True, True, True]),
+            torch.tensor([1j, 1, 1, 1]),
+            [2**64, 1, 1, 1],
+            [5, 5, 5, 9],
+        ],
+        ids=str,
+    )
+    def test_lengths_beyond_the_time_axis_or_no_integers(self, lengths: Any) -> None:
+        with pytest.raises(ShapeError, match=r"^lengths must be"):
+            self.crf.nll(self.emissions, self.tags, lengths=lengths)
+
+    @pytest.mark.parametrize("lengths", [[5, 0, 2, 1], torch.tensor([5, 0, 2, 1], dtype=torch.uint8), (5, 0, 2, 1)])
+    def test_lengths_of_any_integers_are_fine(self, lengths: Any) -> None:
+        found = self.crf.nll(self.emissions, self.tags, lengths=lengths)
+        assert torch.equal(found, self.crf.nll(self.emissions, self.tags, lengths=torch.tensor([5, 0, 2, 1])))
 
     def test_places_are_named(self) -> None:
         emissions = self.emissions.clone()

@@ -169,10 +169,34 @@ def test_rows_that_are_not_there_are_refused(wrong: int) -> None:
 
 
 def test_lengths_of_other_features_are_refused() -> None:
-    with pytest.raises(ShapeError, match="lengths must sum to N = 4, got 5"):
+    with pytest.raises(ShapeError, match="lengths must add up to the number of tokens N = 4, got 5 from 2"):
         run_lstm(make(2, 3), torch.randn(4, 2, dtype=torch.float64), Packing.of([3, 2]))
-    with pytest.raises(ShapeError, match="lengths must sum to N = 3, got 5"):
+    with pytest.raises(ShapeError, match="lengths must add up to the number of tokens N = 3, got 5 from 2"):
         run_lstm(make(2, 3), torch.randn(4, 2, dtype=torch.float64), Packing.of([3, 2]), torch.tensor([0, 1, 3]))
+
+
+def test_lengths_whose_sum_wraps_around_are_refused() -> None:
+    forward, backward = make(2, 3).all_weights
+    features = torch.randn(4, 2, dtype=torch.float64)
+    for lengths in (np.array([2**62] * 3 + [2**62 + 4]), np.array([2**64 - 1, 5], np.uint64), np.array([5, -1])):
+        with pytest.raises(ShapeError, match=r"^lengths must"):
+            recurrence.bilstm(features, lengths, (*forward, *backward))
+
+
+def test_lengths_that_change_after_the_forward_pass_change_no_gradient() -> None:
+    layer = make(2, 3)
+    forward, backward = layer.all_weights
+    found = []
+    for later in ([2, 0, 3, 1], [3, 3, 0, 0], [2**40, 0, 0, 0]):
+        features = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(6, 2).requires_grad_()
+        lengths = np.array([2, 0, 3, 1])
+        states = recurrence.bilstm(features, lengths, (*forward, *backward))
+        lengths[:] = later
+        states.square().sum().backward()
+        assert features.grad is not None
+        found.append(features.grad)
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
 
 
 def test_gates_are_kept_for_gradients_only(monkeypatch: pytest.MonkeyPatch) -> None:

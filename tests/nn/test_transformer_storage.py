@@ -88,10 +88,11 @@ class TestFolders:
     def test_what_was_tried_is_said(self, tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="there is no such folder"):
             load_pretrained(tmp_path / "nowhere")
-        with pytest.raises(ModelError, match=r"expected config\.json, the folder holds nothing"):
+        (tmp_path / "secret").touch()
+        with pytest.raises(ModelError, match=r"cannot be loaded: it has no config\.json$"):
             load_pretrained(tmp_path)
         (tmp_path / "config.json").write_text("{}")
-        with pytest.raises(ModelError, match=r"expected model\.safetensors or .*, the folder holds config\.json"):
+        with pytest.raises(ModelError, match=r"it has no model\.safetensors or .*pytorch_model\.bin\.index\.json$"):
             load_pretrained(str(tmp_path))
         with pytest.raises(ModelError, match=r"looked for in the cache .*, offline, so not on the Hub"):
             load_pretrained("nobody/no-such-model", offline=True)
@@ -164,7 +165,7 @@ class TestArrays:
 
     def test_arrays_that_do_not_fit_are_refused(self) -> None:
         arrays, description = bert_encoder().to_arrays()
-        with pytest.raises(StoreError, match="the stored weights do not fit the stored encoder"):
+        with pytest.raises(StoreError, match=r"the array 'pooling.absent' must have the shape \(16\), got \(3\)"):
             TransformerEncoder.from_arrays({**arrays, "pooling.absent": np.zeros(3, np.float32)}, description)
         with pytest.raises(StoreError, match="the stored encoder cannot be rebuilt"):
             TransformerEncoder.from_arrays(arrays, {**description, "config": '{"model_type": "no such"}'})

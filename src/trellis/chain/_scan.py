@@ -209,7 +209,7 @@ def kbest(
     """
     batch = _prepare(emissions, lengths, transitions, start, end)
     T, _, L = batch.shape
-    K = min(k, L**T)
+    K = k if T * math.log(L) > 50 else min(k, L**T)  # there are L ** T paths
     scores, slots, pointers = _kbest_forward(batch, K)  # [B, K] twice
     active = batch.layout.active
     tags = _follow(slots, pointers, active) // K  # [T, B, K]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,15 @@ import numpy.typing as npt
 from trellis import _native
 from trellis.chain._problems import raise_problem
 from trellis.chain.scores import ChainScores
-from trellis.errors import ShapeError, TagRangeError
+from trellis.errors import ChainError, ShapeError, TagRangeError
 from trellis.ragged import offsets_of, split
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 AnyArray = npt.NDArray[Any]
+
+MOST_TAGS = 2**27
+"""How many tags one answer of `kbest` or `sample` may hold: a gigabyte."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +73,7 @@ class _Call:
         self.scores = scores if allowed is None else scores.restricted(allowed)
         s = self.scores
         kind = _native.InferenceFloat32 if s.emissions.dtype == np.float32 else _native.InferenceFloat64
-        layout = _native.layout_of_lengths(s.lengths, len(s.lengths))
+        layout = _native.layout_of_lengths(s.lengths, len(s.lengths), len(s.emissions))
         self.native = kind(layout, s.emissions, s.transitions, s.start, s.end, s.num_labels)
 
     def check(self, report: tuple[int, int], tags: IntArray | None = None) -> None:
@@ -117,9 +120,13 @@ def viterbi(scores: ChainScores, *, allowed: npt.ArrayLike | None = None) -> Dec
 
 
 def kbest(scores: ChainScores, k: int, *, allowed: npt.ArrayLike | None = None) -> Paths:
-    """The k best label sequences of each sequence, best first; fewer where fewer exist."""
+    """The k best label sequences of each sequence, best first; fewer where fewer exist.
+
+    Memory goes with the paths that are returned. An answer holds at most 2**27 tags (a gigabyte): where ``k`` paths of
+    all sequences could be more, a `ChainError` says so.
+    """
     call = _Call(scores, allowed)
-    report, counts, path_scores, flat = call.native.kbest(check_count("k", k))
+    report, counts, path_scores, flat = call.native.kbest(check_kbest(k, scores.lengths, scores.num_labels))
     call.check(report)
     shapes = zip(split(flat, counts * scores.lengths), counts, scores.lengths, strict=True)
     tags = [own.reshape(count, length) for own, count, length in shapes]
@@ -141,18 +148,18 @@ def marginals(scores: ChainScores, *, allowed: npt.ArrayLike | None = None, pair
         call.check(call.native.pairwise(out, tokens, transitions, start, end, pairs))
         return Marginals(out, tokens, transitions, start, end, pairs)
     call.check(call.native.log_partition(out, True))
-    call.check(call.native.gradient(0, 1.0, 0, len(tokens), tokens, transitions, start, end))
+    call.check(call.native.gradient(0, 1.0, len(tokens), tokens, transitions, start, end))
     return Marginals(out, tokens, transitions, start, end)
 
 
 def sample(scores: ChainScores, n: int = 1, *, seed: int = 0, allowed: npt.ArrayLike | None = None) -> IntArray:
     """``n`` label sequences of each sequence, drawn from their exact distribution: ``tags[n, N]``.
 
-    The same seed gives the same draws, whatever the number of threads.
+    The same seed gives the same draws, whatever the number of threads. ``n * N`` may be at most 2**27.
     """
     call = _Call(scores, allowed)
     N = len(scores.emissions)
-    tags = np.empty((check_count("n", n), N), dtype=np.int64)
+    tags = np.empty((check_sample(n, N), N), dtype=np.int64)
     call.check(call.native.sample(n, seed & (2**64 - 1), tags, N))
     return tags
 
@@ -242,8 +249,44 @@ def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntA
 def check_count(name: str, value: int) -> int:
     """A number of things to find: an integer >= 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
+        raise ChainError(f"{name} must be an integer >= 1, got {_shown(value)}")
     return int(value)
+
+
+def check_kbest(k: int, lengths: IntArray, L: int, *, by_label: bool = False) -> int:
+    """``k``, refused where so many paths hold more than `MOST_TAGS` tags.
+
+    With ``by_label``, where there are more of them for each label of a padded batch: what ``_scan`` keeps.
+    """
+    wanted = min(check_count("k", k), MOST_TAGS + 1)
+    longest = lengths.max(initial=0)
+    tokens = (np.full_like(lengths, longest) if by_label else lengths).astype(np.float64)
+    existing = np.exp(np.minimum(tokens * np.log(L), 50.0))  # L ** T, or enough
+    numbers = float((np.minimum(wanted, existing) * tokens).sum())
+    if numbers * (L if by_label else 1) > MOST_TAGS:
+        _refuse("k", k, "best paths", int(lengths.sum()))
+    return wanted
+
+
+def check_sample(n: int, tokens: int) -> int:
+    """``n``, refused where so many samples of all tokens hold more than `MOST_TAGS` tags."""
+    if check_count("n", n) * max(tokens, 1) > MOST_TAGS:
+        _refuse("n", n, "samples", tokens)
+    return int(n)
+
+
+def _refuse(name: str, count: int, what: str, tokens: int) -> NoReturn:
+    raise ChainError(
+        f"{name} = {_shown(count)} {what} of {tokens} tokens are more than one answer may hold, "
+        f"which is {MOST_TAGS} tags: ask for fewer, or for fewer sequences at a time"
+    )
+
+
+def _shown(value: object) -> str:
+    """A number in an error; Python refuses to write out thousands of digits."""
+    return (
+        f"an integer of {value.bit_length()} bits" if isinstance(value, int) and abs(value) >= 2**128 else repr(value)
+    )
 
 
 def check_spans(spans: npt.ArrayLike, lengths: IntArray) -> IntArray:

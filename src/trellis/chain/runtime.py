@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trellis import _native
+from trellis.errors import ConfigError
 
 
 def get_num_threads() -> int:
@@ -16,7 +17,7 @@ def set_num_threads(count: int) -> None:
     Results are the same bit for bit with any number.
     """
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ValueError(f"the number of threads must be an integer >= 1, got {count!r}")
+        raise ConfigError(f"the number of threads must be an integer >= 1, got {count!r}")
     _native.set_num_threads(count)
 
 
@@ -28,4 +29,4 @@ def instruction_set() -> str:
 def use_instruction_set(name: str) -> None:
     """Take other kernels than the best this machine has; for tests and measurements."""
     if not _native.use_instruction_set(name):
-        raise ValueError(f"this machine has no instruction set {name!r}; known are baseline, avx2 and avx512")
+        raise ConfigError(f"this machine has no instruction set {name!r}; known are baseline, avx2 and avx512")

@@ -59,7 +59,7 @@ class ChainScores:
         zeros = np.zeros(L, dtype=array.dtype)
         fields = {
             "emissions": array,
-            "lengths": check_lengths(lengths, len(array)),
+            "lengths": _read_only(check_lengths(lengths, len(array))),
             "transitions": _matching("transitions", transitions, (L, L), array),
             "start": zeros if start is None else _matching("start", start, (L,), array),
             "end": zeros if end is None else _matching("end", end, (L,), array),
@@ -89,6 +89,13 @@ class ChainScores:
         forbidden = self.emissions.dtype.type(-np.inf)
         emissions = np.where(mask, self.emissions, forbidden)
         return ChainScores(emissions, self.lengths, self.transitions, self.start, self.end)
+
+
+def _read_only(lengths: IntArray) -> IntArray:
+    """A copy that nobody changes: answers are laid out by it."""
+    own = lengths.copy()
+    own.flags.writeable = False
+    return own
 
 
 def _floats(values: npt.ArrayLike) -> npt.NDArray[Any]:

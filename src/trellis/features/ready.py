@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 
 from trellis.errors import TemplateError
 from trellis.features.templates import Templates
+from trellis.suggest import did_you_mean
 
 _POS = """\
 # the word, its form and its ends
@@ -126,9 +126,7 @@ def get_templates(features: str | Path) -> Templates:
         return Templates.parse(READY[features], name=f"features {features!r}")
     if Path(features).is_file():
         return Templates.read(features)
-    near = get_close_matches(str(features), READY, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
     raise TemplateError(
         f"features {str(features)!r} is neither a ready-made set ({', '.join(READY)}) "
-        f"nor an existing template file{hint}"
+        f"nor an existing template file{did_you_mean(features, READY)}"
     )

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain, config, store
-from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError
+from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
 from trellis.models.estimator import C, Estimator
 from trellis.models.fitting import FitOptions, check_weights, labelled
@@ -34,7 +34,7 @@ from trellis.models.posterior import Known, Posterior
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import Scheme, Span, Style, TagSet
-from trellis.text import Sentence, split_text, tokenize
+from trellis.text import TOKENIZERS, Sentence, split_text, tokenize
 from trellis.training import History, Progress
 
 _LEARNED = ("tagset_", "tokenizer_", "history_")
@@ -69,8 +69,8 @@ class Tagger(Estimator[C], ABC):
         """Manifest entries and arrays that `_restore` takes."""
 
     @abstractmethod
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """The inverse of `_state`."""
+    def _restore(self, stored: store.Stored) -> None:
+        """The inverse of `_state`, for a file that may hold anything; `tagset_` is there already."""
 
     def fit(
         self,
@@ -196,23 +196,22 @@ class Tagger(Estimator[C], ABC):
 
     @classmethod
     def load(cls, path: str | Path, *, verify: bool = True) -> Self:
-        """Open a saved model; `verify` reads it all and compares checksums."""
+        """Open a saved model; `verify` compares checksums."""
         return cls.from_stored(store.load(path, cls.kind, verify=verify))
 
     @classmethod
     def from_stored(cls, stored: store.Stored) -> Self:
         """The model that a file holds."""
-        manifest = dict(stored.manifest)
+        fields = stored.manifest
         try:
-            settings = config.from_dict(cls.config_class, manifest["config"])
+            settings = config.from_dict(cls.config_class, fields.table("config").values)
         except ConfigError as error:
-            raise StoreError(
-                f"the saved model has settings that this version of Trellis does not know: {error}"
-            ) from None
+            problem = "the saved model has settings that this version of Trellis does not know"
+            raise StoreError(f"{stored.where}: {problem}: {error}") from None
         model = cls(settings)
-        model.tagset_ = TagSet(tuple(manifest["labels"]), Scheme(manifest["scheme"]), Style(manifest["style"]))
-        model.tokenizer_ = manifest.get("tokenizer", "words")
-        model._restore(manifest, stored.arrays)
+        model.tagset_ = _stored_tags(stored)
+        model.tokenizer_ = fields.choice("tokenizer", TOKENIZERS) if "tokenizer" in fields else "words"
+        model._restore(stored)
         return model
 
     @property
@@ -237,8 +236,7 @@ class Tagger(Estimator[C], ABC):
         self.__init__(state["config"])  # type: ignore[misc]
         if "learned" in state:
             self.__dict__.update(state["learned"])
-            manifest, arrays = state["state"]
-            self._restore(manifest | {"labels": list(self.labels_)}, arrays)
+            self._restore(store.Stored.of("the pickled model", self.kind, *state["state"]))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is anything to predict with."""
@@ -276,3 +274,16 @@ class Tagger(Estimator[C], ABC):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_
+
+
+def _stored_tags(stored: store.Stored) -> TagSet:
+    fields = stored.manifest
+    labels = fields.texts("labels")
+    scheme = Scheme(fields.choice("scheme", [scheme.value for scheme in Scheme]))
+    style = Style(fields.choice("style", [style.value for style in Style]))
+    if not labels:
+        raise StoreError(f"{stored.where}: the saved model has no labels")
+    try:
+        return TagSet(labels, scheme, style)
+    except TagError as error:
+        raise StoreError(f"{stored.where}: the saved labels do not fit their scheme: {error}") from None

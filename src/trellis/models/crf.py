@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from trellis import _native, chain
 from trellis.config import setting
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, StoreError, TemplateError
 from trellis.features import AttributeIndex, Extractor, ReadyExtractor, TemplateExtractor, Templates, get_templates
 from trellis.models.base import Tagger
 from trellis.models.crf_explain import FeatureTable, TransitionTable, explain_features, top_features, transitions
@@ -29,7 +29,9 @@ from trellis.models.crf_training import train
 from trellis.models.data import Labelled, learnt_tag_set
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
+from trellis.store import Stored
 from trellis.tags import TagSet
+from trellis.untrusted import Fields
 
 _LARGE = 50_000  # tokens
 
@@ -182,19 +184,10 @@ class CRF(Tagger[CRFConfig]):
         }
         return {"templates": templates}, arrays
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        a = _checked_arrays(arrays, len(manifest["labels"]))
-        index = AttributeIndex.from_arrays(a)
-        weighted = a["weighted"].astype(np.bool_)
-        self.parameters_ = Parameters(
-            index, a["pair_ends"], a["pair_labels"], a["pair_weights"], a["transitions"], weighted, a["start"], a["end"]
-        )
-        templates = manifest["templates"]
-        self._cached = (
-            ReadyExtractor()
-            if templates is None
-            else TemplateExtractor(Templates.parse(templates["text"], name=templates["name"]))
-        )
+    def _restore(self, stored: Stored) -> None:
+        self.parameters_ = _stored_parameters(stored, len(self._fitted_tags()))
+        templates = stored.manifest.optional_table("templates")
+        self._cached = ReadyExtractor() if templates is None else TemplateExtractor(_stored_templates(templates))
 
 
 def _in_single_precision(settings: CRFConfig, tokens: int) -> bool:
@@ -217,19 +210,25 @@ def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | 
     return by_label[data.encode(tags)]
 
 
-def _checked_arrays(arrays: dict[str, npt.NDArray[Any]], L: int) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a saved model, which must be there and fit each other."""
-    wanted = {"transitions": (L, L), "weighted": (L, L), "start": (L,), "end": (L,)}
-    names = ("names", "ends", "marks", "table", "pair_ends", "pair_labels", "pair_weights", *wanted)
-    missing = [name for name in names if name not in arrays]
-    if missing:
-        raise StoreError(f"the saved CRF lacks the array {missing[0]!r}")
-    for name, shape in wanted.items():
-        if arrays[name].shape != shape:
-            raise StoreError(f"the saved CRF's {name} must be {shape} for {L} labels, got {arrays[name].shape}")
-    ends, labels = arrays["pair_ends"], arrays["pair_labels"]
-    pairs = int(ends[-1]) if len(ends) else 0
-    fits = len(ends) == len(arrays["ends"]) and len(labels) == len(arrays["pair_weights"]) == pairs
-    if not fits or (len(ends) and (np.diff(ends, prepend=0) < 0).any()) or (labels >= L).any():
-        raise StoreError("the saved CRF's weights do not fit its attributes and labels")
-    return arrays
+def _stored_parameters(stored: Stored, L: int) -> Parameters:
+    """The arrays of a saved model for L labels, each of which native code indexes by."""
+    index = AttributeIndex.from_stored(stored)
+    labels = stored.array("pair_labels", np.uint16, (None,), 0, L - 1)
+    forbidden = -np.inf
+    return Parameters(
+        index,
+        stored.ends("pair_ends", np.int64, len(labels), len(index)),
+        labels,
+        stored.array("pair_weights", np.float64, (len(labels),)),
+        stored.array("transitions", np.float64, (L, L), forbidden),
+        stored.array("weighted", np.uint8, (L, L), 0, 1).astype(np.bool_),
+        stored.array("start", np.float64, (L,), forbidden),
+        stored.array("end", np.float64, (L,), forbidden),
+    )
+
+
+def _stored_templates(fields: Fields) -> Templates:
+    try:
+        return Templates.parse(fields.text("text"), name=fields.text("name"))
+    except TemplateError as error:
+        raise StoreError(f"{fields.where}: {error}") from None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from trellis import config
 from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.suggest import did_you_mean
 
 if TYPE_CHECKING:
     from trellis.models.base import Tagger
@@ -77,9 +77,8 @@ _CONFIGS = {
 def get_family(name: str) -> Family:
     """The family of that name."""
     if name not in FAMILIES:
-        near = get_close_matches(name, FAMILIES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"unknown model {name!r}: expected one of {', '.join(FAMILIES)}{hint}")
+        known = ", ".join(FAMILIES)
+        raise ConfigError(f"unknown model {name!r}: expected one of {known}{did_you_mean(name, FAMILIES)}")
     return FAMILIES[name]
 
 

@@ -36,7 +36,7 @@ from trellis.models.fitting import FitOptions
 from trellis.models.hmm_data import Symbol, encode
 from trellis.models.hmm_estimation import unknown_log_emissions
 from trellis.models.hmm_expectation import Part
-from trellis.models.hmm_histories import BEGIN
+from trellis.models.hmm_histories import BEGIN, MOST_PAIRS
 from trellis.models.hmm_lattice import Lattice
 from trellis.models.hmm_learning import Learnt, check_order, learn
 from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
@@ -45,6 +45,7 @@ from trellis.models.markov import draw, sample_paths
 from trellis.models.probability import FloatArray, logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
+from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 
 
@@ -88,6 +89,8 @@ class HMMConfig:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")
+        if self.pairs > MOST_PAIRS:
+            raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
 
 
 class Posteriors(NamedTuple):
@@ -309,5 +312,5 @@ class HMM(Tagger[HMMConfig]):
     def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         return to_stored(self._fitted())
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        self.model_ = from_stored(manifest, arrays)
+    def _restore(self, stored: Stored) -> None:
+        self.model_ = from_stored(stored, len(self._fitted_tags()))

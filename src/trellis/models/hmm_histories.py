@@ -25,6 +25,8 @@ from trellis.tags import AllowedTransitions
 
 BEGIN = -1
 """Stands for the label before the first."""
+MOST_PAIRS = 10_000
+"""The chain's tables are square in its states: of so many, a table takes 800 MB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

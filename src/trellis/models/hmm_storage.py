@@ -11,11 +11,14 @@ from trellis.errors import ModelError, StoreError
 from trellis.models.hmm_data import Symbol
 from trellis.models.hmm_expectation import PARTS
 from trellis.models.hmm_forms import Forms
-from trellis.models.hmm_histories import Histories, Triples
+from trellis.models.hmm_histories import BEGIN, MOST_PAIRS, Histories, Triples
 from trellis.models.hmm_learning import Learnt
 from trellis.models.hmm_parameters import Parameters
+from trellis.models.probability import FloatArray, check_distribution
+from trellis.store import Stored
 
 Arrays = dict[str, npt.NDArray[Any]]
+_MOST = 1e100  # of a count: sums of such numbers are finite
 
 
 def to_stored(model: Learnt) -> tuple[dict[str, Any], Arrays]:
@@ -34,26 +37,16 @@ def to_stored(model: Learnt) -> tuple[dict[str, Any], Arrays]:
     return {"symbols": symbols, "forms": forms}, arrays
 
 
-def from_stored(manifest: dict[str, Any], arrays: Arrays) -> Learnt:
-    """The inverse of `to_stored`; arrays must be there and fit each other."""
-    L, V, keys = len(manifest["labels"]), len(manifest["symbols"]), manifest["forms"]
-    rows = V + (keys is not None)
-    parameters = _parameters(arrays, "", L, rows)
-    labelled = _parameters(arrays, "labelled_", L, V) if "labelled_start" in arrays else None
+def from_stored(stored: Stored, L: int) -> Learnt:
+    """The inverse of `to_stored` for L labels; arrays must be there, be probabilities or counts, and fit each other."""
+    symbols, keys = _symbols(stored), _form_keys(stored)
+    V = len(symbols)
+    parameters = _probabilities(stored, L, V + (keys is not None))
+    labelled = _counted(stored, L, V) if "labelled_start" in stored else None
     forms = None
     if keys is not None:
-        counts = _array(arrays, "form_counts", (len(keys), L))
-        forms = Forms(tuple(keys), counts, _array(arrays, "form_prior", (L,)))
-    symbols = {symbol: i for i, symbol in enumerate(manifest["symbols"])}
-    return Learnt(symbols, parameters, labelled, forms, *_order_2(arrays, L))
-
-
-def _order_2(arrays: Arrays, L: int) -> tuple[Histories | None, Triples | None]:
-    if "pairs" not in arrays:
-        return None, None
-    P, K = (len(arrays[name]) if name in arrays else 0 for name in ("pairs", "triples"))
-    histories = Histories(_array(arrays, "pairs", (P, 2)), _array(arrays, "pair_rows", (P, L)))
-    return histories, Triples(_array(arrays, "triples", (K, 3)), _array(arrays, "triple_counts", (K,)))
+        forms = Forms(keys, _counts(stored, "form_counts", (len(keys), L)), _counts(stored, "form_prior", (L,)))
+    return Learnt(symbols, parameters, labelled, forms, *_order_2(stored, L))
 
 
 def _plain(symbol: Symbol) -> str | int:
@@ -64,14 +57,63 @@ def _plain(symbol: Symbol) -> str | int:
     raise ModelError(f"a model is saved only if its symbols are strings or integers, got {symbol!r:.40}")
 
 
-def _parameters(arrays: Arrays, prefix: str, L: int, V: int) -> Parameters:
+def _symbols(stored: Stored) -> dict[Symbol, int]:
+    listed = stored.manifest.items("symbols", str, int)
+    symbols = {symbol: i for i, symbol in enumerate(listed)}
+    if len(symbols) < len(listed):
+        raise StoreError(f"{stored.where}: {len(listed) - len(symbols)} symbols occur twice")
+    return symbols
+
+
+def _form_keys(stored: Stored) -> tuple[str, ...] | None:
+    absent = stored.manifest.value("forms", list, type(None)) is None
+    return None if absent else stored.manifest.texts("forms")
+
+
+def _probabilities(stored: Stored, L: int, V: int) -> Parameters:
+    """Start and transitions by row, emissions (V, L) by state; a model of no symbols emits nothing."""
+    emissions = stored.array("emissions", np.float64, (V, L), 0)
+    if V:
+        _check_sums(stored, "emissions", emissions.T)
+    return Parameters(_rows(stored, "start", (L,)), _rows(stored, "transitions", (L, L)), emissions)
+
+
+def _rows(stored: Stored, name: str, shape: tuple[int, ...]) -> FloatArray:
+    array = stored.array(name, np.float64, shape, 0)
+    _check_sums(stored, name, array)
+    return array
+
+
+def _check_sums(stored: Stored, name: str, rows: FloatArray) -> None:
+    try:
+        check_distribution(name, rows, rows.shape)
+    except ModelError as error:
+        raise StoreError(f"{stored.where}: {error}") from None
+
+
+def _counted(stored: Stored, L: int, V: int) -> Parameters:
     shapes = ((L,), (L, L), (V, L))
-    return Parameters(*(_array(arrays, f"{prefix}{part}", shape) for part, shape in zip(PARTS, shapes, strict=True)))
+    return Parameters(*(_counts(stored, f"labelled_{part}", shape) for part, shape in zip(PARTS, shapes, strict=True)))
 
 
-def _array(arrays: Arrays, name: str, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    if name not in arrays:
-        raise StoreError(f"the saved HMM lacks the array {name!r}")
-    if arrays[name].shape != shape:
-        raise StoreError(f"the saved HMM's {name} must be {shape}, got {arrays[name].shape}")
-    return arrays[name]
+def _counts(stored: Stored, name: str, shape: tuple[int | None, ...]) -> FloatArray:
+    return stored.array(name, np.float64, shape, 0, _MOST)
+
+
+def _order_2(stored: Stored, L: int) -> tuple[Histories | None, Triples | None]:
+    if "pairs" not in stored:
+        return None, None
+    pairs = _labels(stored, "pairs", 2, L)
+    if len(pairs) > MOST_PAIRS or len(np.unique(pairs, axis=0)) < len(pairs):
+        raise stored.refused("pairs", f"must have each pair once, and at most {MOST_PAIRS} of them")
+    rows = _rows(stored, "pair_rows", (len(pairs), L)) if len(pairs) else np.empty((0, L))
+    triples = _labels(stored, "triples", 3, L)
+    return Histories(pairs, rows), Triples(triples, _counts(stored, "triple_counts", (len(triples),)))
+
+
+def _labels(stored: Stored, name: str, width: int, L: int) -> npt.NDArray[np.int64]:
+    """Labels that followed each other, ``(any, width)``, of which only the first may be `BEGIN`."""
+    array = stored.array(name, np.int64, (None, width), BEGIN, L - 1)
+    if (array[:, 1:] == BEGIN).any():
+        raise stored.refused(name, f"must have {BEGIN} in its first column only")
+    return array

@@ -29,6 +29,7 @@ from trellis.models.neural_training import TaggingTask, Targets, Validation
 from trellis.models.neural_vectors import add_vectors
 from trellis.models.neural_vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.nn.vectors import Coverage
+from trellis.store import Stored
 from trellis.tags import TagSet
 from trellis.training.neural import train
 
@@ -114,9 +115,9 @@ class NeuralTagger(Tagger[NeuralConfig]):
     def _by_reference(self) -> bool:
         return self.config.encoder.pretrained.store == "reference"
 
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
+    def _restore(self, stored: Stored) -> None:
         with torch.random.fork_rng():
-            network, vocabulary = from_stored(self.config, self._fitted_tags(), manifest, arrays)
+            network, vocabulary = from_stored(self.config, self._fitted_tags(), stored)
         self.model_ = Learnt(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
 
 

@@ -27,6 +27,7 @@ from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, TagSet
 
 _PAIRS = 32  # width of the vectors of pairs, where it is left unset
+_MOST_LABELS = 4096  # of a softmax, whose table of legal steps (L, L) nothing else is as large as
 
 
 class Network(nn.Module):
@@ -204,6 +205,8 @@ def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | Chara
 
 
 def _head(config: NeuralConfig, tags: TagSet) -> Head:
+    if config.head == "softmax" and len(tags) > _MOST_LABELS:
+        raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(tags)}")
     legal = None
     if config.constraints and tags.scheme is not Scheme.PLAIN:
         allowed = tags.allowed_transitions()

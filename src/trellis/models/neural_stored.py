@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
-from trellis.errors import StoreError
+from trellis.errors import ConfigError, StoreError
 from trellis.models.neural_config import NeuralConfig, resolved
 from trellis.models.neural_network import Network, build_empty
 from trellis.models.neural_vocabulary import Symbols, Vocabulary
+from trellis.nn.blueprint import blueprint, check_state
 from trellis.nn.transformer import TransformerEncoder
-from trellis.store import pack_strings, unpack_strings
+from trellis.store import Stored, pack_strings
 from trellis.tags import TagSet
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -39,34 +41,44 @@ def to_stored(network: Network, vocabulary: Vocabulary, *, by_reference: bool) -
     return manifest, arrays
 
 
-def from_stored(
-    config: NeuralConfig, tags: TagSet, manifest: Mapping[str, Any], arrays: Arrays
-) -> tuple[Network, Vocabulary]:
-    """The inverse of `to_stored`."""
-    columns = {name: Symbols(unpack_strings(f"names.column {name}", arrays)) for name in manifest["columns"]}
-    known = {name: Symbols(unpack_strings(f"names.{name}", arrays)) for name in _NAMES}
+def from_stored(config: NeuralConfig, tags: TagSet, stored: Stored) -> tuple[Network, Vocabulary]:
+    """The inverse of `to_stored`; memory is taken only for what the file has arrays for."""
+    columns = {name: Symbols(stored.strings(f"names.column {name}")) for name in stored.manifest.texts("columns")}
+    known = {name: Symbols(stored.strings(f"names.{name}")) for name in _NAMES}
     vocabulary = Vocabulary(**known, columns=columns, lower=config.encoder.words.lower)
-    table = arrays.get(_VECTORS)
-    settings = resolved(config, vector_size=None if table is None else table.shape[1])
-    network = build_empty(settings, vocabulary, tags, table, _transformer(manifest["transformer"], arrays))
-    _load(network, {name: array for name, array in arrays.items() if name.startswith(_WEIGHTS)})
+    vectors = None
+    if _VECTORS in stored:
+        vectors = stored.array(_VECTORS, np.float32, (len(vocabulary.vectors), None))
+    settings = resolved(config, vector_size=None if vectors is None else vectors.shape[1])
+    _check_labels(config, len(tags), stored)
+    try:
+        make = partial(build_empty, settings, vocabulary, tags, vectors, _transformer(stored))
+        network = blueprint(make, len(stored.arrays), stored.where)
+    except ConfigError as error:
+        raise StoreError(f"{stored.where}: the saved settings make no network: {error}") from None
+    check_state(network.state_dict(), stored, _WEIGHTS, left_out=_OWN)
+    _load(network, stored)
     return network, vocabulary
 
 
-def _transformer(description: Mapping[str, Any] | None, arrays: Arrays) -> TransformerEncoder | None:
+def _check_labels(config: NeuralConfig, L: int, stored: Stored) -> None:
+    """The tables of what the scheme allows are square in the labels, so these must be those of the weights."""
+    stored.array(f"{_WEIGHTS}emission.bias", np.float32, (L,))
+    if config.head == "crf":
+        stored.array(f"{_WEIGHTS}head.crf.transitions", np.float32, (L, L))
+
+
+def _transformer(stored: Stored) -> TransformerEncoder | None:
+    description = stored.manifest.optional_table("transformer")
     if description is None:
         return None
-    own = {name.removeprefix(_TRANSFORMER): a for name, a in arrays.items() if name.startswith(_TRANSFORMER)}
-    return TransformerEncoder.from_arrays(own, description)
+    own = {name.removeprefix(_TRANSFORMER): a for name, a in stored.arrays.items() if name.startswith(_TRANSFORMER)}
+    return TransformerEncoder.from_arrays(own, description.values, where=stored.where)
 
 
-def _load(network: Network, arrays: Arrays) -> None:
-    state = {name.removeprefix(_WEIGHTS): torch.tensor(array, dtype=torch.float32) for name, array in arrays.items()}
-    try:
-        # The encoder's weights have no memory of their own yet: they become these tensors.
-        missing, unexpected = network.load_state_dict(state, strict=False, assign=True)
-    except RuntimeError as error:
-        raise StoreError(f"the saved weights do not fit the saved settings: {error}") from None
-    missing = [name for name in missing if not name.startswith(_OWN)]
-    if missing or unexpected:
-        raise StoreError(f"the saved weights do not fit the saved settings: {[*missing, *unexpected][0]!r}")
+def _load(network: Network, stored: Stored) -> None:
+    """Fill in the weights, of which `check_state` knows that they fit; the transformer has its own."""
+    names = (name for name in stored.arrays if name.startswith(_WEIGHTS))
+    state = {name.removeprefix(_WEIGHTS): torch.tensor(stored.arrays[name]) for name in names}
+    # The encoder's weights have no memory of their own yet: they become these tensors.
+    network.load_state_dict(state, strict=False, assign=True)

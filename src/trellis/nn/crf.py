@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from trellis.chain import torch as chain
 from trellis.chain.torch import library
-from trellis.errors import ShapeError
+from trellis.errors import ChainError, ConfigError, ShapeError
+from trellis.ragged import check_lengths
 
 Constraints = Tensor | tuple[Tensor, Tensor, Tensor]
 
@@ -48,7 +49,7 @@ class CRF(nn.Module):
         ignore_index: int = -100,
     ) -> None:
         if num_tags <= 0:
-            raise ValueError(f"invalid number of tags: {num_tags}")
+            raise ConfigError(f"invalid number of tags: {num_tags}")
         super().__init__()
         self.num_tags = num_tags
         self.batch_first = batch_first
@@ -113,10 +114,10 @@ class CRF(nn.Module):
 
         """
         if (tags is None) == (allowed is None):
-            raise ValueError("give either tags or allowed")
+            raise ChainError(f"give either tags or allowed, got {'neither' if tags is None else 'both'}")
         self._check(emissions, tags, mask)
         if reduction not in ("none", "sum", "mean", "token_mean"):
-            raise ValueError(f"invalid reduction: {reduction}")
+            raise ConfigError(f"invalid reduction: {reduction}")
         if torch.compiler.is_compiling() and tags is not None and label_weights is None:
             places = self._places(emissions, mask, lengths)
             return library.nll(
@@ -279,14 +280,16 @@ class CRF(nn.Module):
         if lengths is None:
             return mask
         if mask is not None:
-            raise ValueError("give either a mask or lengths")
+            raise ChainError("give either a mask or lengths, got both")
         B, T = emissions.shape[:2] if self.batch_first else (emissions.shape[1], emissions.shape[0])
-        counts = torch.as_tensor(lengths, device=emissions.device)
-        if counts.shape != (B,) or counts.dtype.is_floating_point:
-            raise ShapeError(f"lengths must be integers (B,) = ({B},), got {counts.dtype} {tuple(counts.shape)}")
+        given = lengths if isinstance(lengths, Tensor) else torch.from_numpy(check_lengths(lengths))
+        kind = given.dtype
+        if given.shape != (B,) or kind.is_floating_point or kind.is_complex or kind == torch.bool:
+            raise ShapeError(f"lengths must be integers (B,) = ({B},), got {kind} {tuple(given.shape)}")
+        counts = given.to(emissions.device, torch.int64)
         in_range = torch.compiler.is_compiling() or bool(((counts >= 0) & (counts <= T)).all())
         if not in_range:
-            raise ShapeError(f"lengths must be in 0..{T}, the size of the time axis, got {counts.tolist()}")
+            raise ShapeError(f"lengths must be in 0..{T}, the size of the time axis, got {given.tolist()}")
         places = torch.arange(T, device=emissions.device) < counts[:, None]
         return places if self.batch_first else places.T
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from trellis.chain import torch as scoring
 from trellis.nn.crf import CRF
+from trellis.ragged import check_lengths
 
 Legal = tuple[Tensor, Tensor, Tensor]
 """Booleans: transitions (L, L), start (L,), end (L,)."""
@@ -84,9 +85,8 @@ class SoftmaxHead(Head):
     def __init__(self, num_tags: int, legal: Legal | None = None) -> None:
         super().__init__()
         shapes = ((num_tags, num_tags), (num_tags,), (num_tags,))
-        tables = legal or tuple(torch.ones(shape, dtype=torch.bool) for shape in shapes)
-        for name, table in zip(("_transitions", "_start", "_end"), tables, strict=True):
-            scores = torch.zeros(table.shape).masked_fill(~table, -torch.inf)
+        for name, shape, table in zip(("_transitions", "_start", "_end"), shapes, legal or (None,) * 3, strict=True):
+            scores = torch.zeros(shape) if table is None else torch.where(table, 0.0, -torch.inf)
             self.register_buffer(name, scores, persistent=False)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,5 +112,6 @@ class SoftmaxHead(Head):
 
 def _by_sequence(values: Tensor, lengths: npt.NDArray[np.int64]) -> Tensor:
     """Sums of the values ``(N,)`` over each sequence."""
-    sequence = torch.from_numpy(np.repeat(np.arange(len(lengths)), lengths)).to(values.device)
+    checked = check_lengths(lengths, len(values))
+    sequence = torch.from_numpy(np.repeat(np.arange(len(checked)), checked)).to(values.device)
     return values.new_zeros(len(lengths)).index_add(0, sequence, values)

@@ -18,23 +18,22 @@ from torch.autograd.function import once_differentiable
 from trellis import _native
 from trellis.errors import ShapeError
 from trellis.nn.native import doubles
+from trellis.ragged import check_lengths
 
 
-def bilstm(
-    features: Tensor, lengths: npt.NDArray[np.int64], weights: Sequence[Tensor], index: Tensor | None = None
-) -> Tensor:
+def bilstm(features: Tensor, lengths: npt.ArrayLike, weights: Sequence[Tensor], index: Tensor | None = None) -> Tensor:
     """``(N, D)``, the tokens of sequences of these lengths one after another, to states ``(N, 2 H)``.
 
     The weights are those of a `torch.nn.LSTM`: of inputs, of states and two biases forward, then the same backward.
     With ``index[N]`` the features are ``(W, D)`` and tokens share them; without gradients, the products with them too.
     """
     N = len(features) if index is None else len(index)
-    if int(lengths.sum()) != N:
-        raise ShapeError(f"lengths must sum to N = {N}, got {int(lengths.sum())}")
+    # A copy: whoever changes the lengths afterwards must not lead the backward pass astray.
+    checked = check_lengths(lengths, N).copy()
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in (features, *weights))
     if index is not None and keep:
         features, index = features.index_select(0, index), None
-    states: Tensor = _BiLSTM.apply(keep, features, index, lengths, *weights)  # type: ignore[no-untyped-call]
+    states: Tensor = _BiLSTM.apply(keep, features, index, checked, *weights)  # type: ignore[no-untyped-call]
     return states
 
 

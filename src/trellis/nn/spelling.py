@@ -19,31 +19,36 @@ def largest_sums(table: Tensor, words: Tensor) -> Tensor:
     ``max_t sum_k table[k, word[t + k - (width - 1) // 2]]`` with t over the characters of the word; places before
     and after it add nothing, and a word without characters has zeros.
     """
-    largest: Tensor = _LargestSums.apply(table, words)  # type: ignore[no-untyped-call]
+    keep = torch.is_grad_enabled() and table.requires_grad
+    largest: Tensor = _LargestSums.apply(keep, table, words)  # type: ignore[no-untyped-call]
     return largest
 
 
 class _LargestSums(torch.autograd.Function):
+    """Keeps words of its own for the backward pass: ids that change in between would lead it out of the table."""
+
     @staticmethod
-    def forward(ctx: Any, table: Tensor, words: Tensor) -> Tensor:
-        table, words = table.contiguous(), words.contiguous()
+    def forward(ctx: Any, keep: bool, table: Tensor, words: Tensor) -> Tensor:
+        table = table.contiguous()
+        words = words.to(torch.int64, copy=keep).contiguous()
         (W, C), (width, count, F) = words.shape, table.shape
         largest, places = table.new_empty(W, F), torch.empty(W, F, dtype=torch.int32)
         shape = (words.data_ptr(), W, C, table.data_ptr(), width, count, F)
         if not _native.spelling_forward(doubles(table), *shape, largest.data_ptr(), places.data_ptr()):
             raise ShapeError(f"ids of characters must be in 0..{count - 1}, got {_first_wrong(words, count)}")
-        ctx.save_for_backward(table, words, places)
+        if keep:
+            ctx.save_for_backward(table, words, places)
         return largest
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
         table, words, places = ctx.saved_tensors
         (W, C), (width, count, F) = words.shape, table.shape
         of_table, gradient = torch.zeros_like(table), gradient.contiguous()
         shape = (words.data_ptr(), W, C, of_table.data_ptr(), width, count, F)
         _native.spelling_backward(doubles(table), *shape, gradient.data_ptr(), places.data_ptr())
-        return of_table, None
+        return None, of_table, None
 
 
 def _first_wrong(words: Tensor, count: int) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.errors import TagError
+from trellis.suggest import nearest
 from trellis.tags.checking import fit_schemes
 from trellis.tags.chunks import Alphabet, find_chunks, locate
 from trellis.tags.labels import Role, Style
@@ -108,8 +108,8 @@ class TagSet:
 
     def _unknown(self, tags: Sequence[str]) -> TagError:
         position, tag = next((i, tag) for i, tag in enumerate(tags) if tag not in self._ids)
-        near = get_close_matches(str(tag), self.labels, n=1, cutoff=0.0)
-        hint = f"; the nearest of its {len(self)} labels is {near[0]!r}" if near else ""
+        near = nearest(tag, self.labels, always=True)
+        hint = "" if near is None else f"; the nearest of its {len(self)} labels is {near!r}"
         return TagError(f"label {tag!r} at position {position} is not in the tag set{hint}")
 
     def allowed_transitions(self) -> AllowedTransitions:

@@ -45,36 +45,34 @@ class ChainLoss(torch.autograd.Function):
         if report[0]:
             raise_report(report, layout, (emissions, transitions, start, end), tags)
         if keep:
-            ctx.save_for_backward(emissions, transitions, start, end, tags)
-            ctx.inference, ctx.layout, ctx.scale = inference, layout, scale
+            # The native side keeps the tags it has checked: those of the caller may change, unseen by autograd.
+            ctx.save_for_backward(emissions, transitions, start, end)
+            ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, scale, tags is not None
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        emissions, transitions, start, end, tags = ctx.saved_tensors
+        inputs = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (None, *_scan_gradient(ctx, grad, emissions, transitions, start, end, tags), None, None, None)
-        inputs = (emissions, transitions, start, end)
+            return (None, *_scan_gradient(ctx, grad, *inputs), None, None, None)
         if ctx.scale is None:
-            grads = native_gradient(ctx.inference, inputs, tags, grad.to(torch.float64).contiguous(), 1.0)
+            grads = native_gradient(ctx.inference, inputs, grad.to(torch.float64).contiguous(), 1.0)
         else:
-            grads = native_gradient(ctx.inference, inputs, tags, None, grad.item() * ctx.scale)
+            grads = native_gradient(ctx.inference, inputs, None, grad.item() * ctx.scale)
         return (None, *grads, None, None, None)
 
 
 def native_gradient(
     inference: Inference,
     inputs: tuple[Tensor, Tensor, Tensor, Tensor],
-    tags: Tensor | None,
     weights: Tensor | None,
     weight: float,
 ) -> list[Tensor]:
-    """Marginals, minus the indicators of the tags, times a weight for each sequence or the same for all."""
+    """Marginals, minus the indicators of a loss's tags, times a weight for each sequence or the same for all."""
     e, a, s, z = (torch.empty_like(x) for x in inputs)
     inference.gradient(
         0 if weights is None else weights.data_ptr(),
         weight,
-        0 if tags is None else tags.data_ptr(),
         e.shape[:-1].numel(),
         e.data_ptr(),
         a.data_ptr(),
@@ -91,13 +89,12 @@ def _scan_gradient(
     transitions: Tensor,
     start: Tensor,
     end: Tensor,
-    tags: Tensor | None,
 ) -> list[Tensor | None]:
     """The same gradient as a graph, for gradients of gradients."""
-    index, ragged = _ragged(ctx.layout, emissions, transitions, start, end)
+    _, ragged = _ragged(ctx.layout, emissions, transitions, start, end)
     value = _scan.log_partition(*ragged)
-    if tags is not None:
-        value = value - _scan.path_score(*ragged, tags.reshape(-1)[index])
+    if ctx.has_tags:
+        value = value - _scan.path_score(*ragged, torch.from_numpy(ctx.inference.tags))
     if ctx.scale is not None:
         value = value.sum() * ctx.scale
     return _graph_gradient(value, (emissions, transitions, start, end), grad)
@@ -137,20 +134,20 @@ class WeightedLoss(torch.autograd.Function):
         report = inference.weighted_nll(tags.data_ptr(), weights.data_ptr(), out.data_ptr())
         if report[0]:
             raise_report(report, layout, (emissions, transitions, start, end), tags)
-        ctx.save_for_backward(emissions, transitions, start, end, tags, weights)
+        ctx.save_for_backward(emissions, transitions, start, end, weights)
         ctx.inference, ctx.layout = inference, layout
         return out.to(emissions.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        emissions, transitions, start, end, tags, weights = ctx.saved_tensors
+        emissions, transitions, start, end, weights = ctx.saved_tensors
         if torch.is_grad_enabled():
             index, ragged = _ragged(ctx.layout, emissions, transitions, start, end)
-            by_token = (x.reshape(-1)[index] for x in (tags, weights.to(emissions.dtype)))
-            value = _scan.weighted_nll(*ragged, *by_token)
+            own = weights.to(emissions.dtype).reshape(-1)[index]
+            value = _scan.weighted_nll(*ragged, torch.from_numpy(ctx.inference.tags), own)
             return (*_graph_gradient(value, (emissions, transitions, start, end), grad), None, None, None)
         grads = [torch.zeros_like(emissions), *(torch.empty_like(x) for x in (transitions, start, end))]
         outer = grad.to(torch.float64).contiguous()
-        pointers = (x.data_ptr() for x in (tags, weights, outer, *grads))
+        pointers = (x.data_ptr() for x in (weights, outer, *grads))
         ctx.inference.weighted_nll_gradient(*pointers)
         return (*grads, None, None, None)

@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 
 from trellis.chain import _scan
 from trellis.chain._problems import BAD_CHAIN_SCORE, FORBIDDEN_PATH, NO_PATH, NOT_FINITE, TAG_RANGE
-from trellis.chain.arrays import check_count, check_side, check_span_tags, check_spans
+from trellis.chain.arrays import check_kbest, check_sample, check_side, check_span_tags, check_spans
 from trellis.chain.torch.autograd import ChainLoss, WeightedLoss, native_gradient
 from trellis.chain.torch.scores import ChainScores, to_numpy
 from trellis.errors import ShapeError
@@ -101,7 +101,7 @@ def nll_gradient(scores: ChainScores, tags: Tensor, grad: Tensor) -> list[Tensor
     if scores.native:
         inference, values = scores.inference(), _by_sequence(scores)
         scores.check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
-        return native_gradient(inference, scores.arguments, path, grad.to(torch.float64).contiguous(), 1.0)
+        return native_gradient(inference, scores.arguments, grad.to(torch.float64).contiguous(), 1.0)
     L, rows = scores.num_labels, scores.rows()
     labels, lengths = path.reshape(-1)[rows], scores.lengths().to(grad.device)
     weights = grad.repeat_interleave(lengths)  # [N]
@@ -150,17 +150,21 @@ def viterbi(scores: ChainScores, *, allowed: Tensor | None = None) -> Decoded:
 
 
 def kbest(scores: ChainScores, k: int, *, allowed: Tensor | None = None) -> Paths:
-    """The k best label sequences of each sequence, best first; fewer where fewer exist."""
-    check_count("k", k)
+    """The k best label sequences of each sequence, best first; fewer where fewer exist.
+
+    An answer holds at most 2**27 tags, as that of ``trellis.chain.kbest``. Where the torch implementation answers, it
+    keeps k numbers for each label of each place of the padded batch, and those are what may be at most 2**27.
+    """
     restricted = scores.restricted(allowed)
-    lengths = restricted.lengths()
+    L, lengths = restricted.num_labels, restricted.lengths()
     if restricted.native:
-        report, *arrays = restricted.inference().kbest(k)
+        report, *arrays = restricted.inference().kbest(check_kbest(k, lengths.numpy(), L))
         restricted.check(report)
         counts, best, flat = (torch.from_numpy(array) for array in arrays)
     else:
+        wanted = check_kbest(k, lengths.numpy(), L, by_label=True)
         _scan_log_partition(restricted)
-        counts, best, flat = _scan.kbest(*restricted.ragged(), k)
+        counts, best, flat = _scan.kbest(*restricted.ragged(), wanted)
     sizes = counts.tolist()
     paths = torch.split(flat, (counts.cpu() * lengths).tolist())
     shapes = zip(paths, sizes, lengths.tolist(), strict=True)
@@ -185,14 +189,17 @@ def marginals(scores: ChainScores, *, allowed: Tensor | None = None, pairwise: b
         restricted.check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
     else:
         restricted.check(inference.log_partition(out.data_ptr(), True))
-        restricted.check(inference.gradient(0, 1.0, 0, restricted.num_rows, *pointers))
+        restricted.check(inference.gradient(0, 1.0, restricted.num_rows, *pointers))
     return Marginals(out.to(tokens.dtype), tokens, a, s, e, pairs)
 
 
 def sample(scores: ChainScores, n: int = 1, *, seed: int = 0, allowed: Tensor | None = None) -> Tensor:
-    """``n`` label sequences of each sequence, drawn from their exact distribution: (n, *layout of the emissions)."""
-    check_count("n", n)
+    """``n`` label sequences of each sequence, drawn from their exact distribution: (n, *layout of the emissions).
+
+    That may be at most 2**27 tags.
+    """
     restricted = scores.restricted(allowed)
+    n = check_sample(n, restricted.num_rows)
     if not restricted.native:
         _scan_log_partition(restricted)
         generator = torch.Generator(restricted.emissions.device).manual_seed(seed)

@@ -49,7 +49,7 @@ class ChainScores:
             raise ShapeError(f"emissions must be (N, L) with L >= 1, got {tuple(emissions.shape)}")
         checked = check_lengths(to_numpy(lengths), len(emissions))
         self._set(emissions, transitions, start, end, backend)
-        self.layout = _native.layout_of_lengths(checked, len(checked))
+        self.layout = _native.layout_of_lengths(checked, len(checked), len(emissions))
 
     @classmethod
     def padded(

@@ -1,6 +1,7 @@
-"""How the corpora of the demo were made: ``python -m trellis.demo.generate FOLDER`` writes the six files again.
+"""How the corpora of the demo were made: ``python -m tools.demo.generate`` draws the six files of the package again.
 
-The same grammar and seed give the same files, byte for byte; a test compares them with those in the package.
+The same grammar and seed give the same files, byte for byte; a test compares them with those in the package. Another
+folder may be named: ``python -m tools.demo.generate FOLDER``.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib import resources
 from itertools import islice
 from pathlib import Path
 
+from tools.demo.grammar import Grammar, Writer
 from trellis import corpus
-from trellis.demo.grammar import Grammar, Writer
 from trellis.text import Sentence
+
+HERE = Path(__file__).parent
+DATA = HERE.parents[1] / "src" / "trellis" / "demo" / "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ CHINESE = Recipe("chinese", 7, {"train": 600, "dev": 100, "test": 150}, "segment
 
 def generate(recipe: Recipe) -> dict[str, list[Sentence]]:
     """The parts of a corpus by name; no sentence occurs twice in any of them."""
-    text = (resources.files("trellis.demo") / f"{recipe.grammar}.grammar").read_text("utf-8")
+    text = (HERE / f"{recipe.grammar}.grammar").read_text("utf-8")
     writer = Writer(Grammar.parse(text), recipe.seed)
     seen: set[str] = set()
     parts = {}
@@ -62,10 +65,10 @@ def write(recipe: Recipe, folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Write both corpora to the folder that is named."""
-    if len(arguments) != 1:
-        sys.exit("usage: python -m trellis.demo.generate FOLDER")
-    folder = Path(arguments[0])
+    """Write both corpora to the folder that is named, or to that of the package."""
+    if len(arguments) > 1:
+        sys.exit("usage: python -m tools.demo.generate [FOLDER]")
+    folder = Path(arguments[0]) if arguments else DATA
     folder.mkdir(parents=True, exist_ok=True)
     for recipe in (ENGLISH, CHINESE):
         write(recipe, folder)

@@ -3,8 +3,9 @@
 import itertools
 
 import pytest
+from tools.demo.generate import HERE
+from tools.demo.grammar import Grammar, Symbol, Writer, to_sentence
 
-from trellis.demo.grammar import Grammar, Symbol, Writer, to_sentence
 from trellis.errors import DataError
 
 TEXT = """\
@@ -84,8 +85,6 @@ def test_a_grammar_that_cannot_be_used(text, message):
 
 @pytest.mark.parametrize("name", ["english", "chinese"])
 def test_every_symbol_of_our_grammars_is_used(name):
-    from importlib import resources
-
-    grammar = Grammar.parse((resources.files("trellis.demo") / f"{name}.grammar").read_text("utf-8"))
+    grammar = Grammar.parse((HERE / f"{name}.grammar").read_text("utf-8"))
     text = "\n".join(line for symbol in grammar.symbols.values() for line in (*symbol.seen, *symbol.held_out))
     assert [name for name in grammar.symbols if f"<{name}>" not in text] == ["sentence"]

@@ -1,0 +1,141 @@
+"""Whoever changes tags, lengths or masks after a forward pass gets the gradients of what they were, and no crash."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from trellis import chain as numpy_chain
+from trellis.chain import torch as chain
+from trellis.errors import TrellisError
+from trellis.nn import CRF
+
+L = 3
+SHAPE = (2, 4)
+# Neither is seen by autograd, whose check of versions finds changes by torch's own operations only.
+UNSEEN: dict[str, Callable[[Tensor, int], object]] = {
+    "data": lambda x, value: x.data.fill_(value),
+    "numpy": lambda x, value: x.numpy().fill(value),
+}
+WAYS = pytest.mark.parametrize("way", UNSEEN)
+LOSSES: dict[str, dict[str, Any]] = {
+    "sum": {},
+    "none": {"reduction": "none"},
+    "weighted": {"label_weights": torch.linspace(0.5, 2, L, dtype=torch.float64)},
+}
+
+
+def inputs() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return {
+        "emissions": torch.randn(*SHAPE, L, generator=generator, dtype=torch.float64).requires_grad_(),
+        "tags": torch.tensor([[0, 1, 2, 0], [2, 2, 1, 0]]),
+        "mask": torch.tensor([[1, 1, 1, 1], [1, 0, 1, 0]], dtype=torch.bool),
+    }
+
+
+def gradients(loss: str, spoil: Callable[[dict[str, Tensor]], object], twice: bool = False) -> list[Tensor]:
+    """The gradients of a loss whose inputs are spoilt before the backward pass."""
+    torch.manual_seed(0)
+    crf, given = CRF(L, batch_first=True).double(), inputs()
+    value = crf.nll(**given, **LOSSES[loss]).sum()
+    spoil(given)
+    if twice:
+        (first,) = torch.autograd.grad(value, given["emissions"], create_graph=True)
+        value = first.square().sum()
+    value.backward()
+    leaves = (given["emissions"], *crf.parameters())
+    assert all(x.grad is not None for x in leaves)
+    return [x.grad for x in leaves if x.grad is not None]
+
+
+def assert_equal(found: list[Tensor], expected: list[Tensor]) -> None:
+    for a, b in zip(found, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+@WAYS
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("twice", [False, True])
+class TestLayer:
+    @pytest.mark.parametrize("value", [1, 2**40, -(2**40)])
+    def test_tags(self, way: str, loss: str, twice: bool, value: int) -> None:
+        found = gradients(loss, lambda given: UNSEEN[way](given["tags"], value), twice)
+        assert_equal(found, gradients(loss, lambda given: None, twice))
+
+    def test_mask(self, way: str, loss: str, twice: bool) -> None:
+        found = gradients(loss, lambda given: UNSEEN[way](given["mask"], 1), twice)
+        assert_equal(found, gradients(loss, lambda given: None, twice))
+
+
+@WAYS
+def test_allowed_labels(way: str) -> None:
+    found = []
+    crf = CRF(L, batch_first=True).double()
+    for spoilt in (False, True):
+        emissions = inputs()["emissions"]
+        allowed = (torch.arange(L).expand(*SHAPE, L) > 0).contiguous()
+        value = crf.log_partition(emissions, allowed=allowed).sum()
+        if spoilt:
+            UNSEEN[way](allowed, 1)
+        value.backward()
+        found.append(emissions.grad)
+    assert torch.equal(*(grad for grad in found if grad is not None))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lengths(weighted: bool) -> None:
+    found = []
+    for later in ([3, 1], [1, 3], [2**40, -(2**40)]):
+        emissions = torch.arange(4.0 * L).reshape(4, L).requires_grad_()
+        lengths, tags = torch.tensor([3, 1]), torch.tensor([0, 1, 2, 0])
+        scores = chain.ChainScores(emissions, lengths, torch.zeros(L, L))
+        loss = chain.weighted_nll(scores, tags, torch.ones(4)) if weighted else chain.nll(scores, tags)
+        lengths.numpy()[:] = later
+        loss.sum().backward()
+        assert emissions.grad is not None
+        found.append(emissions.grad)
+    assert_equal(found[1:], found[:1] * 2)
+
+
+def test_a_change_that_autograd_sees_in_scores_is_its_own_error() -> None:
+    given = inputs()
+    emissions = given["emissions"] * 1
+    loss = CRF(L, batch_first=True).double().nll(emissions, given["tags"])
+    emissions.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_tags_changed_between_the_passes_of_a_compiled_loss() -> None:
+    """The operators compute the loss again in the backward pass, checks included."""
+    from trellis.chain.torch import library
+
+    given = inputs()
+    square, row = torch.zeros(L, L, dtype=torch.float64), torch.zeros(L, dtype=torch.float64)
+    loss = library.nll(given["emissions"], given["tags"], given["mask"], square, row, row, True, -100, "sum")
+    given["tags"].numpy()[:] = 2**40
+    with pytest.raises(TrellisError, match=r"must be in 0\.\.2"):
+        loss.backward()
+
+
+class TestArrays:
+    def test_lengths_of_the_caller(self) -> None:
+        lengths = np.array([3, 1])
+        scores = numpy_chain.ChainScores(np.zeros((4, L)), lengths, np.zeros((L, L)))
+        expected = numpy_chain.log_partition(scores)
+        lengths[:] = [2**40, -(2**40)]
+        assert numpy_chain.log_partition(scores).tolist() == expected.tolist()
+
+    def test_lengths_of_the_scores_cannot_be_written(self) -> None:
+        scores = numpy_chain.ChainScores(np.zeros((4, L)), [3, 1], np.zeros((L, L)))
+        with pytest.raises(ValueError, match="read-only"):
+            scores.lengths[0] = 2**40
+        scores.lengths.flags.writeable = True
+        for lengths in ([2**62, -(2**62)], [2**63 - 1, 1], [4, 1], [-1, 5]):
+            scores.lengths[:] = lengths
+            with pytest.raises(ValueError, match="lengths do not add up"):
+                numpy_chain.log_partition(scores)
