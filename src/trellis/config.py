@@ -82,7 +82,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
     for key in values:
         if key not in names:
             hint = did_you_mean(key, names, always=True)
-            raise ConfigError(f"{cls.__name__} has no setting {where + key!r}{hint}")
+            raise ConfigError(f"{cls.__name__} has no setting {shown(where + key)}{hint}")
     checked = {key: _check(f"{where}{key}", value, hints[key]) for key, value in values.items()}
     try:
         return cls(**checked)

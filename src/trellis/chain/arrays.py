@@ -244,6 +244,19 @@ def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntA
     return np.ascontiguousarray(array, dtype=np.int64), int(array.max()) + 1
 
 
+def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntArray | int, int]:
+    """The labels of the states, 0 where they are the labels, and how many labels there are."""
+    if labels is None:
+        return 0, states
+    array = np.asarray(labels)
+    if array.shape != (states,) or array.dtype.kind not in "iu":
+        raise ShapeError(f"state_labels must be integers (L,) = ({states},), got {array.dtype} {array.shape}")
+    wrong = np.flatnonzero((array < 0) | (array >= states))  # there are never more labels than states
+    if len(wrong):
+        raise TagRangeError(f"state_labels[{wrong[0]}] is {array[wrong[0]]}: must be in 0..{states - 1} (L = {states})")
+    return np.ascontiguousarray(array, dtype=np.int64), int(array.max()) + 1
+
+
 def check_count(name: str, value: int) -> int:
     """A number of things to find: an integer >= 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
