@@ -241,20 +241,7 @@ def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntA
     wrong = np.flatnonzero((array < 0) | (array >= states))  # there are never more labels than states
     if len(wrong):
         raise TagRangeError(f"state_labels[{wrong[0]}] is {array[wrong[0]]}: must be in 0..{states - 1} (L = {states})")
-    return np.ascontiguousarray(array, dtype=np.int64), int(array.max()) + 1
-
-
-def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntArray | int, int]:
-    """The labels of the states, 0 where they are the labels, and how many labels there are."""
-    if labels is None:
-        return 0, states
-    array = np.asarray(labels)
-    if array.shape != (states,) or array.dtype.kind not in "iu":
-        raise ShapeError(f"state_labels must be integers (L,) = ({states},), got {array.dtype} {array.shape}")
-    wrong = np.flatnonzero((array < 0) | (array >= states))  # there are never more labels than states
-    if len(wrong):
-        raise TagRangeError(f"state_labels[{wrong[0]}] is {array[wrong[0]]}: must be in 0..{states - 1} (L = {states})")
-    return np.ascontiguousarray(array, dtype=np.int64), int(array.max()) + 1
+    return plain_array(array, np.int64), int(array.max()) + 1
 
 
 def check_count(name: str, value: int) -> int:
@@ -308,14 +295,17 @@ def check_spans(spans: npt.ArrayLike, lengths: IntArray) -> IntArray:
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
         raise ShapeError(f"spans must be integers (S, 3) = (sequence, begin, end), got {array.dtype} {array.shape}")
     array = plain_array(array, np.int64)
-    for s, (sequence, begin, end) in enumerate(array.tolist()):
-        if not 0 <= sequence < len(lengths):
-            raise ShapeError(f"span {s} names sequence {sequence}, but there are {len(lengths)}")
-        if not 0 <= begin < end <= lengths[sequence]:
-            raise ShapeError(
-                f"span {s} is {begin}..{end} of sequence {sequence}: "
-                f"must be 0 <= begin < end <= its length {lengths[sequence]}"
-            )
+    sequence, begin, end = array.T
+    bad = np.flatnonzero((sequence < 0) | (sequence >= len(lengths)))
+    if len(bad):
+        raise ShapeError(f"span {bad[0]} names sequence {sequence[bad[0]]}, but there are {len(lengths)}")
+    bad = np.flatnonzero((begin < 0) | (begin >= end) | (end > lengths[sequence]))
+    if len(bad):
+        s = int(bad[0])
+        raise ShapeError(
+            f"span {s} is {begin[s]}..{end[s]} of sequence {sequence[s]}: "
+            f"must be 0 <= begin < end <= its length {lengths[sequence[s]]}"
+        )
     return array
 
 
