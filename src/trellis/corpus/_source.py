@@ -115,6 +115,8 @@ class Source:
                 held, unusable, lost = [], bad, False
             if end < len(text):
                 held.append(text[end:])
+            if bad and self.on_error == "raise":
+                self.is_unusable(number, "".join(held))  # now, and not when the sentence ends
             if sum(map(len, held)) > LONGEST:
                 number, lost = self._give_up(number, held, lost), True
                 held = ["\n"]
