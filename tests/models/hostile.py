@@ -134,7 +134,7 @@ def _change(holder: Any, key: Any, random: Random) -> str:
 
 def _array(arrays: dict[str, Any], random: Random) -> str:
     name = random.choice(sorted(arrays))
-    ways = [_retyped, _reshaped, _resized, _revalued, _revalued, _revalued, _swapped, _removed]
+    ways = [_retyped, _reshaped, _resized, _revalued, _revalued, _revalued, _remade, _remade, _swapped, _removed]
     way = random.choice(ways)
     with np.errstate(all="ignore"):
         way(arrays, name, random)
@@ -178,6 +178,18 @@ def _revalued(arrays: dict[str, Any], name: str, random: Random) -> None:
     else:
         for _ in range(random.randint(1, 3)):
             flat[random.randrange(len(flat))] = value
+    arrays[name] = a
+
+
+def _remade(arrays: dict[str, Any], name: str, random: Random) -> None:
+    """Wide numbers of another type in the same places, all but perhaps the last beyond reason."""
+    before = arrays[name]
+    a = np.empty(before.shape, random.choice(["<i8", "<f8", "<i4"]))
+    a[...] = random.choice([-1, -2, 2**31 - 1, -(2**31), 65535, -65536])
+    if a.dtype == np.int64 and random.random() < 0.5:
+        a[...] = random.choice([2**62, -(2**62), 2**63 - 1, -(2**63)])
+    if a.ndim == 1 and len(a) and before.dtype.kind != "f" and random.random() < 0.7:
+        a[-1] = before[-1]  # of ends, the one that says how long the whole is
     arrays[name] = a
 
 
