@@ -4,10 +4,11 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+FUZZ_SECONDS ?= 300
 SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults check format bench docs clean
+.PHONY: help demo test faults fuzz check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +33,9 @@ test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 KILLS ?= 30
 faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost
 	$(BIN)/python -m tests.faults --kills $(KILLS)
+
+fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .

@@ -1,12 +1,12 @@
 // The Python side of the feature CRF: templates, attributes, compiled corpora, the objective and its trainers.
 // Sizes and lifetimes of arrays are the caller's business, as in module.cpp: trellis.features is the caller.
+#include "array.h"
 #include "feature_reading.h"
 #include "objective.h"
 #include "online.h"
 #include "scorer.h"
 #include "vectors.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -21,8 +21,6 @@ using namespace nb::literals;
 namespace trellis {
 namespace {
 
-template <typename T>
-using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
 // Arrays of saved models: of one dimension, and, with `exact`, never converted, since conversion takes -1 for 65535.
 template <typename T>
 using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -30,7 +28,7 @@ auto exact() { return nb::arg().noconvert(); }
 
 template <typename T>
 T* pointer(const nb::object& array) {
-  return array.is_none() ? nullptr : nb::cast<Array<T>>(array).data();
+  return array.is_none() ? nullptr : data_of<T>(array);
 }
 
 template <typename T>

@@ -2,11 +2,11 @@
 // log space what scaled arithmetic could not do exactly, and adds everything up in a fixed order. Results are the
 // same bit for bit with any number of threads.
 #include "hmm.h"
+
+#include "array.h"
 #include "inference.h"
 #include "threads.h"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
@@ -27,9 +27,6 @@ constexpr double forbidden = -std::numeric_limits<double>::infinity();
 // where all are above exp(mixing_log), nothing that underflows can ever matter.
 constexpr double least_log = -340.0, mixing_log = -220.0;
 
-template <typename T>
-using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-
 const HmmKernels& hmm_kernels() {
   return TRELLIS_BEST(hmm_kernels);
 }
@@ -43,7 +40,7 @@ class Model {
         peaks_(V) {
     Prepared<double>& chain = prepared.chain;
     chain = {L, P, scaled_, scaled_ + L * P, scaled_ + 2 * L * P, scaled_ + (2 * L + 1) * P, 0, 0, 0, -forbidden, true};
-    log_prepared = {L, P, logs_, logs_ + L * P, logs_ + 2 * L * P, logs_ + (2 * L + 1) * P};
+    log_prepared = {L, P, logs_, logs_ + L * P, logs_ + 2 * L * P, logs_ + (2 * L + 1) * P, {}, {}};
     bool start_mixing = true;
     for (int64_t i = 0; i < L; ++i) {
       chain.start[i] = scaled(start[i], start_mixing);

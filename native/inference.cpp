@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 namespace trellis {
@@ -44,7 +45,7 @@ bool all_below_infinity(const R* x, int64_t n) {
 template <typename R, typename To>
 LogPrepared<To> pad_scores(const Batch<R>& batch, int64_t P, To* memory) {
   const int64_t L = batch.L;
-  LogPrepared<To> prepared{L, P, memory, memory + L * P, memory + 2 * L * P, memory + (2 * L + 1) * P};
+  LogPrepared<To> prepared{L, P, memory, memory + L * P, memory + 2 * L * P, memory + (2 * L + 1) * P, {}, {}};
   std::fill(memory, memory + (2 * L + 2) * P, -std::numeric_limits<To>::infinity());
   for (int64_t i = 0; i < L; ++i) {
     for (int64_t j = 0; j < L; ++j)
@@ -54,6 +55,33 @@ LogPrepared<To> pad_scores(const Batch<R>& batch, int64_t P, To* memory) {
   }
   return prepared;
 }
+
+// Lists the live rows of matrix[L, P]; none where most are live, and a list would only be in the way.
+LiveRows find_live_rows(const double* matrix, int64_t L, int64_t P, std::vector<int64_t>& ends,
+                        std::vector<int32_t>& rows) {
+  for (int64_t j = 0; j < P; j += live_columns) {
+    const int64_t stop = std::min(P, j + live_columns);
+    for (int64_t i = 0; i < L; ++i) {
+      const double* row = matrix + i * P;
+      if (std::any_of(row + j, row + stop, [](double x) { return x != forbidden; })) rows.push_back(int32_t(i));
+    }
+    ends.push_back(int64_t(rows.size()));
+  }
+  if (2 * rows.size() > ends.size() * size_t(L)) return {};
+  return {ends.data(), rows.data()};
+}
+
+// The states of each label, in their order.
+struct LabelStates {
+  std::vector<int64_t> label, ends, members;
+  LabelStates(const int64_t* labels, int64_t count, int64_t L) : label(size_t(L)), ends(size_t(count)), members(size_t(L)) {
+    for (int64_t j = 0; j < L; ++j) ++ends[size_t(label[size_t(j)] = labels ? labels[j] : j)];
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<int64_t> place(ends);
+    for (int64_t j = L - 1; j >= 0; --j) members[size_t(--place[size_t(label[size_t(j)])])] = j;
+  }
+  StateLabels view() const { return {label.data(), ends.data(), members.data()}; }
+};
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -162,6 +190,9 @@ const LogPrepared<double>& Inference<R>::log_prepared() {
     const int64_t P = round_up(batch_.L, kernels<double>().width);
     log_memory_ = std::make_unique<Block<double>>((2 * batch_.L + 2) * P);
     log_prepared_ = pad_scores(batch_, P, static_cast<double*>(*log_memory_));
+    LogPrepared<double>& p = log_prepared_;
+    p.forward_rows = find_live_rows(p.forward, p.L, P, live_ends_[0], live_rows_[0]);
+    p.backward_rows = find_live_rows(p.backward, p.L, P, live_ends_[1], live_rows_[1]);
   });
   return log_prepared_;
 }
@@ -399,13 +430,14 @@ Outcome Inference<R>::sample(int64_t n, uint64_t seed, int64_t* tags, int64_t st
 
 // The spans come sorted by sequence; those of one sequence share its forward and backward sums.
 template <typename R>
-Outcome Inference<R>::spans(const std::vector<Span>& spans, double* out) {
+Outcome Inference<R>::spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out) {
+  const LabelStates states(labels, count, batch_.L);
   return for_sequences([&](int64_t, int64_t b) {
     const auto before = [](const Span& span, int64_t sequence) { return span.sequence < sequence; };
     const auto low = std::lower_bound(spans.begin(), spans.end(), b, before);
     const auto high = std::lower_bound(low, spans.end(), b + 1, before);
     if (low == high) return 0.0;
-    return kernels_.spans(batch_, log_prepared_, b, &*low, high - low, out);
+    return kernels_.spans(batch_, log_prepared_, states.view(), b, &*low, high - low, out);
   });
 }
 

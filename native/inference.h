@@ -84,7 +84,8 @@ class Inference {
   Outcome viterbi(int64_t* tags, int64_t rows, double* scores) const;
   Outcome entropy(double* out);
   Outcome sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride);
-  Outcome spans(const std::vector<Span>& spans, double* out);
+  // labels[L]: what each state stands for, in 0 .. count - 1, or null where the states are the labels
+  Outcome spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out);
   Outcome weighted_nll(const int64_t* tags, const double* weights, double* out);
   // Of the tags that `weighted_nll` was asked for.
   Outcome weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions, R* start,
@@ -126,6 +127,8 @@ class Inference {
   std::once_flag log_once_;
   std::unique_ptr<Block<double>> log_memory_;
   LogPrepared<double> log_prepared_{};
+  std::vector<int64_t> live_ends_[2];  // of log_prepared_'s forward and backward
+  std::vector<int32_t> live_rows_[2];
 };
 
 }  // namespace trellis

@@ -123,6 +123,7 @@ def test_exception_tree() -> None:
         "NoPathError": ["ChainError"],
         "TagError": ["TrellisError", "ValueError"],
         "DataError": ["TrellisError", "ValueError"],
+        "CorpusError": ["DataError"],
         "ConfigError": ["TrellisError", "ValueError"],
         "ModelError": ["TrellisError", "ValueError"],
         "NotFittedError": ["ModelError", "AttributeError"],

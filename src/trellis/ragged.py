@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.aligned import plain_array
+from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 
 __all__ = ["check_lengths", "offsets_of", "pad", "split"]
 
-IntArray = npt.NDArray[np.int64]
-AnyArray = npt.NDArray[Any]
 _MOST_TOKENS = 2**48  # more than any memory holds, and few enough that no product of sizes wraps around
 
 
@@ -39,7 +39,7 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
         )
     if total > _MOST_TOKENS:
         raise ShapeError(f"lengths must add up to at most {_MOST_TOKENS} tokens, got {total}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return plain_array(array, np.int64)
 
 
 def _exact_sum(array: AnyArray) -> int:

@@ -56,7 +56,7 @@ def gradients(scores: chain.ChainScores, tags: np.ndarray, weights: np.ndarray |
     """Of the plain or the weighted loss on the torch side, with a weight for each sequence."""
     parts = (scores.emissions, scores.transitions, scores.start, scores.end)
     leaves = [torch.from_numpy(x.copy()).requires_grad_() for x in parts]
-    own = chain_torch.ChainScores(leaves[0], torch.from_numpy(scores.lengths), *leaves[1:])
+    own = chain_torch.ChainScores(leaves[0], torch.tensor(scores.lengths), *leaves[1:])
     path = torch.from_numpy(tags)
     loss = (
         chain_torch.nll(own, path)

@@ -172,7 +172,7 @@ def test_a_sentence_the_model_refuses_is_named(here, shell, tmp_path):
         (["--from", "word"], "--from: unknown format 'word', expected one of text, tokens, conll, conllu, "),
         (["--to", "xml"], "--to: unknown form 'xml', expected one of inline, conll, jsonl, segmented"),
         (["missing.txt"], "missing.txt: No such file or directory"),
-        (["-o", "nowhere/out.txt"], "nowhere/out.txt: No such file or directory"),
+        (["-o", "nowhere/out.txt"], "nowhere/out.txt cannot be written: No such file or directory"),
     ],
 )  # fmt: skip
 def test_wrong_names(text, shell, ner_model, arguments, message):

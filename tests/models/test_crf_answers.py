@@ -9,7 +9,7 @@ from tests.models.contract import TRAIN
 from trellis import chain, store
 from trellis.errors import ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
-from trellis.models.crf_problem import scores_of
+from trellis.models.crf.objective import scores_of
 from trellis.text import Sentence
 
 
@@ -82,7 +82,7 @@ def test_transitions_are_a_table(model):
 def test_feature_names_of_a_sentence(model):
     assert model.feature_names(["Rome"])[0][0] == "U00:Rome"
     with pytest.raises(ModelError, match="no templates"):
-        CRF(features="ready").fit([[["a"], ["b"]]], [["A", "B"]]).feature_names([["a"]])
+        CRF(features="given").fit([[["a"], ["b"]]], [["A", "B"]]).feature_names([["a"]])
 
 
 def test_templates_with_columns_need_them_when_tagging():

@@ -6,27 +6,25 @@ the hot path pays nothing for good messages.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from trellis.arrays import AnyArray, BoolArray, IntArray
 from trellis.errors import ChainError, NonFiniteError, NoPathError, TagRangeError
 
 NOT_FINITE, NO_PATH, TAG_RANGE, FORBIDDEN_PATH, BAD_CHAIN_SCORE = 2, 3, 4, 5, 6
-
-Array = npt.NDArray[Any]
 
 
 def raise_problem(
     status: int,
     sequence: int,
-    rows: npt.NDArray[np.int64],
-    emissions: Array,
-    transitions: Array,
-    start: Array,
-    end: Array,
-    tags: Array | None = None,
+    rows: IntArray,
+    emissions: AnyArray,
+    transitions: AnyArray,
+    start: AnyArray,
+    end: AnyArray,
+    tags: AnyArray | None = None,
 ) -> NoReturn:
     """Raise the error for a native report about the sequence whose tokens lie in ``rows``."""
     if status == BAD_CHAIN_SCORE:
@@ -41,12 +39,12 @@ def raise_problem(
 def _raise_about(
     status: int,
     sequence: int,
-    rows: npt.NDArray[np.int64],
-    emissions: Array,
-    transitions: Array,
-    start: Array,
-    end: Array,
-    tags: Array | None,
+    rows: IntArray,
+    emissions: AnyArray,
+    transitions: AnyArray,
+    start: AnyArray,
+    end: AnyArray,
+    tags: AnyArray | None,
 ) -> NoReturn:
     own = emissions[rows]  # (T, L)
     if status == NOT_FINITE:
@@ -60,7 +58,7 @@ def _raise_about(
     _raise_forbidden(sequence, tags[rows], own, transitions, start, end)
 
 
-def _raise_bad_chain_score(transitions: Array, start: Array, end: Array) -> NoReturn:
+def _raise_bad_chain_score(transitions: AnyArray, start: AnyArray, end: AnyArray) -> NoReturn:
     for name, array in (("transitions", transitions), ("start", start), ("end", end)):
         bad = np.argwhere(~(array < np.inf))
         if len(bad):
@@ -69,7 +67,7 @@ def _raise_bad_chain_score(transitions: Array, start: Array, end: Array) -> NoRe
     raise AssertionError("the native code found a bad score where there is none")
 
 
-def _raise_not_finite(sequence: int, own: Array) -> NoReturn:
+def _raise_not_finite(sequence: int, own: AnyArray) -> NoReturn:
     position, label = np.argwhere(~(own < np.inf))[0]
     raise NonFiniteError(
         f"emissions of sequence {sequence}, position {position}, label {label} are {own[position, label]}: "
@@ -77,8 +75,8 @@ def _raise_not_finite(sequence: int, own: Array) -> NoReturn:
     )
 
 
-def _raise_no_path(sequence: int, own: Array, transitions: Array, start: Array, end: Array) -> NoReturn:
-    reachable: npt.NDArray[np.bool_] = np.asarray(start > -np.inf)
+def _raise_no_path(sequence: int, own: AnyArray, transitions: AnyArray, start: AnyArray, end: AnyArray) -> NoReturn:
+    reachable: BoolArray = np.asarray(start > -np.inf)
     for position, emission in enumerate(own):
         if position:
             reachable = np.any(transitions[reachable] > -np.inf, axis=0)
@@ -95,14 +93,16 @@ def _raise_no_path(sequence: int, own: Array, transitions: Array, start: Array, 
     )
 
 
-def _raise_tag_range(sequence: int, tags: Array, L: int) -> NoReturn:
+def _raise_tag_range(sequence: int, tags: AnyArray, L: int) -> NoReturn:
     position = int(np.argmax((tags < 0) | (tags >= L)))
     raise TagRangeError(
         f"tags of sequence {sequence}, position {position} are {tags[position]}: must be in 0..{L - 1} (L = {L})"
     )
 
 
-def _raise_forbidden(sequence: int, tags: Array, own: Array, transitions: Array, start: Array, end: Array) -> NoReturn:
+def _raise_forbidden(
+    sequence: int, tags: AnyArray, own: AnyArray, transitions: AnyArray, start: AnyArray, end: AnyArray
+) -> NoReturn:
     where = f"tags of sequence {sequence} are forbidden, so their likelihood is zero: "
     if start[tags[0]] == -np.inf:
         raise NoPathError(f"{where}it may not start with tag {tags[0]} (position 0)")

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
+from trellis.aligned import plain_array
+from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.chain._problems import raise_problem
 from trellis.chain.scores import ChainScores
 from trellis.errors import ChainError, ShapeError, TagRangeError
 from trellis.ragged import offsets_of, split
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-AnyArray = npt.NDArray[Any]
 
 MOST_TAGS = 2**27
 """How many tags one answer of `kbest` or `sample` may hold: a gigabyte."""
@@ -180,6 +178,7 @@ def span_log_prob(
     before: npt.ArrayLike | None = None,
     after: npt.ArrayLike | None = None,
     allowed: npt.ArrayLike | None = None,
+    state_labels: npt.ArrayLike | None = None,
 ) -> FloatArray:
     """Exact log probability that spans of tokens carry given labels, whatever the rest of the sequence does.
 
@@ -192,15 +191,17 @@ def span_log_prob(
         after: the same for just after the span. With a BIO scheme, tags ``B-PER I-PER`` and ``after`` true for all
             labels but ``I-PER`` ask for the entity that begins and ends exactly there.
         allowed: ``(N, L)`` booleans, known labels; the probability is conditional on them.
+        state_labels: ``(L,)`` where the chain's states are finer than labels: the label that each stands for. `tags`,
+            `before` and `after` are then about these labels.
 
     """
     call = _Call(scores, allowed)
     checked = check_spans(spans, scores.lengths)
-    path = check_span_tags(tags, checked, scores.num_labels)
-    L, S = scores.num_labels, len(checked)
+    finer, L = _check_state_labels(state_labels, scores.num_labels)
+    path, S = check_span_tags(tags, checked, L), len(checked)
     out = np.empty(S, dtype=np.float64)
     masks = (check_side("before", before, S, L), check_side("after", after, S, L))
-    call.check(call.native.spans(checked, S, path, *masks, L, out))
+    call.check(call.native.spans(checked, S, path, *masks, finer, L, out))
     return out
 
 
@@ -212,7 +213,7 @@ def weighted_nll(scores: ChainScores, tags: npt.ArrayLike, weights: npt.ArrayLik
     """
     call = _Call(scores)
     path = _check_tags(tags, scores)
-    token_weights = np.ascontiguousarray(weights, dtype=np.float64)
+    token_weights = plain_array(weights, np.float64)
     if token_weights.shape != path.shape or not (token_weights >= 0).all():
         raise ShapeError(f"weights must be numbers >= 0 of shape (N,) = {path.shape}, got {token_weights.shape}")
     out = call.by_sequence()
@@ -227,7 +228,20 @@ def _check_tags(tags: npt.ArrayLike, scores: ChainScores) -> IntArray:
             f"tags must be integers (N,) = ({len(scores.emissions)},) to match emissions (N, L) = "
             f"{scores.emissions.shape}, got {array.dtype} {array.shape}"
         )
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return plain_array(array, np.int64)
+
+
+def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntArray | int, int]:
+    """The labels of the states, 0 where they are the labels, and how many labels there are."""
+    if labels is None:
+        return 0, states
+    array = np.asarray(labels)
+    if array.shape != (states,) or array.dtype.kind not in "iu":
+        raise ShapeError(f"state_labels must be integers (L,) = ({states},), got {array.dtype} {array.shape}")
+    wrong = np.flatnonzero((array < 0) | (array >= states))  # there are never more labels than states
+    if len(wrong):
+        raise TagRangeError(f"state_labels[{wrong[0]}] is {array[wrong[0]]}: must be in 0..{states - 1} (L = {states})")
+    return plain_array(array, np.int64), int(array.max()) + 1
 
 
 def check_count(name: str, value: int) -> int:
@@ -280,15 +294,18 @@ def check_spans(spans: npt.ArrayLike, lengths: IntArray) -> IntArray:
         return np.empty((0, 3), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
         raise ShapeError(f"spans must be integers (S, 3) = (sequence, begin, end), got {array.dtype} {array.shape}")
-    array = np.ascontiguousarray(array, dtype=np.int64)
-    for s, (sequence, begin, end) in enumerate(array.tolist()):
-        if not 0 <= sequence < len(lengths):
-            raise ShapeError(f"span {s} names sequence {sequence}, but there are {len(lengths)}")
-        if not 0 <= begin < end <= lengths[sequence]:
-            raise ShapeError(
-                f"span {s} is {begin}..{end} of sequence {sequence}: "
-                f"must be 0 <= begin < end <= its length {lengths[sequence]}"
-            )
+    array = plain_array(array, np.int64)
+    sequence, begin, end = array.T
+    bad = np.flatnonzero((sequence < 0) | (sequence >= len(lengths)))
+    if len(bad):
+        raise ShapeError(f"span {bad[0]} names sequence {sequence[bad[0]]}, but there are {len(lengths)}")
+    bad = np.flatnonzero((begin < 0) | (begin >= end) | (end > lengths[sequence]))
+    if len(bad):
+        s = int(bad[0])
+        raise ShapeError(
+            f"span {s} is {begin[s]}..{end[s]} of sequence {sequence[s]}: "
+            f"must be 0 <= begin < end <= its length {lengths[sequence[s]]}"
+        )
     return array
 
 
@@ -300,7 +317,7 @@ def check_span_tags(tags: npt.ArrayLike | Sequence[Sequence[int]], spans: IntArr
             raise ShapeError(f"tags must have one label a position of each span, got lengths {lengths}")
         flat = np.concatenate([np.asarray(own, dtype=np.int64) for own in tags])
     else:
-        flat = np.ascontiguousarray(tags, dtype=np.int64)
+        flat = plain_array(tags, np.int64)
     wanted = int((spans[:, 2] - spans[:, 1]).sum())
     if flat.shape != (wanted,):
         raise ShapeError(f"tags must hold {wanted} labels, the sum of the spans' lengths, got {flat.shape}")

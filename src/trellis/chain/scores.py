@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.aligned import plain_array
+from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths
-
-FloatArray = npt.NDArray[np.float32] | npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -38,11 +36,11 @@ class ChainScores:
 
     """
 
-    emissions: npt.NDArray[Any]
+    emissions: AnyArray
     lengths: IntArray
-    transitions: npt.NDArray[Any]
-    start: npt.NDArray[Any]
-    end: npt.NDArray[Any]
+    transitions: AnyArray
+    start: AnyArray
+    end: AnyArray
 
     def __init__(
         self,
@@ -98,7 +96,7 @@ def _read_only(lengths: IntArray) -> IntArray:
     return own
 
 
-def _floats(values: npt.ArrayLike) -> npt.NDArray[Any]:
+def _floats(values: npt.ArrayLike) -> AnyArray:
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"scores must be numbers, got an array of {array.dtype}")
@@ -106,13 +104,11 @@ def _floats(values: npt.ArrayLike) -> npt.NDArray[Any]:
         dtype: Any = array.dtype if array.dtype in (np.float32, np.float64) else np.float32
     else:
         dtype = np.float64
-    return np.ascontiguousarray(array, dtype=dtype)
+    return plain_array(array, dtype)
 
 
-def _matching(
-    name: str, values: npt.ArrayLike, shape: tuple[int, ...], emissions: npt.NDArray[Any]
-) -> npt.NDArray[Any]:
-    array = np.ascontiguousarray(np.asarray(values), dtype=emissions.dtype)
+def _matching(name: str, values: npt.ArrayLike, shape: tuple[int, ...], emissions: AnyArray) -> AnyArray:
+    array = plain_array(values, emissions.dtype)
     if array.shape != shape:
         letters = "(L, L)" if len(shape) == 2 else "(L,)"
         raise ShapeError(

@@ -6,16 +6,14 @@ model makes no string.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
+from trellis.arrays import Arrays
 from trellis.errors import StoreError
 from trellis.store import Stored
 
-Arrays = dict[str, npt.NDArray[Any]]
 _LONGEST_SEARCH = 10_000  # places; an honest table of a billion names has none of 500
 
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import chain, config, store
+from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
 from trellis.models.estimator import C, Estimator
@@ -40,7 +40,6 @@ from trellis.training import History, Progress, undisturbed
 
 _LEARNED = ("tagset_", "tokenizer_", "history_")
 _BLOCK = 16384  # sentences that are answered at a time
-FloatArray = npt.NDArray[np.float64]
 
 
 class Tagger(Estimator[C], ABC):
@@ -63,12 +62,12 @@ class Tagger(Estimator[C], ABC):
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         """Scores of the inputs, by a fitted model."""
 
-    def _state_labels(self) -> npt.NDArray[np.int64] | None:
+    def _state_labels(self) -> IntArray | None:
         """The label of each state of a fitted model's chain; None where the states are the labels."""
         return None
 
     @abstractmethod
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         """Manifest entries and arrays that `_restore` takes."""
 
     @abstractmethod

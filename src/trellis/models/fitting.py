@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import config
+from trellis.aligned import plain_array
+from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ConfigError, ModelError
 from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
@@ -19,8 +20,6 @@ from trellis.models.folder import ModelFolder, training
 from trellis.text import Sentence
 from trellis.training import Progress
 from trellis.training.folder import TrainingFolder
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def identify(
     free: frozenset[str] | None,
     data: Labelled,
     dev: Labelled | None,
-    before: Mapping[str, npt.NDArray[Any]] | None,
+    before: Arrays | None,
 ) -> None:
     """Tell the folder which training this is, so that no other goes on with it; `free` settings may change."""
     if options.folder is None:
@@ -85,7 +84,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> FloatArray | N
     """The weights of so many sentences, where there are some."""
     if weights is None:
         return None
-    array = np.ascontiguousarray(weights, dtype=np.float64)
+    array = plain_array(weights, np.float64)
     if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
         raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one a sentence, got {array.shape}")
     return array

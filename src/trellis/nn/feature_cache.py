@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from trellis import store
+from trellis.arrays import Float32Array, IntArray
 from trellis.errors import ModelError, StoreError
 from trellis.nn.subwords import Subwords
 from trellis.nn.transformer import TransformerEncoder
@@ -34,9 +35,9 @@ _KIND = "word features"
 class WordFeatures:
     """What a frozen encoder says about sentences, one row a word."""
 
-    pooled: npt.NDArray[np.float32]  # (N, layers, H)
+    pooled: Float32Array  # (N, layers, H)
     present: npt.NDArray[np.uint8]  # (N,) 1 for words that have subwords
-    tokens: npt.NDArray[np.int64]  # (B,) words of each sentence
+    tokens: IntArray  # (B,) words of each sentence
 
     def __len__(self) -> int:
         return len(self.tokens)

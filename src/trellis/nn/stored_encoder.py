@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from trellis.arrays import Arrays
 from trellis.errors import ModelError, StoreError
-from trellis.nn.weights import Arrays
 from trellis.store import Stored
 from trellis.untrusted import Fields
 

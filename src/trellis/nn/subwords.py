@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
+from trellis.arrays import IntArray
 from trellis.errors import DataError, ModelError, StoreError, TrellisError
 from trellis.ragged import offsets_of
 from trellis.untrusted import Fields, parse_json
-
-IntArray = npt.NDArray[np.int64]
 
 # Subwords of a batch, padding included. A core is fastest while what a layer works on stays in its cache.
 _ON_CPU, _ELSEWHERE = 768, 16384

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from trellis.arrays import AnyArray, Arrays
 from trellis.errors import ConfigError, ModelError
 from trellis.nn.blueprint import blueprint, check_state
 from trellis.nn.freezing import Freeze, freeze_parameters
@@ -28,7 +29,7 @@ from trellis.nn.pooling import How, WordPooling
 from trellis.nn.pretrained import describe, load_pretrained, position_limit, rebuild
 from trellis.nn.stored_encoder import options_of, try_out, untied
 from trellis.nn.subwords import Subwords, SubwordTokenizer
-from trellis.nn.weights import Arrays, arrays_of, hash_of, state_of
+from trellis.nn.weights import arrays_of, hash_of, state_of
 from trellis.nn.windows import check_window, pad_windows, windows_of
 from trellis.store import Stored
 from trellis.untrusted import Fields
@@ -212,7 +213,7 @@ class TransformerEncoder(nn.Module):
     @classmethod
     def from_arrays(
         cls,
-        arrays: Mapping[str, npt.NDArray[Any]],
+        arrays: Mapping[str, AnyArray],
         description: Mapping[str, Any],
         *,
         where: str = "the stored encoder",

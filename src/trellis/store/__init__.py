@@ -13,7 +13,7 @@ asked for by what it must be: type, shape, range. What native code or torch will
 """
 
 from trellis.store.reading import load, read_kind, read_manifest
-from trellis.store.stored import Array, Stored
+from trellis.store.stored import Stored
 from trellis.store.writing import FORMAT, pack_strings, save
 
-__all__ = ["FORMAT", "Array", "Stored", "load", "pack_strings", "read_kind", "read_manifest", "save"]
+__all__ = ["FORMAT", "Stored", "load", "pack_strings", "read_kind", "read_manifest", "save"]

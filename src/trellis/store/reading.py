@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from trellis.arrays import AnyArray
 from trellis.errors import StoreError
-from trellis.store.stored import Array, Stored
+from trellis.store.stored import Stored
 from trellis.store.writing import DTYPES, FORMAT, checksum, described
 from trellis.untrusted import Fields, JSONSyntaxError, parse_json
 
@@ -169,7 +170,7 @@ def _one_after_another(path: str, entries: list[_Entry], size: int) -> list[_Ent
     return ordered
 
 
-def _memory(size: int, path: str | Path) -> Array:
+def _memory(size: int, path: str | Path) -> AnyArray:
     try:
         return np.empty(size, np.uint8)
     except MemoryError:
@@ -182,7 +183,7 @@ def _bytes(file: FileIO, count: int, path: str | Path) -> bytes:
     return data.tobytes()
 
 
-def _fill(file: FileIO, data: Array, crc: int, verify: bool, path: str | Path) -> int:
+def _fill(file: FileIO, data: AnyArray, crc: int, verify: bool, path: str | Path) -> int:
     """Read as many bytes as there is room for; their checksum, going on from `crc`, where it is wanted."""
     view = data.data
     done = 0
@@ -196,7 +197,7 @@ def _fill(file: FileIO, data: Array, crc: int, verify: bool, path: str | Path) -
     return crc
 
 
-def _array(entry: _Entry, data: Array) -> Array:
+def _array(entry: _Entry, data: AnyArray) -> AnyArray:
     """The array, not to be written; copied where it does not lie as the machine wants it."""
     array = data[entry.start : entry.stop].view(entry.dtype).reshape(entry.shape)
     array = array if array.flags.aligned else array.copy()

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.arrays import AnyArray, Arrays
 from trellis.errors import StoreError
 from trellis.untrusted import Fields
 
-Array = npt.NDArray[Any]
 Shape = tuple[int | None, ...]
 """None stands for any size."""
 
@@ -26,10 +26,10 @@ class Stored:
     """The file, for messages."""
     kind: str
     manifest: Fields
-    arrays: dict[str, Array]
+    arrays: Arrays
 
     @classmethod
-    def of(cls, where: str, kind: str, manifest: dict[str, Any], arrays: dict[str, Array]) -> Stored:
+    def of(cls, where: str, kind: str, manifest: dict[str, Any], arrays: Arrays) -> Stored:
         """The same from memory."""
         return cls(where, kind, Fields(manifest, f"{where}: the manifest"), arrays)
 
@@ -39,7 +39,7 @@ class Stored:
 
     def array(
         self, name: str, dtype: npt.DTypeLike, shape: Shape, low: float | None = None, high: float | None = None
-    ) -> Array:
+    ) -> AnyArray:
         """The array of exactly this type and shape, every number in ``low..high``.
 
         Without a limit, integers may be anything and floats anything finite; NaN is never allowed, and an infinity only
@@ -50,7 +50,7 @@ class Stored:
             self._check_range(name, found, low, high)
         return found
 
-    def ends(self, name: str, dtype: npt.DTypeLike, total: int, count: int | None = None) -> Array:
+    def ends(self, name: str, dtype: npt.DTypeLike, total: int, count: int | None = None) -> AnyArray:
         """Where the parts of a whole of `total` items end: they never fall, and the last one is `total`."""
         found = self.array(name, dtype, (count,), 0, total)
         # No differences are taken: those of hostile numbers overflow.
@@ -76,7 +76,7 @@ class Stored:
         """The error for an array of which something else must be true."""
         return StoreError(f"{self.where}: the array {name!r} {problem}")
 
-    def _typed(self, name: str, dtype: np.dtype[Any], shape: Shape) -> Array:
+    def _typed(self, name: str, dtype: np.dtype[Any], shape: Shape) -> AnyArray:
         if name not in self.arrays:
             raise self.refused(name, f"is missing: expected {dtype} of shape {_shape_text(shape)}")
         found = self.arrays[name]
@@ -89,7 +89,7 @@ class Stored:
             raise self.refused(name, f"must have the shape {_shape_text(shape)}, got {_shape_text(found.shape)}")
         return found
 
-    def _check_range(self, name: str, found: Array, low: float | None, high: float | None) -> None:
+    def _check_range(self, name: str, found: AnyArray, low: float | None, high: float | None) -> None:
         """Two passes without a copy; NaN is the smallest and the largest of any array that has it."""
         info = np.finfo(found.dtype) if found.dtype.kind == "f" else np.iinfo(found.dtype)
         least, most = info.min if low is None else low, info.max if high is None else high

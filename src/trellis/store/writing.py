@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from trellis.arrays import AnyArray, Arrays
 from trellis.errors import StoreError
 from trellis.files import replacing
-from trellis.store.stored import Array
 
 FORMAT = 1
 """The version that is written; versions up to it are read."""
@@ -23,7 +23,7 @@ _NAMES = {numpy: name for name, numpy in DTYPES.items()}
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which UTF-8 cannot say
 
 
-def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> None:
     """Write a file of this kind, all or nothing."""
     # The widest numbers first, so that all lie where the machine wants them.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
@@ -35,20 +35,20 @@ def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mappi
             file.write(bytes_of(array))
 
 
-def pack_strings(name: str, strings: Sequence[str]) -> dict[str, Array]:
+def pack_strings(name: str, strings: Sequence[str]) -> Arrays:
     """Strings as two arrays, their bytes and where each ends: any string, lone surrogates too."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in strings]
     ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
     return {f"{name}.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}.ends": ends}
 
 
-def _storable(name: str, array: Array) -> Array:
+def _storable(name: str, array: AnyArray) -> AnyArray:
     if array.dtype.str not in _NAMES:
         raise StoreError(f"the array {name!r} cannot be stored: expected one of {', '.join(DTYPES)}, got {array.dtype}")
     return np.ascontiguousarray(array)
 
 
-def bytes_of(array: Array) -> memoryview:
+def bytes_of(array: AnyArray) -> memoryview:
     """The bytes of a contiguous array, not copied."""
     return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
@@ -63,7 +63,7 @@ def checksum(text: str) -> str:
     return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
-def _header(kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, Array]) -> bytes:
+def _header(kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
     """JSON, filled up with blanks to a multiple of eight bytes."""
     checks = {name: zlib.crc32(bytes_of(a), described(a.dtype.str, a.shape)) for name, a in arrays.items()}
     text = _json({"format": FORMAT, "kind": kind, "crc32": checks, "manifest": dict(manifest)})

@@ -25,13 +25,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trellis.arrays import BoolArray
 from trellis.errors import TagError
 from trellis.suggest import did_you_mean
 from trellis.tags.labels import Role
-
-BoolArray = NDArray[np.bool_]
 
 _OPEN = frozenset({Role.B, Role.I})  # a span may go on after these
 _ONGOING = frozenset({Role.I, Role.E})  # a span may be under way before these

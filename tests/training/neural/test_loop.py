@@ -247,7 +247,6 @@ class TestFiles:
         assert list(tmp_path.iterdir()) == []
 
     def test_tensorboard_gets_steps_and_epochs(self, tmp_path):
-        pytest.importorskip("tensorboard")
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
         task = Linear()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trellis import _native
+from trellis.aligned import plain_tensor
 from trellis.chain import _scan
 from trellis.chain.torch.scores import Inference, layout_lengths, make_inference, raise_report, token_rows
 
@@ -56,7 +57,7 @@ class ChainLoss(torch.autograd.Function):
         if torch.is_grad_enabled():
             return (None, *_scan_gradient(ctx, grad, *inputs), None, None, None)
         if ctx.scale is None:
-            grads = native_gradient(ctx.inference, inputs, grad.to(torch.float64).contiguous(), 1.0)
+            grads = native_gradient(ctx.inference, inputs, plain_tensor(grad, torch.float64), 1.0)
         else:
             grads = native_gradient(ctx.inference, inputs, None, grad.item() * ctx.scale)
         return (None, *grads, None, None, None)
@@ -147,7 +148,7 @@ class WeightedLoss(torch.autograd.Function):
             value = _scan.weighted_nll(*ragged, torch.from_numpy(ctx.inference.tags), own)
             return (*_graph_gradient(value, (emissions, transitions, start, end), grad), None, None, None)
         grads = [torch.zeros_like(emissions), *(torch.empty_like(x) for x in (transitions, start, end))]
-        outer = grad.to(torch.float64).contiguous()
+        outer = plain_tensor(grad, torch.float64)
         pointers = (x.data_ptr() for x in (weights, outer, *grads))
         ctx.inference.weighted_nll_gradient(*pointers)
         return (*grads, None, None, None)

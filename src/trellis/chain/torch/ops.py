@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from trellis.aligned import plain_tensor
 from trellis.chain import _scan
 from trellis.chain._problems import BAD_CHAIN_SCORE, FORBIDDEN_PATH, NO_PATH, NOT_FINITE, TAG_RANGE
 from trellis.chain.arrays import check_kbest, check_sample, check_side, check_span_tags, check_spans
@@ -101,7 +102,7 @@ def nll_gradient(scores: ChainScores, tags: Tensor, grad: Tensor) -> list[Tensor
     if scores.native:
         inference, values = scores.inference(), _by_sequence(scores)
         scores.check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
-        return native_gradient(inference, scores.arguments, grad.to(torch.float64).contiguous(), 1.0)
+        return native_gradient(inference, scores.arguments, plain_tensor(grad, torch.float64), 1.0)
     L, rows = scores.num_labels, scores.rows()
     labels, lengths = path.reshape(-1)[rows], scores.lengths().to(grad.device)
     weights = grad.repeat_interleave(lengths)  # [N]
@@ -123,7 +124,7 @@ def weighted_nll(scores: ChainScores, tags: Tensor, weights: Tensor) -> Tensor:
         raise ShapeError(
             f"weights must be numbers >= 0 of shape {tuple(path.shape)} to match tags, got {tuple(weights.shape)}"
         )
-    plain = weights.to(torch.float64).contiguous()
+    plain = plain_tensor(weights, torch.float64)
     if scores.native:
         result: Tensor = WeightedLoss.apply(*scores.arguments, scores.layout, path, plain)  # type: ignore[no-untyped-call]
         return result
@@ -248,7 +249,7 @@ def span_log_prob(
         where = (torch.from_numpy(checked).to(device), torch.from_numpy(path).to(device))
         return _scan.span_log_prob(*restricted.ragged(), *where, *masks)
     out = torch.empty(len(checked), dtype=torch.float64)
-    report = restricted.inference().spans(checked, len(checked), path, first, last, L, out.data_ptr())
+    report = restricted.inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr())
     restricted.check(report)
     return out.to(restricted.emissions.dtype)
 
@@ -259,7 +260,7 @@ def _check_tags(tags: Tensor, scores: ChainScores) -> Tensor:
             f"tags must be integers {tuple(scores.shape[:-1])} to match emissions {tuple(scores.shape)}, "
             f"got {tags.dtype} {tuple(tags.shape)}"
         )
-    return (tags if tags.dtype == torch.int64 else tags.to(torch.int64)).contiguous()
+    return plain_tensor(tags, torch.int64)
 
 
 def _by_sequence(scores: ChainScores) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from trellis import _native
+from trellis.aligned import plain_tensor
+from trellis.arrays import AnyArray
 from trellis.chain._problems import raise_problem
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths
@@ -95,11 +97,12 @@ class ChainScores:
         L = emissions.shape[-1]
         dtype = emissions.dtype if emissions.dtype == torch.float64 else torch.float32
         self.shape = emissions.shape
-        self.emissions = _plain(emissions, dtype)  # in its own shape: a view would cost a node of the graph
+        self.native = backend == "auto" and emissions.device.type == "cpu"
+        # In its own shape: a view would cost a node of the graph.
+        self.emissions = _plain(emissions, dtype, self.native)
         self.transitions = _matching("transitions", transitions, (L, L), self)
         self.start = _zeros(self) if start is None else _matching("start", start, (L,), self)
         self.end = _zeros(self) if end is None else _matching("end", end, (L,), self)
-        self.native = backend == "auto" and emissions.device.type == "cpu"
 
     @property
     def num_labels(self) -> int:
@@ -190,7 +193,7 @@ def _on_cpu(x: Tensor, *dtypes: torch.dtype) -> Tensor:
         x = x.to(dtypes[0])
     if x.device.type != "cpu":
         x = x.cpu()
-    return x.contiguous()
+    return plain_tensor(x)
 
 
 def token_rows(layout: _native.Layout) -> Tensor:
@@ -204,10 +207,8 @@ def layout_lengths(layout: _native.Layout) -> Tensor:
     return torch.from_numpy(np.diff(layout.offsets))
 
 
-def _plain(x: Tensor, dtype: torch.dtype) -> Tensor:
-    if x.dtype != dtype:
-        x = x.to(dtype)
-    return x.contiguous()
+def _plain(x: Tensor, dtype: torch.dtype, native: bool) -> Tensor:
+    return plain_tensor(x, dtype) if native else x.to(dtype).contiguous()  # which may have no address
 
 
 def _matching(name: str, x: Tensor, shape: tuple[int, ...], scores: ChainScores) -> Tensor:
@@ -216,7 +217,7 @@ def _matching(name: str, x: Tensor, shape: tuple[int, ...], scores: ChainScores)
         raise ShapeError(
             f"{name} must be {letters} = {shape} to match emissions {tuple(scores.shape)}, got {tuple(x.shape)}"
         )
-    return _plain(x, scores.emissions.dtype)
+    return _plain(x, scores.emissions.dtype, scores.native)
 
 
 def _zeros(scores: ChainScores) -> Tensor:
@@ -226,7 +227,7 @@ def _zeros(scores: ChainScores) -> Tensor:
 def to_numpy(x: Tensor | Sequence[int]) -> npt.ArrayLike:
     """What NumPy takes as it is, or a tensor's values."""
     if isinstance(x, Tensor):
-        array: npt.NDArray[Any] = x.detach().cpu().numpy()
+        array: AnyArray = x.detach().cpu().numpy()
         return array
     return x
 

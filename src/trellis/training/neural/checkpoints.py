@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from trellis import store
+from trellis.arrays import AnyArray
 from trellis.errors import StoreError
 from trellis.training.folder import CHECKPOINTS, KEPT
 from trellis.untrusted import Fields, shown
@@ -137,7 +138,7 @@ def _parts(stored: store.Stored) -> dict[str, dict[str, Tensor]]:
     return parts
 
 
-def _to_array(tensor: Tensor) -> store.Array:
+def _to_array(tensor: Tensor) -> AnyArray:
     plain = tensor.detach().cpu().contiguous()
     bits = _AS_BITS.get(plain.dtype)
     return (plain if bits is None else plain.view(bits)).numpy()

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from trellis.arrays import IntArray
 from trellis.errors import ModelError, StoreError
 from trellis.training.best import Best
 from trellis.training.driver import undisturbed
@@ -27,7 +28,7 @@ from trellis.training.folder import TrainingFolder
 from trellis.training.history import History, Progress, Reason, Step
 from trellis.training.lock import locked
 from trellis.training.neural.averaging import Average
-from trellis.training.neural.batches import Order, batches_of, count_steps
+from trellis.training.neural.batches import batches_of, count_steps
 from trellis.training.neural.machine import Machine, chance_restored
 from trellis.training.neural.place import Kept, Place
 from trellis.training.neural.resuming import Memory, State
@@ -183,7 +184,7 @@ class _Run:
         self._save_history(self._best.history("interrupted"))  # as it is, should the process be killed now
         self._tell_of_epoch(step)
 
-    def _step(self, plan: list[Order]) -> Taken:
+    def _step(self, plan: list[IntArray]) -> Taken:
         batches = plan[self._place.batch : self._place.batch + self._settings.accumulate]
         taken = self._stepper.take(self._place.step, batches)
         self._average.step(self._place.epoch)
@@ -196,15 +197,15 @@ class _Run:
         kept = None
         with self._average.in_place():
             scores = self._machine.from_main(self._validate)
-            dev = None if scores is None else scores.f1
+            dev = None if scores is None else scores.score
             if self._best.is_better(dev):
                 kept = Kept(copy_of(trained_weights(self._task.module)), self._place.step)
         self._tick(training=False)
         self._schedule.epoch(dev, self._mean_loss())
         step = self._as_step(taken, batches)
         if scores is not None:
-            best = self._best.score if kept is None else scores.f1
-            step = replace(step, dev=scores.f1, precision=scores.precision, recall=scores.recall, best=best)
+            best = self._best.score if kept is None else scores.score
+            step = replace(step, dev=scores.score, precision=scores.precision, recall=scores.recall, best=best)
         self._best.add(step, kept)
         self._place.next_epoch()
         return step
