@@ -5,7 +5,8 @@
 
 Each trial trains a feature CRF, an HMM by EM or a BiLSTM-CRF on a demo corpus in a process of its own, half of them in
 a folder with an older model, and kills it (SIGKILL, every fifth time SIGTERM) after a random time, now and then twice.
-After each kill the folder must hold the older model or the whole new one. The training is then started again, resumed
+After each kill the folder must hold the model that was there or the whole new one (after SIGTERM, the best so far).
+The training is then started again, resumed
 if there are checkpoints, and must leave the very bytes of an uninterrupted one and nothing else.
 """
 
@@ -33,7 +34,8 @@ from trellis.cli import main as command_line
 from trellis.models import HMM, NeuralTagger
 
 SENTENCES = 240  # to learn from; enough for trainings of a few seconds
-COMPARED = ("model.safetensors", "config.toml")
+MODEL = "model.safetensors"
+COMPARED = (MODEL, "config.toml")
 BILSTM = (
     *("encoder.hidden=16", "encoder.words.size=16", "training.epochs=4", "training.checkpoint_every=4"),
     *("training.batch_size=16", "training.averaging=ema"),
@@ -133,12 +135,11 @@ def names(folder: Path) -> list[str]:
 
 def trial(family: Family, folder: Path, rng: random.Random) -> None:
     """One training that is killed once or twice and then left alone."""
-    has_older = rng.random() < 0.5
-    if has_older:
+    if rng.random() < 0.5:
         shutil.copytree(family.older, folder)
-    if not kill(family, folder, rng, has_older):
+    if not kill(family, folder, rng):
         return  # it was faster than the signal
-    while rng.random() < 0.3 and kill(family, folder, rng, has_older):
+    while rng.random() < 0.3 and kill(family, folder, rng):
         family.counts["second kills"] += 1
     resume = resumable(folder)
     family.counts["resumed" if resume else "started again"] += 1
@@ -150,8 +151,9 @@ def trial(family: Family, folder: Path, rng: random.Random) -> None:
     family.expect(names(folder) == names(family.whole), f"{folder.name}: left {names(folder)}")
 
 
-def kill(family: Family, folder: Path, rng: random.Random, has_older: bool) -> bool:
+def kill(family: Family, folder: Path, rng: random.Random) -> bool:
     """Kill a training at a random moment, and look at what it leaves; False if it had ended by then."""
+    before = contents(folder).get(MODEL)
     gently = family.name != "hmm (EM)" and rng.random() < 0.2
     child = family.run(folder, resume=resumable(folder))
     time.sleep(rng.uniform(0.0, family.seconds))
@@ -162,26 +164,26 @@ def kill(family: Family, folder: Path, rng: random.Random, has_older: bool) -> b
     family.counts["SIGTERM" if gently else "SIGKILL"] += 1
     expected = (143, -signal.SIGTERM) if gently else (-signal.SIGKILL,)  # before its handler is there, a signal kills
     family.expect(code in expected, f"{folder.name}: the exit code is {code}")
-    look(family, folder, has_older, gently)
+    look(family, folder, before, gently)
     return True
 
 
-def look(family: Family, folder: Path, has_older: bool, gently: bool) -> None:
-    """After a kill: a whole model or none, the older one if there was one, and checkpoints that are not given up."""
-    model = contents(folder).get("model.safetensors")
-    known = [contents(path)["model.safetensors"] for path in (family.older, family.whole)]
-    if gently:
-        sound = model is None or ended(start(lambda: trellis.load(folder), folder.with_suffix(".log"))) == 0
-    else:
-        sound = model is None or model in known
-    lost = not sound or (has_older and model is None)
-    family.counts["models lost"] += lost
-    family.expect(not lost, f"{folder.name}: the model that was there is lost, or a part of one is in its place")
+def look(family: Family, folder: Path, before: bytes | None, gently: bool) -> None:
+    """After a kill: the model that was there or the whole new one, and checkpoints that are not given up.
+
+    A signal that lets the training end in good order may leave the best model so far.
+    """
+    model = contents(folder).get(MODEL)
+    kept = model in (before, contents(family.whole)[MODEL])
+    if gently and model is not None and not kept:
+        kept = ended(start(lambda: trellis.load(folder), folder.with_suffix(".log"))) == 0
+    family.counts["models lost"] += not kept
+    family.expect(kept, f"{folder.name}: the model that was there is lost, or a part of one is in its place")
     if resumable(folder):
-        before = names(folder)
+        there = names(folder)
         code = ended(family.run(folder))
         family.expect(code == 1, f"{folder.name}: an unfinished training was not refused, exit code {code}")
-        gone = {name for name in set(before) - set(names(folder)) if not Path(name).name.startswith(".")}
+        gone = {name for name in set(there) - set(names(folder)) if not Path(name).name.startswith(".")}
         family.expect(not gone, f"{folder.name}: refused, and yet gone: {gone}")
 
 

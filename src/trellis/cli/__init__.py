@@ -1,7 +1,7 @@
 """The ``trellis`` command: one file a subcommand, argument parsing and printing only.
 
-Exit codes: 0; 1 for what the data or the model says no to; 2 for usage; 130 after Ctrl-C. Errors are one paragraph on
-standard error, with a traceback only under ``--debug``.
+Exit codes: 0; 1 for what the data or the model says no to; 2 for usage; 130 after Ctrl-C, and of `train` 143 after
+SIGTERM. Errors are one paragraph on standard error, with a traceback only under ``--debug``.
 """
 
 from __future__ import annotations
