@@ -167,8 +167,8 @@ def _checked(description: Any, most_layers: int) -> tuple[str, dict[str, Any]]:
             raise StoreError(f"{fields.where}: {name!r} is {shown(value)}, but the file has {most_layers} arrays")
     foreign = ("model_type", "auto_map", "quantization_config")
     kept = {k: v for k, v in fields.values.items() if k not in foreign and "implementation" not in k and k[:1] != "_"}
-    # How the encoder is run is our business: these change no result, only its form.
-    return fields.text("model_type"), kept | {"chunk_size_feed_forward": 0, "return_dict": True}
+    # Rows at a time: changes no result, and fails for sentences of other lengths.
+    return fields.text("model_type"), kept | {"chunk_size_feed_forward": 0}
 
 
 def position_limit(encoder: nn.Module) -> int | None:
