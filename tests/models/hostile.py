@@ -6,6 +6,7 @@ and values of its arrays, entries of its header, bytes. All but the last keep th
 
 import json
 import zlib
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -80,7 +81,7 @@ def _header_field(path: Path, random: Random) -> str:
 
 
 def _value(random: Random) -> Any:
-    return random.choice(random.choice([NUMBERS, OTHERS, TEXTS, HOLDERS]))
+    return deepcopy(random.choice(random.choice([NUMBERS, OTHERS, TEXTS, HOLDERS])))  # later changes go into it
 
 
 def _field(table: Any, random: Random) -> str:
