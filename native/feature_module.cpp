@@ -23,7 +23,7 @@ namespace {
 
 // Arrays of saved models: of one dimension, and, with `exact`, never converted, since conversion takes -1 for 65535.
 template <typename T>
-using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Flat = Array<T, nb::ndim<1>>;
 auto exact() { return nb::arg().noconvert(); }
 
 template <typename T>
