@@ -1,13 +1,14 @@
-# Everything runs in a virtual environment of the project's own. The two commands of the README, `make demo` and
-# `make test`, build it first and do nothing again the second time.
+# Everything runs in the project's own virtual environment. The two commands of the README, `make demo` and
+# `make test`, build it the first time and reuse it afterwards.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+FUZZ_SECONDS ?= 300
 SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench docs clean
+.PHONY: help demo test faults fuzz check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,19 +27,26 @@ $(VENV)/.dev: $(BIN)/python $(SOURCES)
 demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
 
-test: $(VENV)/.dev  ## all tests, the same examples in each run
+test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
+
+KILLS ?= 30
+faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost
+	$(BIN)/python -m tests.faults --kills $(KILLS)
+
+fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/.dev  ## let ruff mend what it can
+format: $(VENV)/.dev  ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## benchmarks beside the rivals; DATA=folder of corpora adds the feature CRF and the HMM
+bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora adds those that need corpora
 	$(BIN)/python benchmarks/chain.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/corpus.py
@@ -52,7 +60,7 @@ $(VENV)/.docs: $(BIN)/python $(SOURCES)
 	$(PIP) install --quiet -c constraints.txt -e '.[docs]'
 	@touch $@
 
-# The variable silences an advertisement; every warning of the build itself is an error.
+# The variable silences an advertisement; every warning from the build itself is an error.
 docs: $(VENV)/.docs  ## the documentation as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open build/site/index.html"

@@ -1,10 +1,10 @@
-"""Flair's side of `neural.py`, run by the Python of a virtual environment that has Flair and nothing of Trellis.
+"""Flair's side of `neural.py`, run by the Python of a virtual environment that has Flair but not Trellis.
 
     python _flair.py JOB.json
 
 The job names the sentences, the file of vectors, the dimensions and how long to train; the last line printed is the
-result as JSON: seconds of each epoch and of its processors, dev scores as Flair counts them, tagging times, and the
-tags of the best model.
+result as JSON: wall-clock and CPU seconds of each epoch, dev scores as Flair counts them, tagging times, and the tags
+of the best model.
 """
 
 import json
@@ -28,7 +28,7 @@ Labelled = list[tuple[list[str], list[str]]]  # tokens and BIO tags
 
 
 class Stopwatch(TrainerPlugin):
-    """Seconds of each training epoch, by the clock and of processors, without the evaluation; dev score of each."""
+    """Wall-clock and CPU seconds of each training epoch, without the evaluation, and its dev score."""
 
     def __init__(self) -> None:
         super().__init__()

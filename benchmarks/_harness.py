@@ -1,4 +1,4 @@
-"""What the benchmarks share: best-of timing, bars, one table a section, and one JSON file a benchmark."""
+"""What the benchmarks share: best-of timing, bars, one table per section, and one JSON file per benchmark."""
 
 import gc
 import json
@@ -28,8 +28,8 @@ def best_of(function: Callable[[], object], *, seconds: float = 0.5, at_least: i
 def best_of_each(*functions: Callable[[], object], seconds: float = 0.5, at_least: int = 5) -> list[float]:
     """Seconds of the fastest call of each function, in turns of a few calls so that a busy moment hits them all.
 
-    There are as many rounds as fit into `seconds` for each function and `at_least` so many, unless those would take
-    ten times as long.
+    There are as many rounds as fit into `seconds` for each function, and no fewer than `at_least`, unless those would
+    take ten times as long.
     """
     for function in functions:
         function()
@@ -47,7 +47,7 @@ def _goes_on(spent: float, budget: float, rounds: int, at_least: int) -> bool:
 
 
 def _burst(function: Callable[[], object], seconds: float = 0.02) -> float:
-    """Fastest of the calls that fit into a moment: the first may still feel the threads of the function before it."""
+    """Fastest of a few calls: the first may still be slowed down by the threads of the function before it."""
     best, deadline = math.inf, time.perf_counter() + seconds
     while math.isinf(best) or time.perf_counter() < deadline:
         begin = time.perf_counter()
@@ -75,7 +75,7 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 @dataclass(frozen=True)
 class Bar:
-    """A figure and the limit it has to keep."""
+    """A figure and the limit that it must meet."""
 
     name: str
     value: float
@@ -123,12 +123,12 @@ class Section:
 
 
 def make_console() -> Console:
-    """A console as wide as the terminal, or wide enough for the tables where there is none."""
+    """A console as wide as the terminal, or wide enough for the tables if there is no terminal."""
     return Console(width=None if sys.stdout.isatty() else 110)
 
 
 def machine(packages: Iterable[str]) -> dict[str, Any]:
-    """Describe the machine and the versions a figure was measured with."""
+    """Describe the machine and the versions that a figure was measured with."""
     return {
         "cpu": _cpu_name(),
         "cores": os.cpu_count(),

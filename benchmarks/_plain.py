@@ -14,7 +14,7 @@ Labelled = Sequence[tuple[list[str], list[str]]]  # tokens and tags
 
 
 class PlainTagger(nn.Module):
-    """The network; the vectors of words stay as they are."""
+    """The network; the word vectors are not trained."""
 
     def __init__(self, vectors: Tensor, hidden: int, labels: int) -> None:
         super().__init__()

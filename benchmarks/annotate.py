@@ -1,9 +1,9 @@
-"""What probabilities and spans cost: `annotate` and `tagger(text)` beside bare `predict`, on one core.
+"""What probabilities and spans cost: `annotate` and `tagger(text)` against bare `predict`, on one core.
 
     python benchmarks/annotate.py DATA
 
-DATA is a folder with ud_chinese_gsd, ud_english_ewt and wnut17. Each text is tagged for the first time since the model
-was opened, as a server would see it, and again, when the model remembers its features.
+DATA is a folder with ud_chinese_gsd, ud_english_ewt and wnut17. Each text is tagged for the first time after the model
+was opened, as on a server, and then again, when the model remembers its features.
 """
 
 import sys
@@ -20,7 +20,7 @@ from trellis import chain, corpus
 
 
 def gsd(folder: Path) -> tuple[Any, list[Any]]:
-    """Words of Chinese."""
+    """Chinese words."""
     train, test = (
         [
             corpus.sentence_from_words(sentence.tokens)
@@ -30,11 +30,11 @@ def gsd(folder: Path) -> tuple[Any, list[Any]]:
         ]
         for part in ("train", "test")
     )
-    return trellis.CRF(features="segment", max_iterations=60).fit(train), test
+    return trellis.CRF(features="seg", max_iterations=60).fit(train), test
 
 
 def ewt(folder: Path) -> tuple[Any, list[Any]]:
-    """Parts of speech of English."""
+    """English parts of speech."""
     train, test = (
         corpus.read(folder / f"ud_english_ewt/en_ewt-ud-{part}.conllu", format="conllu").sentences
         for part in ("train", "test")
@@ -43,7 +43,7 @@ def ewt(folder: Path) -> tuple[Any, list[Any]]:
 
 
 def wnut(folder: Path) -> tuple[Any, list[Any]]:
-    """Names in English."""
+    """English names."""
     train, test = (
         corpus.read(folder / "wnut17" / name, format="conll").sentences
         for name in ("wnut17train.conll", "emerging.test.annotated")
@@ -105,7 +105,7 @@ def main() -> None:
         for row in rows
         if row["call"] in ("annotate(tokens)", "tagger(texts)")
     ]
-    section = Section("Probabilities and spans beside bare tags, feature CRF, one core", rows, bars)
+    section = Section("Probabilities and spans against bare tags, feature CRF, one core", rows, bars)
     section.show(make_console())
     results = {"machine": machine(("trellis", "numpy")), "sections": [section.to_json()]}
     write_json(Path("benchmarks/results/annotate.json"), results)

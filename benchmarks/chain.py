@@ -1,4 +1,4 @@
-"""The chain core and the CRF layer beside pytorch-crf, torch-struct and cross entropy, on the same inputs."""
+"""The chain core and the CRF layer against pytorch-crf, torch-struct and cross entropy, on the same inputs."""
 
 import argparse
 import os
@@ -223,7 +223,7 @@ def layer_viterbi(options: Options) -> Section:
         struct = time_struct(options, shape, lambda p=problem: assert_same_best_score(p), problem.struct_viterbi)
         rows.append(layer_row(shape, ours, theirs, struct))
     title = f"CRF.viterbi against decode, {options.threads} threads"
-    return Section(title, rows, speed_bars(rows), note="torch-struct returns parts, not tags; timed as it is")
+    return Section(title, rows, speed_bars(rows), note="torch-struct returns parts, not tags; timed as is")
 
 
 def loss_against_cross_entropy(options: Options) -> Section:
@@ -249,7 +249,7 @@ def random_scores(lengths: np.ndarray, L: int, dtype: str = "float32") -> chain.
 
 
 def ragged_lengths(tokens: int, T: int = 40) -> np.ndarray:
-    """Lengths from T/2..T that add up to so many tokens, or a few more."""
+    """Lengths from T/2 to T that add up to this many tokens, or a few more."""
     lengths = np.random.default_rng(tokens).integers(T // 2, T + 1, size=2 * tokens // T + 1)
     return lengths[: int(np.searchsorted(np.cumsum(lengths), tokens)) + 1]
 
@@ -288,7 +288,7 @@ def time_per_token(options: Options) -> Section:
             row[f"{name} ns/token"] = options.time(lambda k=kernel, s=scores: k(s))[0] / T * 1e9
         rows.append(row)
     bars = [
-        Bar(f"{name}: most per token over least", max(figures) / min(figures), 1.5, at_least=False)
+        Bar(f"{name}: most time per token over least", max(figures) / min(figures), 1.5, at_least=False)
         for name in KERNELS
         for figures in [[row[f"{name} ns/token"] for row in rows]]
     ]
@@ -335,8 +335,8 @@ def parse_arguments() -> argparse.Namespace:
         description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     default = Path(__file__).parent / "results" / "chain.json"
-    parser.add_argument("--quick", action="store_true", help="shorter timings and no T of a million")
-    parser.add_argument("--json", type=Path, default=default, metavar="PATH", help="where the figures go")
+    parser.add_argument("--quick", action="store_true", help="shorter timings and no sequence of a million tokens")
+    parser.add_argument("--json", type=Path, default=default, metavar="PATH", help="file for the figures")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of both sides")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections to run")
     return parser.parse_args()

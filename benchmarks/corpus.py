@@ -1,9 +1,10 @@
-"""Reading speed of every format, beside the loop that people write by hand for CoNLL columns.
+"""Reading speed of every format, against the loop that people write by hand for CoNLL columns.
 
     python benchmarks/corpus.py [FILE.conll ...] [--tokens 500000]
 
-Files given are read as CoNLL columns; without any, a synthetic corpus of that many tokens is. Prints tables and writes
-benchmarks/results/corpus.json. Times are the best of several; bar: a million tokens a second for CoNLL columns.
+The given files are read as CoNLL columns; without files, a synthetic corpus with that many tokens is used. Prints
+tables and writes benchmarks/results/corpus.json. Times are the best of several; the bar is a million tokens per second
+for CoNLL columns.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ TAGS = ("O", "O", "O", "O", "O", "O", "O", "B-PER", "B-LOC", "B-ORG")
 
 
 def make_sentences(tokens: int, seed: int = 0) -> list[Sentence]:
-    """Sentences of 5 to 35 words whose frequencies fall off as those of a language do."""
+    """Sentences of 5 to 35 words whose frequencies fall off like those in natural language."""
     rng = random.Random(seed)
     sentences, total = [], 0
     while total < tokens:
@@ -39,7 +40,7 @@ def read(path: Path, format: str) -> int:
 
 
 def read_by_hand(path: Path) -> int:
-    """What stands in countless training scripts: no checks, no line numbers."""
+    """What countless training scripts do: no checks, no line numbers."""
     count, tokens, tags = 0, [], []
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -63,7 +64,7 @@ def conll_section(paths: list[Path]) -> Section:
             {"file": path.name, "tokens": tokens, "trellis tokens/s": tokens / ours, "loop tokens/s": tokens / by_hand}
         )
     slowest = min(row["trellis tokens/s"] for row in rows)
-    return Section("CoNLL columns", rows, [Bar("million tokens a second, slowest file", slowest / 1e6, 1.0)])
+    return Section("CoNLL columns", rows, [Bar("million tokens per second, slowest file", slowest / 1e6, 1.0)])
 
 
 def format_section(folder: Path, sentences: list[Sentence]) -> Section:

@@ -1,9 +1,9 @@
-"""The feature CRF beside python-crfsuite (training, tagging) and jieba (Chinese segmentation), in one run.
+"""The feature CRF against python-crfsuite (training, tagging) and jieba (Chinese segmentation), in one run.
 
     python benchmarks/feature_crf.py ../shared/data/ud_english_ewt ../shared/data/ud_chinese_gsd
 
-Every training runs in a process of its own, so that times and peak memory do not mix. Features are written once, as
-a template; the Python function that CRFsuite's users would write is checked to give the same strings.
+Every training runs in its own process, so that times and peak memory do not mix. Features are written once, as a
+template; the Python function that users of CRFsuite would write is checked to give the same strings.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def lower(word: str) -> str:
 
 
 def python_features(words: list[str]) -> list[list[str]]:
-    """The same features as TEMPLATE, as one writes them for python-crfsuite."""
+    """The same features as TEMPLATE, as users of python-crfsuite write them."""
     lowered, shapes = [lower(word) for word in words], [shape(word) for word in words]
     count = len(words)
 
@@ -96,7 +96,7 @@ def python_features(words: list[str]) -> list[list[str]]:
 
 
 def read_pos(folder: Path, part: str) -> tuple[list[list[str]], list[list[str]]]:
-    """Words and UPOS tags; a reader of its own, so that both sides begin with the same plain lists."""
+    """Words and UPOS tags; a separate reader, so that both sides begin with the same plain lists."""
     (path,) = folder.glob(f"*{part}*.conll*")
     X: list[list[str]] = [[]]
     y: list[list[str]] = [[]]
@@ -193,7 +193,7 @@ def training(folder: Path, out: Path) -> Section:
             "final loss": round(run["loss"], 3),
             "dev accuracy": round(run["accuracy"], 3),
             "peak memory, MB": run["memory"],
-            "of it before training": run["base"],
+            "of this before training": run["base"],
         }
         for name, run in runs.items()
     ]
@@ -231,7 +231,7 @@ def tagging(folder: Path, out: Path) -> Section:
         "Trellis, from tokens": best_of(lambda: model.predict(X), at_least=3),
         "Trellis, from tokens, first time": min(first_time(saved, X, before) for _ in range(7)),
         "Trellis, from tokens, just opened": min(first_time(saved, X, []) for _ in range(7)),
-        "Trellis, one sentence a call": best_of(lambda: [model.predict([s]) for s in X], at_least=3),
+        "Trellis, one sentence per call": best_of(lambda: [model.predict([s]) for s in X], at_least=3),
     }
     python, given, trellis, *_ = times.values()
     chain.set_num_threads(2)
@@ -242,14 +242,14 @@ def tagging(folder: Path, out: Path) -> Section:
         Bar("times python-crfsuite with ready features", given / trellis, 3),
     ]
     note = (
-        f"The model opens in {1000 * opened:.1f} ms, checksums verified. It remembers words: 'from tokens' has, like\n"
-        "CRFsuite, tagged the same text before; 'first time' has tagged the training part only, 'just opened' nothing."
+        f"The model opens in {1000 * opened:.1f} ms, checksums verified. It remembers words. Like CRFsuite, it had\n"
+        "tagged the same text before; before 'first time' only the training part, before 'just opened' nothing."
     )
     return Section(f"Tagging {tokens} tokens of the test part, one core", rows, bars, note)
 
 
 def first_time(saved: Path, X: list[list[str]], before: list[list[str]]) -> float:
-    """Seconds a fresh model takes for X, after it has tagged what came before."""
+    """Seconds that a fresh model takes for X, after it has tagged `before`."""
     from trellis.models import CRF
 
     model = CRF.load(saved)
@@ -271,7 +271,7 @@ def segmentation(folder: Path, out: Path) -> Section:
         [corpus.sentence_from_words(words) for words in read_pos(folder, part)[0]] for part in ("train", "test")
     )
     begin = time.perf_counter()
-    model = CRF(features="segment", c2=0.3).fit(train)
+    model = CRF(features="seg", c2=0.3).fit(train)
     trained = time.perf_counter() - begin
     model.save(out / "segment.trellis")
     chain.set_num_threads(1)
@@ -301,8 +301,8 @@ def segmentation(folder: Path, out: Path) -> Section:
         Bar("F1 points above jieba", 100 * (f1["Trellis"] - f1["jieba"]), 5),
     ]
     note = (
-        f"Trained in {trained:.1f} s. Trellis remembers characters and pairs of them: it has, like jieba, cut the\n"
-        "same text before; 'first time' has cut the training part only, 'just opened' nothing."
+        f"Trained in {trained:.1f} s. Trellis remembers characters and pairs of them. Like jieba, it had segmented\n"
+        "the same text before; before 'first time' only the training part, before 'just opened' nothing."
     )
     return Section(f"Chinese segmentation, GSD test, {characters} characters, one core", rows, bars, note)
 

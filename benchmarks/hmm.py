@@ -1,4 +1,4 @@
-"""Hidden Markov models beside hmmlearn: EM, Viterbi, agreement of parameters; and how well they tag and segment."""
+"""Hidden Markov models against hmmlearn: EM, Viterbi, agreement of parameters; and how well they tag and segment."""
 
 import argparse
 import logging
@@ -16,13 +16,13 @@ from hmmlearn.hmm import CategoricalHMM as Theirs
 from trellis import chain, corpus
 from trellis.compat.hmmlearn.hmm import CategoricalHMM as Ours
 from trellis.metrics import segmentation_scores
-from trellis.models.hmm import HMM
-from trellis.models.hmm_expectation import HMMObjective
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.model import HMM
+from trellis.models.hmm.probabilities import Probabilities
 from trellis.text import Sentence
 
 # States, symbols, tokens: the shapes of the bars. Each comes as sentences, which is what taggers see, and as the long
-# sequences that suit hmmlearn best, since its Python work is by sequence.
+# sequences that suit hmmlearn best, since its Python work is per sequence.
 SHAPES = [(3, 2, 100_000), (12, 5_000, 200_000), (45, 20_000, 200_000)]
 LENGTHS = {"sentences": 25, "long": 1000}
 PACKAGES = ["trellis", "numpy", "hmmlearn"]
@@ -45,7 +45,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Problem:
-    """A corpus of symbols as frequent as words are, and a start for EM."""
+    """A corpus of symbols with the frequencies of words, and a starting point for EM."""
 
     X: npt.NDArray[np.int64]  # [N, 1]
     lengths: npt.NDArray[np.int64]  # [B]
@@ -73,10 +73,10 @@ class Problem:
         return lambda: self.model(kind, n_iter=1, **options).fit(self.X, self.lengths)
 
     def step(self) -> Callable[[], object]:
-        """One iteration of our EM alone, without what is done once before the first."""
+        """One iteration of our EM alone, without the work that is done once before the first."""
         L, V = self.start[2].shape
         objective = HMMObjective(self.X.ravel(), self.lengths, L, V)
-        weights = Parameters.checked(*self.start).flat()
+        weights = Probabilities.checked(*self.start).flat()
         return lambda: objective.maximise(weights, objective.expect(weights)[1])
 
 
@@ -109,7 +109,7 @@ def em(options: Options) -> Section:
                 }
             )
     bars = [bar for row in rows if row["sequences"] == "sentences" for bar in _em_bars(row)]
-    note = "hmmlearn's default implementation was timed once, the others at their best of several turns"
+    note = "hmmlearn's default implementation was timed once; the others are the best of several turns"
     return Section("EM iteration, one thread", rows, bars, note)
 
 
@@ -119,7 +119,7 @@ def _em_bars(row: Row) -> list[Bar]:
 
 
 def threads(options: Options) -> Section:
-    """Two threads beside one. With busy neighbours the second core is not to be had: the note says how much was."""
+    """Two threads against one. On a busy machine the second core may not be free; the note says how much of it was."""
     rows: list[Row] = []
     for shape in SHAPES:
         run = Problem.make(*shape, LENGTHS["sentences"]).step()
@@ -184,7 +184,7 @@ def agreement(options: Options) -> Section:
         Bar(f"{row['states']} states, 1e8 times the difference", 1e8 * row["greatest difference"], 1, False)
         for row in rows
     ]
-    return Section("Parameters after each iteration", rows, bars)
+    return Section("Probabilities after each iteration", rows, bars)
 
 
 def _difference(models: list[Ours | Theirs], part: str) -> float:
@@ -269,7 +269,7 @@ def main() -> None:
     sections = []
     for name in arguments.only:
         if name == "accuracy" and options.data is None:
-            console.print("accuracy: left out, since --data was not given")
+            console.print("accuracy: skipped, since --data was not given")
             continue
         sections.append(SECTIONS[name](options))
         sections[-1].show(console)

@@ -1,7 +1,7 @@
-"""One bidirectional LSTM layer beside torch's, forward and backward, on the same ragged batches, on the CPU.
+"""One bidirectional LSTM layer against torch's, forward and backward, on the same ragged batches, on the CPU.
 
-torch has two ways. Packed sequences give the same numbers as Trellis. A padded batch is faster, and the numbers of its
-backward direction are those of sequences that begin with padding: it is here because it is what most taggers do.
+torch has two ways. Packed sequences give the same numbers as Trellis. A padded batch is faster, but in the backward
+direction its sequences begin with padding, so the numbers differ. It is here because most taggers do it.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from trellis.nn.bilstm import run_lstm
 from trellis.nn.packing import Packing
 
-SIZE, HIDDEN = 100, 100  # features, and units each way
+SIZE, HIDDEN = 100, 100  # features, and units in each direction
 BATCHES = {"10 sentences": 10, "32 sentences": 32, "128 sentences": 128}
 RIVALS = ("torch, packed", "torch, padded")
 TRAINING, TAGGING = FIGURES = ("forward + backward ms", "forward only ms")
@@ -30,7 +30,7 @@ EPILOG = """examples:
 
 
 class Sides:
-    """One batch of sentences of 5 to 35 words, and what to do with it, on each side."""
+    """One batch of sentences of 5 to 35 words, and what each side does with it."""
 
     def __init__(self, sentences: int) -> None:
         rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ class Sides:
 
 
 def timed_ways(sides: Sides, seconds: float) -> dict[str, list[float]]:
-    """Seconds of a training step and of tagging, of each side."""
+    """Seconds of a training step and of tagging, for each side."""
     ways: dict[str, Callable[[], Tensor]] = {
         "Trellis": sides.trellis,
         RIVALS[0]: sides.packed,

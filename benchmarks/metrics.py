@@ -1,10 +1,10 @@
-"""Entity F1 against seqeval, same lists of lists of strings, in one run.
+"""Entity F1 against seqeval, on the same lists of lists of strings, in one run.
 
     python benchmarks/metrics.py [--tokens 200000] [--repeats 4]
 
 Prints a table and writes benchmarks/results/metrics.json. Times are processor time, the best of the repeats (five times
-as many for the fast functions); ``linear`` is the time a token at the full size over the time a token at a tenth of it,
-which is 1 where time is linear.
+as many for the fast functions); ``linear`` is the time per token at the full size divided by the time per token at a
+tenth of it, which is 1 if time is linear.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TYPES = ("PER", "LOC", "ORG", "MISC")
 def make_corpus(tokens: int, scheme: Scheme, *, shared: bool, seed: int = 0) -> tuple[Tags, Tags]:
     """Gold tags with about the density of newswire, and predictions that are right nine times in ten.
 
-    Tags that come from ids share one string a label; tags that come from a file may be a string each.
+    Tags that come from ids share one string per label; tags that come from a file may each be a separate string.
     """
     rng = random.Random(seed)
     gold, predicted = [], []

@@ -1,8 +1,8 @@
-"""BiLSTM-CRF beside Flair's SequenceTagger and a plain implementation with pytorch-crf's layer, on the CPU.
+"""BiLSTM-CRF against Flair's SequenceTagger and a plain implementation with pytorch-crf's layer, on the CPU.
 
-The same sentences, vectors, dimensions, batch size and number of epochs on all sides, one side after the other; then
-Trellis with its own defaults. Flair wants other versions of other libraries, so it runs in a virtual environment of its
-own: made under --flair-venv where it is missing, or given by --flair-python.
+All sides have the same sentences, vectors, dimensions, batch size and number of epochs, and run one after the other;
+then Trellis runs with its own defaults. Flair needs other versions of some libraries, so it runs in its own virtual
+environment: created in --flair-venv if it is missing, or given by --flair-python.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from trellis import chain, corpus
 from trellis.metrics import entity_scores
 from trellis.nn.vectors import read_vectors
 
-HIDDEN = 100  # each way
+HIDDEN = 100  # in each direction
 BATCH = 10
 FILES = {"train": "wnut17train.conll", "dev": "emerging.dev.conll", "test": "emerging.test.annotated"}
 FLAIR = ["flair==0.15.1", "gensim"]
@@ -77,7 +77,7 @@ class Run:
     epochs: list[float]
     """Seconds of each epoch of training, without evaluation."""
     cpu: list[float]
-    """The same in seconds of processors: what to compare where the machine has other work, too."""
+    """The same in CPU seconds: the figure to compare if the machine is also doing other work."""
     tagging: dict[str, float]
     """Seconds for the test part, by batch size."""
     f1: float
@@ -97,9 +97,9 @@ class Run:
 
 
 def run_trellis(name: str, data: Data, epochs: int, seed: int, repeats: int, **settings: Any) -> Run:
-    """Timed without dev, whose evaluation is no training; then once more with it, which keeps the best epoch.
+    """Timed without dev, since evaluation is not training; then run again with dev, to keep the best epoch.
 
-    The first epoch is left out of the times: it has the set-up in it.
+    The first epoch is left out of the times, since it includes the set-up.
     """
     settings["training"] = {"epochs": epochs, "seed": seed} | settings.get("training", {})
     X, y = map(list, zip(*data.train, strict=True))
@@ -115,14 +115,14 @@ def run_trellis(name: str, data: Data, epochs: int, seed: int, repeats: int, **s
 
 
 def same_network(data: Data) -> dict[str, Any]:
-    """Words only, their vectors as they are, and batches of ten."""
+    """Words only, with their vectors unchanged, and batches of ten."""
     words = {"vectors": data.vectors, "tune": False}
     encoder = {"words": words, "characters": {"kind": "none"}, "hidden": 2 * HIDDEN}
     return {"encoder": encoder, "training": {"batch_size": BATCH}}
 
 
 def crf_seconds(model: Any, data: Data) -> float:
-    """What the CRF's loss and its gradient take for all training sentences in batches as trained, best of several."""
+    """Time of the CRF's loss and gradient for all training sentences, in batches as in training, best of several."""
     head, size = model.model_.network.head, model.config.training.batch_size
     tags = [model.tagset_.encode(tags) for _, tags in data.train]
     batches = [tags[at : at + size] for at in range(0, len(tags), size)]
@@ -197,7 +197,7 @@ def run_flair(python: Path, data: Data, epochs: int, seed: int, repeats: int, th
         environment.pop("PYTHONPATH", None)
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
-        raise SystemExit(f"Flair fails:\n{done.stderr[-2000:]}")
+        raise SystemExit(f"Flair failed:\n{done.stderr[-2000:]}")
     result = json.loads(done.stdout.splitlines()[-1])
     return Run(
         f"Flair {result['version']}", result["epochs"], result["cpu"], result["tagging"], data.f1(result["tags"])
@@ -236,7 +236,7 @@ def ratio(rows: list[Row], figure: str) -> float:
 
 
 def crf_share(run: Run) -> float:
-    # Of whichever is shorter: on a busy machine an epoch takes longer by the clock than it costs.
+    # Of the shorter time: on a busy machine an epoch takes more wall-clock time than it costs.
     return run.extra["crf"] / min(*run.epochs, *run.cpu)
 
 
@@ -246,12 +246,12 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("data", type=Path, help="folder of WNUT-17")
     parser.add_argument("--vectors", type=Path, required=True, help="GloVe 6B 50d as text, or any other vectors")
-    parser.add_argument("--epochs", type=int, default=10, help="at least 2; all sides train as many")
+    parser.add_argument("--epochs", type=int, default=10, help="at least 2, the same for all sides")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=10, help="tagging passes, the fastest of which counts")
+    parser.add_argument("--repeats", type=int, default=10, help="tagging passes; the fastest counts")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--flair-python", type=Path, help="an interpreter that has Flair")
-    parser.add_argument("--flair-venv", type=Path, default=Path("benchmarks/.flair"), help="where to install it else")
+    parser.add_argument("--flair-venv", type=Path, default=Path("benchmarks/.flair"), help="where else to install it")
     parser.add_argument("--without-flair", action="store_true")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/neural.json"))
     return parser.parse_args()

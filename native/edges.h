@@ -209,8 +209,7 @@ bool edge_viterbi(const Batch<R>& batch, const LogPrepared<double>& prepared, in
     if (label >= L) label = 0;  // NaN or no path: only on the way to an error
     tags[batch.row(first + t)] = label;
     if (t == 0) return found;
-    for (int64_t i = 0; i < L; ++i) e[i] = steps.score(first + t, i, label);
-    label = argmax_sum(delta.row(t - 1), (const double*)e, P, best);
+    label = argmax_sum(delta.row(t - 1), steps.column(first + t, label), P, best);
   }
 }
 

@@ -1,12 +1,12 @@
 // The Python side of the feature CRF: templates, attributes, compiled corpora, the objective and its trainers.
 // Sizes and lifetimes of arrays are the caller's business, as in module.cpp: trellis.features is the caller.
+#include "array.h"
 #include "feature_reading.h"
 #include "objective.h"
 #include "online.h"
 #include "scorer.h"
 #include "vectors.h"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -21,12 +21,14 @@ using namespace nb::literals;
 namespace trellis {
 namespace {
 
+// Arrays of saved models: of one dimension, and, with `exact`, never converted, since conversion takes -1 for 65535.
 template <typename T>
-using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
+using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+auto exact() { return nb::arg().noconvert(); }
 
 template <typename T>
 T* pointer(const nb::object& array) {
-  return array.is_none() ? nullptr : nb::cast<Array<T>>(array).data();
+  return array.is_none() ? nullptr : data_of<T>(array);
 }
 
 template <typename T>
@@ -144,14 +146,14 @@ void bind_data(nb::module_& m) {
   nb::class_<Attributes>(m, "Attributes")
       .def("__init__", [](Attributes* self) { new (self) Attributes{std::make_unique<StringIndex>(), {}, {}}; })
       .def_static("fixed",
-                  [](const Array<const uint8_t>& bytes, const Array<const uint64_t>& ends,
-                     const Array<const uint8_t>& marks, const Array<const uint32_t>& table) {
+                  [](const Flat<const uint8_t>& bytes, const Flat<const uint64_t>& ends,
+                     const Flat<const uint8_t>& marks, const Flat<const uint32_t>& table) {
                     Attributes self;
                     self.fixed = {reinterpret_cast<const char*>(bytes.data()), ends.data(), marks.data(), table.data(),
                                   ends.size(), table.size()};
                     self.arrays = nb::make_tuple(bytes, ends, marks, table);
                     return self;
-                  })
+                  }, exact(), exact(), exact(), exact())
       .def("__len__", [](const Attributes& self) { return self.view().count; })
       .def("find", [](const Attributes& self, nb::bytes name) {
         return self.view().find({name.c_str(), name.size()});
@@ -200,13 +202,13 @@ void bind_data(nb::module_& m) {
         return found;
       });
   nb::class_<ReadyWeights>(m, "Weights")
-      .def("__init__", [](ReadyWeights* self, const Array<const int64_t>& ends, const Array<const uint16_t>& labels,
-                          const Array<const double>& weights, int64_t L) {
+      .def("__init__", [](ReadyWeights* self, const Flat<const int64_t>& ends, const Flat<const uint16_t>& labels,
+                          const Flat<const double>& weights, int64_t L) {
         const Pairs pairs{ends.data(), labels.data(), int64_t(ends.size()), L};
         new (self) ReadyWeights{WeightTable<double>(pairs), nb::cast(labels)};
         self->table.fill(weights.data());
         self->table.forget_ends();
-      });
+      }, exact(), exact(), exact(), nb::arg());
   nb::class_<TokenScorer>(m, "TokenScorer")
       .def("__init__", [](TokenScorer* self, nb::object set, nb::object attributes, nb::object weights) {
         const auto& table = nb::cast<const ReadyWeights&>(weights).table;

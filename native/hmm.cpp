@@ -2,11 +2,11 @@
 // log space what scaled arithmetic could not do exactly, and adds everything up in a fixed order. Results are the
 // same bit for bit with any number of threads.
 #include "hmm.h"
+
+#include "array.h"
 #include "inference.h"
 #include "threads.h"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
@@ -27,9 +27,6 @@ constexpr double forbidden = -std::numeric_limits<double>::infinity();
 // where all are above exp(mixing_log), nothing that underflows can ever matter.
 constexpr double least_log = -340.0, mixing_log = -220.0;
 
-template <typename T>
-using Array = nb::ndarray<T, nb::c_contig, nb::device::cpu>;
-
 const HmmKernels& hmm_kernels() {
   return TRELLIS_BEST(hmm_kernels);
 }
@@ -43,7 +40,7 @@ class Model {
         peaks_(V) {
     Prepared<double>& chain = prepared.chain;
     chain = {L, P, scaled_, scaled_ + L * P, scaled_ + 2 * L * P, scaled_ + (2 * L + 1) * P, 0, 0, 0, -forbidden, true};
-    log_prepared = {L, P, logs_, logs_ + L * P, logs_ + 2 * L * P, logs_ + (2 * L + 1) * P};
+    log_prepared = {L, P, logs_, logs_ + L * P, logs_ + 2 * L * P, logs_ + (2 * L + 1) * P, {}, {}};
     bool start_mixing = true;
     for (int64_t i = 0; i < L; ++i) {
       chain.start[i] = scaled(start[i], start_mixing);
@@ -91,10 +88,10 @@ class Model {
 // A corpus of symbols, ready for any number of E-steps.
 class Expectation {
  public:
-  // order[S] are the sequences that are not empty, longest first; task i owns order[tasks[i] .. tasks[i + 1] - 1].
   Expectation(Array<const int64_t> symbols, Array<const int64_t> offsets, std::optional<Array<const uint8_t>> allowed,
-              Array<const double> weights, Array<const int64_t> order, Array<const int64_t> tasks, int64_t L, int64_t V)
-      : symbols_(symbols), offsets_(offsets), allowed_(allowed), weights_(weights), order_(order), tasks_(tasks),
+              Array<const double> weights, int64_t L, int64_t V)
+      : symbols_(symbols), offsets_(offsets), allowed_(allowed), weights_(weights),
+        tasks_(plan_tasks(offsets.data(), int64_t(offsets.size()) - 1, hmm_kernels().group, Sums::bytes(L, padded(L)))),
         L_(L), V_(V), N_(int64_t(symbols.size())), gamma_(N_ * L), by_symbol_(size_t(N_)) {
     std::vector<int64_t> place(size_t(V) + 1, 0);  // counting sort
     for (int64_t n = 0; n < N_; ++n) ++place[size_t(symbols_.data()[n]) + 1];
@@ -105,7 +102,7 @@ class Expectation {
   Outcome run(const double* start, const double* transitions, const double* end, const double* emissions,
               double* start_counts, double* transition_counts, double* emission_counts, double* log_likelihood) {
     const HmmKernels& kernels = hmm_kernels();
-    const int64_t P = (L_ + kernels.width - 1) / kernels.width * kernels.width;
+    const int64_t P = padded(L_);
     Model model(start, transitions, end, emissions, L_, V_, P);
     for_stretches(V_, [&](int64_t, int64_t first, int64_t last) { model.prepare_symbols(first, last); });
     status_.assign(offsets_.size() - 1, exact);
@@ -118,6 +115,11 @@ class Expectation {
   }
 
  private:
+  static int64_t padded(int64_t L) {
+    const int64_t width = hmm_kernels().width;
+    return (L + width - 1) / width * width;
+  }
+
   static constexpr int64_t stretch = 4096;  // tokens or symbols of a task
 
   template <typename F>
@@ -127,13 +129,12 @@ class Expectation {
   }
 
   void expect_all(const HmmKernels& kernels, const Model& model, double* start, double* transitions, double* logs) {
-    const int64_t P = model.prepared.chain.P, count = int64_t(tasks_.size()) - 1;
-    std::vector<std::optional<Sums>> sums(static_cast<size_t>(count));
-    run_tasks(count, num_threads(), [&](int64_t task) {
-      Sums& own = sums[size_t(task)].emplace(L_, P);
-      const int64_t stop = tasks_.data()[task + 1];
-      for (int64_t i = tasks_.data()[task]; i < stop; i += kernels.group)
-        expect_group(kernels, model, order_.data() + i, int(std::min<int64_t>(kernels.group, stop - i)), own, logs);
+    const int64_t P = model.prepared.chain.P;
+    std::vector<std::optional<Sums>> sums(static_cast<size_t>(tasks_.count()));
+    tasks_.for_groups(kernels.group, num_threads(), [&](int64_t task, const int64_t* sequences, int count) {
+      auto& own = sums[size_t(task)];
+      if (!own) own.emplace(L_, P);
+      expect_group(kernels, model, sequences, count, *own, logs);
     });
     Sums total(L_, P);
     for (const auto& own : sums) total.add(*own);
@@ -201,7 +202,7 @@ class Expectation {
   Array<const int64_t> symbols_, offsets_;
   std::optional<Array<const uint8_t>> allowed_;
   Array<const double> weights_;
-  Array<const int64_t> order_, tasks_;
+  Tasks tasks_;
   int64_t L_, V_, N_;
   Block<double> gamma_;  // [N, L] weighted posteriors of the last E-step
   std::vector<int64_t> by_symbol_;
@@ -213,8 +214,8 @@ class Expectation {
 void bind_hmm(nb::module_& m) {
   nb::class_<Expectation>(m, "Expectation")
       .def(nb::init<Array<const int64_t>, Array<const int64_t>, std::optional<Array<const uint8_t>>,
-                    Array<const double>, Array<const int64_t>, Array<const int64_t>, int64_t, int64_t>(),
-           nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg())
+                    Array<const double>, int64_t, int64_t>(),
+           nb::arg(), nb::arg(), nb::arg().none(), nb::arg(), nb::arg(), nb::arg())
       .def("run", [](Expectation& self, Array<const double> start, Array<const double> transitions,
                      Array<const double> end, Array<const double> emissions, Array<double> start_counts,
                      Array<double> transition_counts, Array<double> emission_counts, Array<double> log_likelihood) {

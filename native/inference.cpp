@@ -1,7 +1,6 @@
 #include "inference.h"
 
 #include "kbest.h"
-#include "threads.h"
 
 #include <algorithm>
 #include <cmath>
@@ -35,29 +34,6 @@ bool has_avx2() {
 
 const char* chosen = has_avx512() ? "avx512" : has_avx2() ? "avx2" : "baseline";
 
-// Sequences by length, longest first, equal lengths in their order; empty ones are left out.
-std::vector<int64_t> longest_first(const Layout& layout) {
-  const int64_t B = layout.sequences();
-  auto length = [&](int64_t b) { return layout.offsets[size_t(b) + 1] - layout.offsets[size_t(b)]; };
-  int64_t longest = 0;
-  for (int64_t b = 0; b < B; ++b) longest = std::max(longest, length(b));
-  std::vector<int64_t> order;
-  order.reserve(size_t(B));
-  if (longest <= 4 * B + 1024) {  // counting sort
-    std::vector<int64_t> place(size_t(longest) + 2, 0);
-    for (int64_t b = 0; b < B; ++b) ++place[size_t(longest - length(b)) + 1];
-    std::partial_sum(place.begin(), place.end(), place.begin());
-    order.resize(size_t(B));
-    for (int64_t b = 0; b < B; ++b) order[size_t(place[size_t(longest - length(b))]++)] = b;
-  } else {
-    order.resize(size_t(B));
-    std::iota(order.begin(), order.end(), int64_t(0));
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return length(a) > length(b); });
-  }
-  while (!order.empty() && length(order.back()) == 0) order.pop_back();
-  return order;
-}
-
 template <typename R>
 bool all_below_infinity(const R* x, int64_t n) {
   bool fine = true;
@@ -69,7 +45,7 @@ bool all_below_infinity(const R* x, int64_t n) {
 template <typename R, typename To>
 LogPrepared<To> pad_scores(const Batch<R>& batch, int64_t P, To* memory) {
   const int64_t L = batch.L;
-  LogPrepared<To> prepared{L, P, memory, memory + L * P, memory + 2 * L * P, memory + (2 * L + 1) * P};
+  LogPrepared<To> prepared{L, P, memory, memory + L * P, memory + 2 * L * P, memory + (2 * L + 1) * P, {}, {}};
   std::fill(memory, memory + (2 * L + 2) * P, -std::numeric_limits<To>::infinity());
   for (int64_t i = 0; i < L; ++i) {
     for (int64_t j = 0; j < L; ++j)
@@ -79,6 +55,33 @@ LogPrepared<To> pad_scores(const Batch<R>& batch, int64_t P, To* memory) {
   }
   return prepared;
 }
+
+// Lists the live rows of matrix[L, P]; none where most are live, and a list would only be in the way.
+LiveRows find_live_rows(const double* matrix, int64_t L, int64_t P, std::vector<int64_t>& ends,
+                        std::vector<int32_t>& rows) {
+  for (int64_t j = 0; j < P; j += live_columns) {
+    const int64_t stop = std::min(P, j + live_columns);
+    for (int64_t i = 0; i < L; ++i) {
+      const double* row = matrix + i * P;
+      if (std::any_of(row + j, row + stop, [](double x) { return x != forbidden; })) rows.push_back(int32_t(i));
+    }
+    ends.push_back(int64_t(rows.size()));
+  }
+  if (2 * rows.size() > ends.size() * size_t(L)) return {};
+  return {ends.data(), rows.data()};
+}
+
+// The states of each label, in their order.
+struct LabelStates {
+  std::vector<int64_t> label, ends, members;
+  LabelStates(const int64_t* labels, int64_t count, int64_t L) : label(size_t(L)), ends(size_t(count)), members(size_t(L)) {
+    for (int64_t j = 0; j < L; ++j) ++ends[size_t(label[size_t(j)] = labels ? labels[j] : j)];
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<int64_t> place(ends);
+    for (int64_t j = L - 1; j >= 0; --j) members[size_t(--place[size_t(label[size_t(j)])])] = j;
+  }
+  StateLabels view() const { return {label.data(), ends.data(), members.data()}; }
+};
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -192,30 +195,8 @@ Inference<R>::Inference(std::shared_ptr<const Layout> layout, const R* emissions
              transitions, start, end, layout_->sequences(), L, edges, edge_shift_.data()},
       kernels_(kernels<R>()),
       P_(round_up(L, kernels_.width)),
-      order_(longest_first(*layout_)),
-      status_(size_t(batch_.B), exact) {
-  plan();
-}
-
-// Tasks depend on the input only, so that sums come out the same with any number of threads. There are enough to
-// share the work evenly, and few enough that the counts of all fit in a few megabytes.
-template <typename R>
-void Inference<R>::plan() {
-  constexpr int64_t least_tokens = 256, most_tasks = 64, count_bytes = 8 << 20;
-  const int64_t group = kernels_.group;
-  const int64_t affordable = std::clamp<int64_t>(count_bytes / ((batch_.L + 2) * P_ * 8), 4, most_tasks);
-  const int64_t per_task = std::max(least_tokens, layout_->tokens() / affordable + 1);
-  tasks_.assign(1, 0);
-  int64_t tokens = 0;
-  for (int64_t i = 0; i < int64_t(order_.size()); ++i) {
-    tokens += batch_.length(order_[size_t(i)]);
-    const bool group_full = (i + 1 - tasks_.back()) % group == 0;
-    if (i + 1 == int64_t(order_.size()) || (group_full && tokens >= per_task)) {
-      tasks_.push_back(i + 1);
-      tokens = 0;
-    }
-  }
-}
+      tasks_(plan_tasks(batch_.offsets, batch_.B, kernels_.group, Sums::bytes(L, P_))),
+      status_(size_t(batch_.B), exact) {}
 
 // A thread costs some microseconds to wake: one is enough for small batches.
 template <typename R>
@@ -234,11 +215,7 @@ double Inference<R>::forward_cost() const {
 template <typename R>
 template <typename F>
 void Inference<R>::for_groups(int threads, F f) const {
-  run_tasks(int64_t(tasks_.size()) - 1, threads, [&](int64_t task) {
-    const int64_t stop = tasks_[size_t(task) + 1];
-    for (int64_t i = tasks_[size_t(task)]; i < stop; i += kernels_.group)
-      f(task, order_.data() + i, int(std::min<int64_t>(kernels_.group, stop - i)));
-  });
+  tasks_.for_groups(kernels_.group, threads, f);
 }
 
 template <typename R>
@@ -247,6 +224,9 @@ const LogPrepared<double>& Inference<R>::log_prepared() {
     const int64_t P = round_up(batch_.L, kernels<double>().width);
     log_memory_ = std::make_unique<Block<double>>((2 * batch_.L + 2) * P);
     log_prepared_ = pad_scores(batch_, P, static_cast<double*>(*log_memory_));
+    LogPrepared<double>& p = log_prepared_;
+    p.forward_rows = find_live_rows(p.forward, p.L, P, live_ends_[0], live_rows_[0]);
+    p.backward_rows = find_live_rows(p.backward, p.L, P, live_ends_[1], live_rows_[1]);
   });
   return log_prepared_;
 }
@@ -431,7 +411,7 @@ Outcome Inference<R>::gradient(const double* weights, double weight, int64_t row
     uniform.assign(size_t(batch_.B), weight);
     weights = uniform.data();
   }
-  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, P_);
+  TaskSums sums(tasks_.count(), batch_.L, P_);
   for_groups(threads_for(2 * forward_cost()), [&](int64_t task, const int64_t* sequences, int count) {
     Sums& mine = sums.of(task);
     if (batch_.edges) {
@@ -477,7 +457,7 @@ Outcome Inference<R>::pairwise(double* log_partition, R* emissions, R* transitio
   std::fill_n(log_partition, batch_.B, 0.0);
   const std::vector<int64_t> shift = layout_->pair_shift();
   const Neighbours<R> in_order{pairs, nullptr, shift.data()};
-  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, log_prepared().P);
+  TaskSums sums(tasks_.count(), batch_.L, log_prepared().P);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const Counts& counts = sums.of(task).counts;
     return log_partition[b] = kernels_.log_marginals(batch_, log_prepared_, b, 1.0, emissions, counts, &in_order);
@@ -525,13 +505,14 @@ Outcome Inference<R>::sample(int64_t n, uint64_t seed, int64_t* tags, int64_t st
 
 // The spans come sorted by sequence; those of one sequence share its forward and backward sums.
 template <typename R>
-Outcome Inference<R>::spans(const std::vector<Span>& spans, double* out) {
+Outcome Inference<R>::spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out) {
+  const LabelStates states(labels, count, batch_.L);
   return for_sequences([&](int64_t, int64_t b) {
     const auto before = [](const Span& span, int64_t sequence) { return span.sequence < sequence; };
     const auto low = std::lower_bound(spans.begin(), spans.end(), b, before);
     const auto high = std::lower_bound(low, spans.end(), b + 1, before);
     if (low == high) return 0.0;
-    return kernels_.spans(batch_, log_prepared_, b, &*low, high - low, out);
+    return kernels_.spans(batch_, log_prepared_, states.view(), b, &*low, high - low, out);
   });
 }
 
@@ -553,7 +534,7 @@ Outcome Inference<R>::weighted_nll_gradient(const double* weights, const double*
                                             R* start, R* end, int64_t edge_count, R* edges) {
   if (edges) std::fill_n(edges, edge_count * batch_.L * batch_.L, R(0));
   const Neighbours<R> by_edge = edge_pairs(edges), *pairs = edges ? &by_edge : nullptr;
-  TaskSums sums(int64_t(tasks_.size()) - 1, batch_.L, log_prepared().P);
+  TaskSums sums(tasks_.count(), batch_.L, log_prepared().P);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const Counts& counts = sums.of(task).counts;
     const int32_t* tags = kept_tags_.data();

@@ -5,6 +5,7 @@
 #include "block.h"
 #include "chain.h"
 #include "instruction_set.h"
+#include "tasks.h"
 
 #include <memory>
 #include <mutex>
@@ -57,6 +58,7 @@ struct Sums {
   Counts counts;
   Sums(int64_t L, int64_t P)
       : L(L), P(P), memory((L + 2) * P, 0.0), counts{memory, memory + L * P, memory + (L + 1) * P} {}
+  static int64_t bytes(int64_t L, int64_t P) { return (L + 2) * P * int64_t(sizeof(double)); }
   void clear() {
     for (int64_t i = 0; i < (L + 2) * P; ++i) memory[i] = 0.0;
   }
@@ -92,7 +94,8 @@ class Inference {
   Outcome viterbi(int64_t* tags, int64_t rows, double* scores);
   Outcome entropy(double* out);
   Outcome sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride);
-  Outcome spans(const std::vector<Span>& spans, double* out);
+  // labels[L]: what each state stands for, in 0 .. count - 1, or null where the states are the labels
+  Outcome spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out);
   Outcome weighted_nll(const int64_t* tags, const double* weights, double* out);
   // Of the tags that `weighted_nll` was asked for.
   Outcome weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions, R* start,
@@ -110,7 +113,6 @@ class Inference {
   int32_t* keep_tags();
   bool chain_is_finite() const;
   bool sequence_is_finite(int64_t b) const;
-  void plan();
   int threads_for(double cost_per_token) const;
   double forward_cost() const;  // nanoseconds a token
   Outcome viterbi_edges(int64_t* tags, double* scores);
@@ -132,8 +134,7 @@ class Inference {
   const Kernels<R>& kernels_;
   int64_t P_;
 
-  std::vector<int64_t> order_;  // sequences that are not empty, longest first
-  std::vector<int64_t> tasks_;  // task i owns order_[tasks_[i] .. tasks_[i + 1] - 1]
+  Tasks tasks_;
   std::vector<uint8_t> status_;
 
   std::unique_ptr<Block<R>> prepared_memory_, tape_memory_;
@@ -143,6 +144,8 @@ class Inference {
   std::once_flag log_once_;
   std::unique_ptr<Block<double>> log_memory_;
   LogPrepared<double> log_prepared_{};
+  std::vector<int64_t> live_ends_[2];  // of log_prepared_'s forward and backward
+  std::vector<int32_t> live_rows_[2];
 };
 
 }  // namespace trellis

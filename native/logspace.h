@@ -9,8 +9,10 @@
 
 namespace TRELLIS_ISA {
 
+using trellis::LiveRows;
 using trellis::Neighbours;
 using trellis::Span;
+using trellis::StateLabels;
 
 // The rows of one sequence: row(t)[j] + shift[t] is the log of the forward (or backward) sum, and step[t] is what was
 // taken off at t alone.
@@ -28,24 +30,32 @@ class Steps {
   Steps(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b)
       : batch_(batch), prepared_(prepared), b_(b), own_(batch.edges ? prepared.L * prepared.P : 0) {}
 
-  double score(int64_t token, int64_t i, int64_t j) const {
-    const double shared = prepared_.forward[i * prepared_.P + j];
-    return batch_.edges ? shared + double(batch_.edge(b_, token)[i * prepared_.L + j]) : shared;
-  }
-  // [L, P] from, to; holds until the next call
+  // What these return holds until the next call. All of them: [L, P] from, to
   const double* into(int64_t token) const {
-    return batch_.edges ? add(token, prepared_.forward, prepared_.L, 1) : prepared_.forward;
+    return batch_.edges ? add_rows(token, prepared_.forward, 0, prepared_.L, prepared_.L, 1) : prepared_.forward;
   }
   // [L, P] to, from
   const double* back_from(int64_t token) const {
-    return batch_.edges ? add(token, prepared_.backward, 1, prepared_.L) : prepared_.backward;
+    return batch_.edges ? add_rows(token, prepared_.backward, 0, prepared_.L, 1, prepared_.L) : prepared_.backward;
+  }
+  // [P] from label i
+  const double* row(int64_t token, int64_t i) const {
+    const double* shared = prepared_.forward + i * prepared_.P;
+    return batch_.edges ? add_rows(token, shared, i * prepared_.L, 1, prepared_.L, 1) : shared;
+  }
+  // [P] to label j
+  const double* column(int64_t token, int64_t j) const {
+    const double* shared = prepared_.backward + j * prepared_.P;
+    return batch_.edges ? add_rows(token, shared, j, 1, 1, prepared_.L) : shared;
   }
 
  private:
-  const double* add(int64_t token, const double* shared, int64_t row, int64_t column) const {
+  // own[i, j] = shared[i, j] + edge[first + i * row + j * column] for some rows
+  const double* add_rows(int64_t token, const double* shared, int64_t first, int64_t rows, int64_t row,
+                         int64_t column) const {
     const int64_t L = prepared_.L, P = prepared_.P;
-    const R* edge = batch_.edge(b_, token);
-    for (int64_t i = 0; i < L; ++i) {
+    const R* edge = batch_.edge(b_, token) + first;
+    for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < L; ++j) own_[i * P + j] = shared[i * P + j] + double(edge[i * row + j * column]);
       for (int64_t j = L; j < P; ++j) own_[i * P + j] = -infinity<double>;
     }
@@ -73,13 +83,20 @@ inline double log_sum_exp(const double* x, int64_t n) {
   return top + std::log(sum);
 }
 
-// out[j] = lse_i(x[i] + A[i, j])
-inline void log_multiply(const double* x, const double* A, int64_t L, int64_t P, double* out) {
+// out[j] = lse_i(x[i] + A[i, j]); rows that are minus infinity add nothing, and may be left out.
+inline void log_multiply(const double* x, const double* A, const LiveRows& live, int64_t L, int64_t P, double* out) {
   for (int64_t j = 0; j < P; j += width<double>) {
+    const int64_t block = j / trellis::live_columns, begin = live.ends && block ? live.ends[block - 1] : 0;
+    const int64_t count = live.ends ? live.ends[block] - begin : L;
+    const int32_t* rows = live.ends ? live.rows + begin : nullptr;
+    const auto term = [&](int64_t k) {
+      const int64_t i = rows ? rows[k] : k;
+      return x[i] + load(A + i * P + j);
+    };
     Vec<double> top = broadcast(-infinity<double>), sum{};
-    for (int64_t i = 0; i < L; ++i) top = max<double>(top, x[i] + load(A + i * P + j));
+    for (int64_t k = 0; k < count; ++k) top = max<double>(top, term(k));
     const Vec<double> base = top == -infinity<double> ? Vec<double>{} : top;
-    for (int64_t i = 0; i < L; ++i) sum += exp<double>(x[i] + load(A + i * P + j) - base);
+    for (int64_t k = 0; k < count; ++k) sum += exp<double>(term(k) - base);
     for (int lane = 0; lane < width<double>; ++lane)
       out[j + lane] = sum[lane] > 0.0 ? base[lane] + std::log(sum[lane]) : -infinity<double>;
   }
@@ -106,7 +123,7 @@ void log_forward(const Batch<R>& batch, const LogPrepared<double>& prepared, int
     if (t == 0) {
       __builtin_memcpy(row, prepared.start, P * sizeof(double));
     } else {
-      log_multiply(a.row(t - 1), steps.into(first + t), prepared.L, P, row);
+      log_multiply(a.row(t - 1), steps.into(first + t), prepared.forward_rows, prepared.L, P, row);
     }
     for (int64_t j = 0; j < P; ++j) row[j] += e[j];
     a.step[t] = shift_row(row, P);
@@ -127,7 +144,7 @@ void log_backward(const Batch<R>& batch, const LogPrepared<double>& prepared, in
     } else {
       emission_row(batch, first + t + 1, P, e);
       for (int64_t j = 0; j < P; ++j) e[j] += beta.row(t + 1)[j];
-      log_multiply(e, steps.back_from(first + t + 1), prepared.L, P, row);
+      log_multiply(e, steps.back_from(first + t + 1), prepared.backward_rows, prepared.L, P, row);
     }
     beta.step[t] = shift_row(row, P);
     beta.shift[t] = beta.step[t] + (last ? 0.0 : beta.shift[t + 1]);
@@ -242,7 +259,7 @@ double entropy(const Batch<R>& batch, const LogPrepared<double>& prepared, int64
   const Steps<R> steps(batch, prepared, b);
   for (int64_t t = 1; t < T; ++t) {
     const double* A = steps.into(batch.offsets[b] + t);
-    log_multiply(a.row(t - 1), A, L, P, norm);
+    log_multiply(a.row(t - 1), A, prepared.forward_rows, L, P, norm);
     mix_entropies(a.row(t - 1), A, norm, h, L, P, g);
     double* swap = h;
     h = g;
@@ -328,49 +345,99 @@ double sample(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_
   return total;
 }
 
-// log P(y[begin] .. y[end-1] = tags, y[begin-1] in before, y[end] in after): the forward sum into the first tag, the
-// scores inside, the backward sum out of the last tag.
+// The log probability of a span: the labels of y[begin] .. y[end-1] are its tags, that of y[begin-1] is in `before`, that
+// of y[end] in `after`. w[t, j] is the log of the sum over the paths that keep to this up to t and are in state j then:
+//   w[begin, j] = a[begin, j], or e[begin, j] + lse_i(a[begin-1, i] + A[i, j]) over the states i in `before`
+//   w[t, j]     = e[t, j] + lse_i(w[t-1, i] + A[i, j])                         over the states i of the tag before
+//   log P       = lse_j(w[end-1, j] + b[end-1, j]) - lse_j(a[begin, j] + b[begin, j])
+// Shifts are counted from `begin`, so that a span is as exact far into a long sequence as at its start.
 template <typename R>
-double span_log_prob(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const Span& span,
-                     const Steps<R>& steps, const LogRows& a, const LogRows& beta, double total, double* work) {
-  const int64_t L = prepared.L, first = batch.offsets[b];
-  const int64_t head = span.tags[0], tail = span.tags[span.end - span.begin - 1];
-  double score;
-  if (span.begin > 0 && span.before) {
-    for (int64_t i = 0; i < L; ++i)
-      work[i] = span.before[i] ? a.row(span.begin - 1)[i] + steps.score(first + span.begin, i, head) : -infinity<double>;
-    score = log_sum_exp(work, L) + a.shift[span.begin - 1] + double(batch.emission(first + span.begin)[head]);
-  } else {
-    score = a.row(span.begin)[head] + a.shift[span.begin];
+class SpanSums {
+ public:
+  SpanSums(const Batch<R>& batch, const LogPrepared<double>& prepared, const StateLabels& labels, int64_t b,
+           const LogRows& a, const LogRows& beta)
+      : batch_(batch), prepared_(prepared), labels_(labels), steps_(batch, prepared, b), first_(batch.offsets[b]),
+        a_(a), beta_(beta), current_(prepared.L), next_(prepared.L), terms_(prepared.L) {}
+
+  double log_prob(const Span& span) {
+    enter(span);
+    for (int64_t t = span.begin + 1; t < span.end; ++t) step(t, span.tags[t - span.begin - 1], span.tags[t - span.begin]);
+    double score = leave(span) - whole(span.begin);
+    for (int64_t t = span.begin; t < span.end - 1; ++t) score -= beta_.step[t];
+    return score < 0.0 ? score : 0.0;
   }
-  for (int64_t t = span.begin + 1; t < span.end; ++t) {
-    const int64_t k = t - span.begin;
-    score += steps.score(first + t, span.tags[k - 1], span.tags[k]) + double(batch.emission(first + t)[span.tags[k]]);
+
+ private:
+  // f(m, j) for the states j = members[m] of a label
+  template <typename F>
+  void each(int64_t label, F f) const {
+    for (int64_t m = labels_.begin(label); m < labels_.ends[label]; ++m) f(m, labels_.members[m]);
   }
-  if (span.end < a.T && span.after) {
-    const R* e = batch.emission(first + span.end);
-    for (int64_t j = 0; j < L; ++j)
-      work[j] = span.after[j] ? steps.score(first + span.end, tail, j) + double(e[j]) + beta.row(span.end)[j]
-                              : -infinity<double>;
-    score += log_sum_exp(work, L) + beta.shift[span.end];
-  } else {
-    score += beta.row(span.end - 1)[tail] + beta.shift[span.end - 1];
+  double emission(int64_t t, int64_t j) const { return double(batch_.emission(first_ + t)[j]); }
+
+  void enter(const Span& span) {
+    const int64_t t = span.begin;
+    each(span.tags[0], [&](int64_t m, int64_t j) {
+      if (t == 0 || !span.before) {
+        current_[m] = a_.row(t)[j];
+        return;
+      }
+      const double *from = a_.row(t - 1), *into = steps_.column(first_ + t, j);
+      for (int64_t i = 0; i < prepared_.L; ++i)
+        terms_[i] = span.before[labels_.label[i]] ? from[i] + into[i] : -infinity<double>;
+      current_[m] = log_sum_exp(terms_, prepared_.L) + emission(t, j) - a_.step[t];
+    });
   }
-  return score < total ? score - total : 0.0;
-}
+
+  void step(int64_t t, int64_t from, int64_t to) {
+    each(to, [&](int64_t m, int64_t j) {
+      int64_t count = 0;
+      const double* into = steps_.column(first_ + t, j);
+      each(from, [&](int64_t n, int64_t i) { terms_[count++] = current_[n] + into[i]; });
+      next_[m] = log_sum_exp(terms_, count) + emission(t, j);
+    });
+    each(to, [&](int64_t m, int64_t) { current_[m] = next_[m]; });
+  }
+
+  double leave(const Span& span) {
+    const int64_t t = span.end - 1, tail = span.tags[t - span.begin];
+    each(tail, [&](int64_t m, int64_t i) { next_[m] = current_[m] + onward(span, t, i); });
+    return log_sum_exp(next_ + labels_.begin(tail), labels_.ends[tail] - labels_.begin(tail));
+  }
+
+  // b[t, i], as far as `after` allows
+  double onward(const Span& span, int64_t t, int64_t i) {
+    if (span.end == a_.T || !span.after) return beta_.row(t)[i];
+    const double *to = beta_.row(span.end), *out = steps_.row(first_ + span.end, i);
+    for (int64_t j = 0; j < prepared_.L; ++j)
+      terms_[j] = span.after[labels_.label[j]] ? out[j] + emission(span.end, j) + to[j] : -infinity<double>;
+    return log_sum_exp(terms_, prepared_.L) - beta_.step[t];
+  }
+
+  double whole(int64_t t) {
+    for (int64_t j = 0; j < prepared_.L; ++j) terms_[j] = a_.row(t)[j] + beta_.row(t)[j];
+    return log_sum_exp(terms_, prepared_.L);
+  }
+
+  const Batch<R>& batch_;
+  const LogPrepared<double>& prepared_;
+  const StateLabels& labels_;
+  Steps<R> steps_;
+  int64_t first_;
+  const LogRows &a_, &beta_;
+  Block<double> current_, next_, terms_;  // the first two by place among the members of all labels
+};
 
 template <typename R>
-double spans(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const Span* spans, int64_t count,
-             double* out) {
+double spans(const Batch<R>& batch, const LogPrepared<double>& prepared, const StateLabels& labels, int64_t b,
+             const Span* spans, int64_t count, double* out) {
   LogRows a(batch.length(b), prepared.P), beta(batch.length(b), prepared.P);
   log_forward(batch, prepared, b, a);
   const double total = log_total(prepared, a);
   if (total == -infinity<double>) return total;
   log_backward(batch, prepared, b, beta);
-  const Steps<R> steps(batch, prepared, b);
-  Block<double> work(prepared.L);
-  for (int64_t s = 0; s < count; ++s)
-    out[spans[s].index] = span_log_prob(batch, prepared, b, spans[s], steps, a, beta, total, work);
+  SpanSums<R> sums(batch, prepared, labels, b, a, beta);
+  for (int64_t s = 0; s < count; ++s) out[spans[s].index] = sums.log_prob(spans[s]);
   return total;
 }
 

@@ -2,13 +2,11 @@
 // on its own sequence only, so that results are the same bit for bit with any number of threads.
 #include "lstm.h"
 
+#include "array.h"
 #include "block.h"
 #include "by_type.h"
 #include "instruction_set.h"
 #include "threads.h"
-
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include <algorithm>
 #include <numeric>
@@ -19,7 +17,7 @@ namespace nb = nanobind;
 namespace trellis {
 namespace {
 
-using Lengths = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Lengths = Array<const int64_t>;
 
 constexpr int64_t least_share = 6;  // sequences that make a task worth while
 constexpr int64_t most_share = 24;  // sequences whose states stay in the first cache, beside the weights of some units
@@ -57,12 +55,6 @@ class Shares {
   std::vector<int64_t> first_, lengths_;
   std::vector<size_t> begins_;
 };
-
-// An address of torch's; arrays of both directions have them side by side in each row.
-template <typename R>
-R* at(size_t address) {
-  return reinterpret_cast<R*>(address);
-}
 
 template <typename R>
 const LstmKernels<R>& lstm_kernels() {

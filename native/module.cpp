@@ -2,11 +2,10 @@
 // of the right type, or the address of one as an int (torch tensors come that way, since their array protocols cost
 // more than a small batch), or 0 where the C++ side says null. Sizes and lifetimes are the caller's business:
 // trellis.chain and trellis.chain.torch are the callers, and check everything first.
+#include "array.h"
 #include "inference.h"
 #include "threads.h"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -31,8 +30,8 @@ namespace {
 
 template <typename T>
 T* pointer(nb::handle array) {
-  if (PyLong_Check(array.ptr())) return reinterpret_cast<T*>(PyLong_AsSize_t(array.ptr()));
-  return nb::cast<nb::ndarray<T, nb::c_contig, nb::device::cpu>>(array).data();
+  if (PyLong_Check(array.ptr())) return at<T>(PyLong_AsSize_t(array.ptr()));
+  return data_of<T>(array);
 }
 
 // (status, sequence) of the first problem
@@ -53,14 +52,14 @@ nb::ndarray<nb::numpy, T> to_numpy(std::vector<T> values) {
 }
 
 // Spans as arrays, sorted by sequence: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
-// masks before[S, L] and after[S, L].
+// masks before[S, labels] and after[S, labels].
 std::vector<Span> span_list(const int64_t* spans, int64_t count, const int64_t* tags, const uint8_t* before,
-                            const uint8_t* after, int64_t L) {
+                            const uint8_t* after, int64_t labels) {
   std::vector<Span> list;
   for (int64_t s = 0; s < count; ++s) {
     const int64_t* span = spans + 3 * s;
-    list.push_back({s, span[0], span[1], span[2], tags, before ? before + s * L : nullptr,
-                    after ? after + s * L : nullptr});
+    list.push_back({s, span[0], span[1], span[2], tags, before ? before + s * labels : nullptr,
+                    after ? after + s * labels : nullptr});
     tags += span[2] - span[1];
   }
   std::stable_sort(list.begin(), list.end(), [](const Span& a, const Span& b) { return a.sequence < b.sequence; });
@@ -138,12 +137,13 @@ void bind(nb::module_& m, const char* name) {
              return unlocked([&] { return self.sample(n, seed, to, stride); });
            })
       .def("spans",
-           [](I& self, nb::handle spans, int64_t count, nb::handle tags, nb::handle before, nb::handle after, int64_t L,
-              nb::handle out) {
+           [](I& self, nb::handle spans, int64_t count, nb::handle tags, nb::handle before, nb::handle after,
+              nb::handle state_labels, int64_t labels, nb::handle out) {
              const auto list = span_list(pointer<const int64_t>(spans), count, pointer<const int64_t>(tags),
-                                         pointer<const uint8_t>(before), pointer<const uint8_t>(after), L);
+                                         pointer<const uint8_t>(before), pointer<const uint8_t>(after), labels);
+             const int64_t* label = pointer<const int64_t>(state_labels);
              double* to = pointer<double>(out);
-             return unlocked([&] { return self.spans(list, to); });
+             return unlocked([&] { return self.spans(list, label, labels, to); });
            })
       .def("weighted_nll",
            [](I& self, nb::handle tags, nb::handle weights, nb::handle out) {

@@ -29,6 +29,7 @@ template <>
 struct Simd<float> {
   typedef float V __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
   typedef int32_t I __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
+  typedef uint32_t U __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
   typedef int32_t Int;
   static constexpr int mantissa_bits = 23;
   static constexpr float round_magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
@@ -41,6 +42,7 @@ template <>
 struct Simd<double> {
   typedef double V __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
   typedef int64_t I __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
+  typedef uint64_t U __attribute__((vector_size(TRELLIS_VECTOR_BYTES)));
   typedef int64_t Int;
   static constexpr int mantissa_bits = 52;
   static constexpr double round_magic = 6755399441055744.0;  // 1.5 * 2^52
@@ -53,6 +55,8 @@ template <typename R>
 using Vec = typename Simd<R>::V;
 template <typename R>
 using IntVec = typename Simd<R>::I;
+template <typename R>
+using BitVec = typename Simd<R>::U;  // for arithmetic on the bits of numbers, which may wrap around
 
 template <typename R>
 constexpr int width = TRELLIS_VECTOR_BYTES / int(sizeof(R));
@@ -192,8 +196,8 @@ inline Vec<R> exp(Vec<R> x) {
   Vec<R> p = broadcast(R(1 / factorial(S::exp_degree)));
 #pragma GCC unroll 16
   for (int d = S::exp_degree - 1; d >= 0; --d) p = p * r + R(1 / factorial(d));
-  const IntVec<R> power = ((IntVec<R>)shifted) << S::mantissa_bits;  // the integer n sits in the low bits
-  const Vec<R> scaled = (Vec<R>)((IntVec<R>)p + power);
+  const BitVec<R> power = ((BitVec<R>)shifted) << S::mantissa_bits;  // the integer n sits in the low bits
+  const Vec<R> scaled = (Vec<R>)((BitVec<R>)p + power);
   return vanishes ? Vec<R>{} : scaled;
 }
 

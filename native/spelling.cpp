@@ -1,9 +1,8 @@
 #include "spelling.h"
 
+#include "array.h"
 #include "by_type.h"
 #include "instruction_set.h"
-
-#include <nanobind/nanobind.h>
 
 #include <algorithm>
 #include <cstring>
@@ -21,7 +20,7 @@ const SpellingKernels<R>& spelling_kernels() {
 // Addresses are torch's.
 template <typename R>
 Spelling<R> spelling(size_t words, int64_t W, int64_t C, size_t table, int64_t width, int64_t characters, int64_t F) {
-  return {reinterpret_cast<const int64_t*>(words), W, C, reinterpret_cast<R*>(table), width, characters, F};
+  return {at<const int64_t>(words), W, C, at<R>(table), width, characters, F};
 }
 
 // False where a word has an id that is not in the table; nothing is computed then.
@@ -32,7 +31,7 @@ bool forward(size_t words, int64_t W, int64_t C, size_t table, int64_t width, in
   const Spelling<R> in = spelling<R>(words, W, C, table, width, characters, F);
   const auto known = [&](int64_t id) { return id >= 0 && id < characters; };
   if (!std::all_of(in.words, in.words + W * C, known)) return false;
-  spelling_kernels<R>().find(in, reinterpret_cast<R*>(largest), reinterpret_cast<int32_t*>(places));
+  spelling_kernels<R>().find(in, at<R>(largest), at<int32_t>(places));
   return true;
 }
 
@@ -41,7 +40,7 @@ void backward(size_t words, int64_t W, int64_t C, size_t table, int64_t width, i
               size_t gradient, size_t places) {
   nb::gil_scoped_release release;
   spelling_kernels<R>().add(spelling<R>(words, W, C, table, width, characters, F),
-                            reinterpret_cast<const R*>(gradient), reinterpret_cast<const int32_t*>(places));
+                            at<const R>(gradient), at<const int32_t>(places));
 }
 
 }  // namespace

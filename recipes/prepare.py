@@ -15,7 +15,7 @@ PARTS = {"dev": (8,), "test": (9,), "train": range(8)}
 
 
 def write_glove(out: Path) -> None:
-    """GloVe 6B, 50 dimensions, from the Python package that has it, as the text file that GloVe is known as."""
+    """GloVe 6B, 50 dimensions, from the Python package that contains it, as the usual GloVe text file."""
     import numpy as np
     from pyarrow import parquet
 
@@ -27,7 +27,7 @@ def write_glove(out: Path) -> None:
 
 
 def split(path: Path, folder: Path) -> None:
-    """Of every ten sentences the ninth to dev, the tenth to test, the others to train."""
+    """Of every ten sentences, the ninth goes to dev, the tenth to test, the others to train."""
     sentences = corpus.read(path).sentences
     folder.mkdir(parents=True, exist_ok=True)
     for part, numbers in PARTS.items():

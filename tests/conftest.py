@@ -59,6 +59,7 @@ def seeded() -> None:
     np.random.seed(0)
     if torch := sys.modules.get("torch"):
         torch.default_generator.manual_seed(0)
+        torch.set_warn_always(True)  # some warnings come once, in whichever test is the first
 
 
 @pytest.fixture(params=ALL[: ALL.index(BEST) + 1])

@@ -49,6 +49,12 @@ def test_settings_of_a_test_do_not_make_it_depend_on_luck(nothing: None) -> None
     assert set(own.suppress_health_check) == {HealthCheck.nested_given, HealthCheck.too_slow}
 
 
+def test_no_test_is_left_out_for_a_package_that_is_missing() -> None:
+    """Then it would be left out unseen: the dev extra names what tests import."""
+    word = "import" + "orskip"
+    assert not [path for path in Path(__file__).parent.rglob("*.py") if word in path.read_text()]
+
+
 @pytest.mark.parametrize("turn", ["first", "second"])
 def test_chance_is_seeded_before_each_test(turn: str) -> None:
     chance = (random.random(), float(np.random.random()), float(torch.rand(())))

@@ -1,8 +1,10 @@
 """The exported names, and what `import trellis` leaves alone. A change here is a change for users."""
 
 import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -49,20 +51,51 @@ EXPORTS = {
     "trellis.chain.torch": [*CHAIN, "nll", "score", "span_log_prob", "viterbi", "weighted_nll"],
     "trellis.nn": [
         "CRF",
+        "Batch",
+        "BiLSTM",
+        "CRFHead",
         "CategoryEmbedding",
         "CharacterCNN",
         "CharacterLSTM",
+        "Characters",
         "Coverage",
+        "Encoder",
+        "Head",
         "LockedDropout",
+        "Part",
+        "SoftmaxHead",
         "TokenDropout",
+        "TransformerEncoder",
         "Vectors",
         "WordDropout",
         "WordEmbedding",
+        "WordPooling",
+        "pool",
         "read_vectors",
     ],
     "trellis.compat.torchcrf": ["CRF"],
     "trellis.ragged": ["check_lengths", "offsets_of", "pad", "split"],
 }
+
+
+# What `trellis.NAME` gives without an import of its own.
+PARTS = [
+    "chain",
+    "compat",
+    "config",
+    "corpus",
+    "demo",
+    "errors",
+    "features",
+    "metrics",
+    "models",
+    "nn",
+    "ragged",
+    "store",
+    "tags",
+    "text",
+    "training",
+]
 
 
 @pytest.mark.parametrize("name", EXPORTS)
@@ -90,6 +123,7 @@ def test_exception_tree() -> None:
         "NoPathError": ["ChainError"],
         "TagError": ["TrellisError", "ValueError"],
         "DataError": ["TrellisError", "ValueError"],
+        "CorpusError": ["DataError"],
         "ConfigError": ["TrellisError", "ValueError"],
         "ModelError": ["TrellisError", "ValueError"],
         "NotFittedError": ["ModelError", "AttributeError"],
@@ -107,6 +141,7 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_import_brings_in_no_heavy_library() -> None:
+    assert "numpy" not in modules_after("import trellis")
     heavy = {"torch", "sklearn", "transformers", "tokenizers", "accelerate", "scipy", "typer", "rich", "pandas"}
     assert not modules_after("import trellis") & heavy
     assert not modules_after("import trellis; trellis.ChainScores; trellis.set_num_threads(1)") & heavy
@@ -131,5 +166,34 @@ def test_a_live_graph_at_exit_is_not_reported_as_a_leak() -> None:
 
 
 def test_parts_load_when_they_are_named() -> None:
-    program = "import trellis; trellis.corpus.read; trellis.metrics.entity_scores; trellis.chain.viterbi"
-    assert "torch" not in modules_after(program)
+    """And but for the one of torch modules, none brings in torch."""
+    named = [f"assert trellis.{part}.__name__ == 'trellis.{part}'" for part in PARTS if part != "nn"]
+    assert "torch" not in modules_after("; ".join(["import trellis", *named]))
+    assert "torch" in modules_after("import trellis; trellis.nn.CRF")
+
+
+def test_parts_are_listed() -> None:
+    trellis = importlib.import_module("trellis")
+    assert sorted(trellis._PARTS) == PARTS
+    assert set(PARTS) < set(dir(trellis))
+
+
+def test_nn_exports_what_its_reference_documents_and_nothing_else() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "api" / "nn.md").read_text()
+    named = re.findall(r"^::: (\S+)\n(?:    options:\n      members: \[(.*)\]\n)?", page, re.MULTILINE)
+    documented = {
+        name for module, members in named for name in (members.split(", ") if members else defined_in(module))
+    }
+    assert documented == set(EXPORTS["trellis.nn"])
+
+
+def defined_in(name: str) -> list[str]:
+    module = importlib.import_module(name)
+    return [own for own, value in vars(module).items() if own[0] != "_" and getattr(value, "__module__", None) == name]
+
+
+def test_nn_loads_transformers_when_they_are_named() -> None:
+    assert not modules_after("import trellis.nn; trellis.nn.CRF") & {"transformers", "tokenizers"}
+    assert "tokenizers" in modules_after("from trellis.nn import TransformerEncoder")
+    with pytest.raises(AttributeError, match=r"module 'trellis\.nn' has no attribute 'nonsense'"):
+        importlib.import_module("trellis.nn").nonsense  # noqa: B018

@@ -40,8 +40,10 @@ _PARTS = (
     "models",
     "nn",
     "ragged",
+    "store",
     "tags",
     "text",
+    "training",
 )
 
 __all__ = [
@@ -68,4 +70,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_PARTS})

@@ -58,7 +58,16 @@ class _Inference:
     def entropy(self, out: Array, /) -> Report: ...
     def sample(self, n: int, seed: int, tags: Array, stride: int, /) -> Report: ...
     def spans(
-        self, spans: Array, count: int, tags: Array, before: Array, after: Array, L: int, out: Array, /
+        self,
+        spans: Array,
+        count: int,
+        tags: Array,
+        before: Array,
+        after: Array,
+        state_labels: Array,
+        labels: int,
+        out: Array,
+        /,
     ) -> Report: ...
     def weighted_nll(self, tags: Array, weights: Array, out: Array, /) -> Report: ...
     def weighted_nll_gradient(
@@ -82,7 +91,7 @@ class _Inference:
 class InferenceFloat32(_Inference): ...
 class InferenceFloat64(_Inference): ...
 
-def encode_labels(sequences: Iterable[Sequence[object]], table: dict[object, int], /) -> npt.NDArray[np.uint32]: ...
+def number_strings(sequences: Iterable[Sequence[object]], table: dict[object, int], /) -> npt.NDArray[np.uint32]: ...
 def lstm_forward(
     doubles: bool,
     lengths: npt.NDArray[np.int64],
@@ -272,8 +281,6 @@ class Expectation:
         offsets: npt.NDArray[np.int64],
         allowed: npt.NDArray[np.uint8] | None,
         weights: npt.NDArray[np.float64],
-        order: npt.NDArray[np.int64],
-        tasks: npt.NDArray[np.int64],
         L: int,
         V: int,
         /,

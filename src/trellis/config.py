@@ -23,19 +23,24 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import sys
 import tomllib
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 from trellis.errors import ConfigError
+from trellis.files import write_text
+from trellis.suggest import did_you_mean
+from trellis.untrusted import shown
 
 __all__ = [
+    "changed",
     "dataclass",
+    "flat",
     "from_dict",
     "from_toml",
     "keys",
@@ -50,6 +55,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_LARGEST = int(sys.float_info.max)
 
 
 def setting(default: T, explanation: str) -> T:
@@ -75,7 +81,8 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
     names = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in values:
         if key not in names:
-            raise ConfigError(_unknown(f"{where}{key}", key, names, cls.__name__))
+            hint = did_you_mean(key, names, always=True)
+            raise ConfigError(f"{cls.__name__} has no setting {shown(where + key)}{hint}")
     checked = {key: _check(f"{where}{key}", value, hints[key]) for key, value in values.items()}
     try:
         return cls(**checked)
@@ -94,8 +101,8 @@ def from_toml(cls: type[T], text: str, *, name: str = "configuration") -> T:
 
 
 def save(config: Any, path: str | Path) -> None:
-    """Write the configuration as a TOML file."""
-    Path(path).write_text(to_toml(config), encoding="utf-8")
+    """Write the configuration as a TOML file, all or nothing."""
+    write_text(path, to_toml(config), ConfigError)
 
 
 def load(cls: type[T], path: str | Path) -> T:
@@ -107,6 +114,11 @@ def layered(config: T, path: str | Path) -> T:
     """The configuration with what a TOML file sets on top; what the file leaves out stays as it is."""
     values = _merged(config, _toml(_text(path), str(path)))
     return _from_file(type(config), values, str(path))
+
+
+def changed(config: T, values: Mapping[str, Any]) -> T:
+    """The configuration with some values on top; a mapping in the place of a section changes what it names there."""
+    return from_dict(type(config), _merged(config, values))
 
 
 def _merged(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,7 +148,7 @@ def _text(path: str | Path) -> str:
 def _toml(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise ConfigError(f"{name} is not TOML: {error}") from None
 
 
@@ -148,6 +160,17 @@ def keys(config: Any, section: str = "") -> Iterator[str]:
             yield from keys(value, f"{section}{item.name}.")
         else:
             yield f"{section}{item.name}"
+
+
+def flat(config: Any) -> dict[str, Any]:
+    """Plain values by the dotted names of `keys`."""
+    values: dict[str, Any] = {}
+    for name in keys(config):
+        value = config
+        for part in name.split("."):
+            value = getattr(value, part)
+        values[name] = _plain(value)
+    return values
 
 
 def override(config: T, assignments: Iterable[str]) -> T:
@@ -189,8 +212,7 @@ def _nearest(key: str, names: list[str]) -> str:
     """The setting that was probably meant: one of the same name in another section, or the most similar."""
     last = key.rpartition(".")[2]
     elsewhere = [name for name in names if name.rpartition(".")[2] == last]
-    near = elsewhere or get_close_matches(key, names, n=1, cutoff=0.0)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(key, elsewhere[:1] or names, always=True)
 
 
 def _plain(value: Any) -> Any:
@@ -201,12 +223,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
-
-
-def _unknown(path: str, key: str, names: list[str], owner: str) -> str:
-    near = get_close_matches(key, names, n=1, cutoff=0.0)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{owner} has no setting {path!r}{hint}"
 
 
 def _check(path: str, value: Any, kind: Any) -> Any:
@@ -239,7 +255,7 @@ def _check_plain(path: str, value: Any, kind: Any) -> Any:
         return value
     if kind is Path and isinstance(value, str):
         return Path(value)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind in (int, float)):
         return _refuse(path, value, kind.__name__)
@@ -247,7 +263,7 @@ def _check_plain(path: str, value: Any, kind: Any) -> Any:
 
 
 def _refuse(path: str, value: Any, expected: str) -> Any:
-    raise ConfigError(f"setting {path!r} must be {expected}, got {value!r}")
+    raise ConfigError(f"setting {path!r} must be {expected}, got {shown(value)}")
 
 
 def _toml_lines(config: Any, section: str) -> list[str]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trellis.aligned import plain_array
+from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 
 __all__ = ["check_lengths", "offsets_of", "pad", "split"]
 
-IntArray = npt.NDArray[np.int64]
-AnyArray = npt.NDArray[Any]
 _MOST_TOKENS = 2**48  # more than any memory holds, and few enough that no product of sizes wraps around
 
 
@@ -29,7 +29,7 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
     array = np.asarray(lengths)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ShapeError(f"lengths must be integers (B,), got {array.dtype} of shape {array.shape}")
-    whole = np.ascontiguousarray(array, dtype=np.uint64 if array.dtype == np.uint64 else np.int64)
+    whole = plain_array(array, np.uint64 if array.dtype == np.uint64 else np.int64)
     # Taken as unsigned, negative numbers are among the largest: one look finds them, and what a sum may wrap around at.
     small = not whole.size or int(whole.view(np.uint64).max()) <= _MOST_TOKENS // whole.size
     if not small and whole.min() < 0:

@@ -125,16 +125,17 @@ class Sentence:
         if len(self.offsets) != len(self.tokens):
             raise DataError(self._mismatch("offsets", len(self.offsets)))
         for (start, end), token in zip(self.offsets, self.tokens, strict=True):
-            if start < 0 or self.text[start:end] != token:
-                found = self.text[max(start, 0) : end]
-                raise DataError(f"{self._prefix}offsets ({start}, {end}) give {found!r}, not the token {token!r}")
+            if not 0 <= start <= end <= len(self.text) or self.text[start:end] != token:
+                found = self.text[max(start, 0) : max(end, 0)]
+                place = f"{self._prefix}offsets ({start}, {end})"
+                raise DataError(f"{place} give {found!r:.80}, not the token {token!r:.80}")
 
     @property
     def _prefix(self) -> str:
         return f"{self.where}: " if self.where else ""
 
     def _mismatch(self, what: str, count: int) -> str:
-        return f"{self._prefix}{count} {what} for {len(self.tokens)} tokens: {' '.join(self.tokens[:8])!r}"
+        return f"{self._prefix}{count} {what} for {len(self.tokens)} tokens: {' '.join(self.tokens[:8])!r:.80}"
 
 
 _FIELDS = tuple(item.name for item in fields(Sentence))
@@ -253,15 +254,16 @@ def _patterns() -> _Patterns:
     # Extenders: marks (variation selectors among them), ZWNJ, skin tones, and the tag characters of flags.
     extend = f"{_mark_ranges()}\u200c\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
     pair = "[\U0001f1e6-\U0001f1ff]{2}|[\ud800-\udbff][\udc00-\udfff]"
-    visible = rf"(?:{pair}|\S)[{extend}]*(?:{_ZWJ}(?:(?:{pair}|\S)[{extend}]*)?)*"
+    # Possessive repeats (*+) never come back to what they took: others keep a record of each round, at 180 bytes.
+    visible = rf"(?:{pair}|\S)[{extend}]*+(?:{_ZWJ}(?:(?:{pair}|\S)[{extend}]*+)?+)*+"
     letter = rf"[^\W{_UNSPACED}]"
-    run = f"{letter}+(?:[{extend}{_ZWJ}]+{letter}*)*"
+    run = f"{letter}++(?:[{extend}{_ZWJ}]++{letter}*+)*+"
     inner = rf"(?:(?<=\d)[.,](?=\d)|['’](?=[^\W\d_{_UNSPACED}]))"
     return _Patterns(
         special=re.compile(f"[{extend}{_ZWJ}\ud800-\udfff\U0001f1e6-\U0001f1ff]"),
         character=re.compile(visible),
-        grapheme=re.compile(rf"{visible}|\s[{extend}]*"),
-        word=re.compile(f"{run}(?:{inner}{run})*|{visible}"),
+        grapheme=re.compile(rf"{visible}|\s[{extend}]*+"),
+        word=re.compile(f"{run}(?:{inner}{run})*+|{visible}"),
     )
 
 

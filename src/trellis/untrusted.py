@@ -3,13 +3,29 @@
 `json.loads` answers hostile text in four ways: a `JSONDecodeError`, a `RecursionError` for deep nesting, a plain
 `ValueError` for numbers of thousands of digits, a `UnicodeDecodeError` for bytes that are not UTF-8. Here all of them
 are one `JSONSyntaxError`, which callers turn into an error that says where.
+
+What was parsed may still be anything: `Fields` asks an object for its fields by name and by type.
 """
 
 from __future__ import annotations
 
 import json
+import reprlib
 import sys
+from collections.abc import Iterable
 from typing import Any
+
+from trellis.errors import StoreError, TrellisError
+
+_NAMES = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    type(None): "null",
+}
 
 
 class JSONSyntaxError(ValueError):
@@ -32,7 +48,118 @@ def parse_json_prefix(text: str, start: int) -> tuple[Any, int]:
         raise _problem(error) from None
 
 
+def shown(value: Any) -> str:
+    """A value for a message: as Python writes it, but short, however long or deeply nested it is.
+
+    >>> shown([1, "two", None])
+    "[1, 'two', None]"
+    """
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # a `repr` of the caller's, or an integer of too many digits
+        return f"a value of type {type(value).__name__}"
+
+
+class Fields:
+    """A JSON object from outside, asked for its fields by name and type.
+
+    A field that is missing or of another type is an error that says where, which, what was expected and what came.
+
+    Args:
+        values: what was parsed; anything but an object is refused.
+        where: what stands in front of every message, e.g. "model.safetensors: the manifest".
+        error: the kind of error.
+
+    """
+
+    __slots__ = ("error", "values", "where")
+
+    def __init__(self, values: Any, where: str, error: type[TrellisError] = StoreError) -> None:
+        self.where, self.error = where, error
+        if not isinstance(values, dict):
+            raise error(f"{where} must be an object, got {_name(values)}")
+        self.values: dict[str, Any] = values
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is such a field, null or not."""
+        return name in self.values
+
+    def value(self, name: str, *kinds: type) -> Any:
+        """The value of a field, of one of these types of `json`; true and false are not numbers."""
+        expected = " or ".join(_NAMES[kind] for kind in kinds)
+        if name not in self.values:
+            raise self.error(f"{self.where} lacks the field {name!r}: expected {expected}")
+        found = self.values[name]
+        if type(found) not in kinds:
+            raise self.error(f"{self.where}: the field {name!r} must be {expected}, got {_name(found)}")
+        return found
+
+    def text(self, name: str) -> str:
+        """A string."""
+        found: str = self.value(name, str)
+        return found
+
+    def choice(self, name: str, allowed: Iterable[str]) -> str:
+        """One of some strings."""
+        found, known = self.text(name), tuple(allowed)
+        if found not in known:
+            expected = ", ".join(map(repr, known))
+            raise self.error(f"{self.where}: the field {name!r} must be one of {expected}, got {shown(found)}")
+        return found
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        """A whole number in ``low..high``."""
+        return self._in_range(f"the field {name!r}", self.value(name, int), low, high)
+
+    def integers(self, name: str, low: int, high: int) -> tuple[int, ...]:
+        """A list of whole numbers in ``low..high``."""
+        items = self.items(name, int)
+        return tuple(self._in_range(f"item {i} of the field {name!r}", item, low, high) for i, item in enumerate(items))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings."""
+        return tuple(self.items(name, str))
+
+    def items(self, name: str, *kinds: type) -> list[Any]:
+        """A list of values of these types."""
+        found: list[Any] = self.value(name, list)
+        for number, item in enumerate(found):
+            if type(item) not in kinds:
+                expected = " or ".join(_NAMES[kind] for kind in kinds)
+                what = f"item {number} of the field {name!r}"
+                raise self.error(f"{self.where}: {what} must be {expected}, got {_name(item)}")
+        return found
+
+    def table(self, name: str) -> Fields:
+        """An object."""
+        return Fields(self.value(name, dict), f"{self.where}: the field {name!r}", self.error)
+
+    def optional_table(self, name: str) -> Fields | None:
+        """An object or null."""
+        return None if self.value(name, dict, type(None)) is None else self.table(name)
+
+    def _in_range(self, what: str, number: int, low: int, high: int) -> int:
+        if not low <= number <= high:
+            raise self.error(f"{self.where}: {what} must be in {low}..{high}, got {shown(number)}")
+        return number
+
+
+def _name(value: Any) -> str:
+    """What a value is, in the words of JSON; a number with itself."""
+    kind = _NAMES.get(type(value), type(value).__name__)
+    return f"{kind} ({shown(value)})" if isinstance(value, int | float | str) else kind
+
+
+def _short() -> reprlib.Repr:
+    short = reprlib.Repr()
+    short.maxstring = short.maxlong = short.maxother = 120
+    short.maxlist = short.maxtuple = short.maxdict = short.maxset = 20
+    short.maxlevel = 4
+    return short
+
+
 _DECODER = json.JSONDecoder()
+_SHORT = _short()
 
 
 def _problem(error: Exception) -> JSONSyntaxError:

@@ -29,8 +29,8 @@ from tests.chain.strategies import (
     tags_of,
     valid_cases,
 )
-from trellis.chain import _scan
-from trellis.chain._scan.answers import draw
+from trellis.chain.torch import _scan
+from trellis.chain.torch._scan.answers import draw
 
 ALL_SIZES = st.sampled_from([FINITE, TIED, LARGE]).flatmap(labelled_cases)
 

@@ -29,20 +29,20 @@ def test_scheme_and_format_are_converted_and_reported_on_stderr(source: Path) ->
     assert result.stderr == (
         "in.conll: conll, since it has columns separated by tabs\nout.jsonl.gz: 2 sentences as jsonl, IOB2 to BIOES\n"
     )
-    back = run(app, ["out.jsonl.gz", "-", "--to-format", "conll"])
+    back = run(app, ["out.jsonl.gz", "-", "--to", "conll"])
     assert back.stdout == "Ada\tB-PER\nKing\tE-PER\n\nUlm\tS-LOC\n\n"
 
 
 def test_columns_are_chosen(source: Path) -> None:
     source.write_text("Ada NNP B-PER\n")
-    result = run(app, ["in.conll", "-", "--to-format", "wordtag", "--columns", "token,pos,ner", "--tags", "pos"])
+    result = run(app, ["in.conll", "-", "--to", "wordtag", "--columns", "token,pos,ner", "--tags", "pos"])
     assert result.stdout == "Ada/NNP\n"
 
 
 def test_spans_shape_and_tokenizer(source: Path) -> None:
-    assert run(app, ["in.conll", "a.jsonl", "--to-format", "spans", "--shape", "entities"]).exit_code == 0
+    assert run(app, ["in.conll", "a.jsonl", "--to", "spans", "--shape", "entities"]).exit_code == 0
     assert '"entities": [[0, 8, "PER"]]' in Path("a.jsonl").read_text()
-    result = run(app, ["a.jsonl", "-", "--to-format", "wordtag", "--tokenizer", "whitespace"])
+    result = run(app, ["a.jsonl", "-", "--to", "wordtag", "--tokenizer", "whitespace"])
     assert result.stdout == "Ada/B-PER King/I-PER\nUlm/B-LOC\n"
 
 
@@ -61,8 +61,15 @@ def test_skipped_sentences_are_counted(source: Path) -> None:
 
 
 def test_standard_input_to_standard_output(source: Path) -> None:
-    result = run(app, ["-", "-", "--to-format", "segmented"], input="我/r 好/a\n")
+    result = run(app, ["-", "-", "--to", "segmented"], input="我/r 好/a\n")
     assert result.stdout == "我 好\n"
+
+
+def test_the_former_names_of_options_are_understood_and_not_shown(source: Path) -> None:
+    source.write_text("Ada/B-PER King/I-PER\n")
+    for words in (["--from", "wordtag", "--to", "conll"], ["--from-format", "wordtag", "--to-format", "conll"]):
+        assert run(app, ["in.conll", "-", *words]).stdout == "Ada\tB-PER\nKing\tI-PER\n\n"
+    assert "-format" not in run(app, ["--help"]).output
 
 
 def test_help_shows_examples() -> None:

@@ -70,7 +70,7 @@ PATHS
 NO_TORCH = "The BiLSTM taggers need torch, which is not installed: pip install 'trellis[neural]'\n"
 NEXT = """\
 What to try next
-python -m trellis.demo.generate data
+trellis demo --data data
 trellis check data/{0} data/{2}
 trellis train --task {3} --model crf --train data/{0} --dev data/{1} --test data/{2} --out model
 trellis tag model data/{2}
@@ -126,6 +126,13 @@ def test_one_task(small, monkeypatch):
     assert shape(run("--quick", "--task", "seg")) == SEG + shape(NEXT.format(*CHINESE))
 
 
+def test_the_files_can_be_had(tmp_path):
+    written = run("--data", str(tmp_path / "new" / "data")).split()
+    assert written == sorted(map(str, (tmp_path / "new" / "data").iterdir()))
+    for name in (*ENGLISH[:3], *CHINESE[:3]):
+        assert str(tmp_path / "new" / "data" / name) in written
+
+
 def test_spans_and_paths_are_marked_without_colour(small):
     output = run("--quick")
     assert "\x1b" not in output
@@ -137,7 +144,7 @@ def test_spans_and_paths_are_marked_without_colour(small):
 
 def test_illegal_sequences_of_argmax_are_counted(small, monkeypatch):
     """A CRF read without its transitions stands in for a softmax, so that torch is not needed."""
-    family = Family("BiLSTM-softmax", lambda: trellis.CRF(features="segment"), argmax=True)
+    family = Family("BiLSTM-softmax", lambda: trellis.CRF(features="seg"), argmax=True)
     monkeypatch.setattr(command, "families", lambda task, neural: [family])
     monkeypatch.setattr(command, "neural_is_installed", lambda: True)
     lines = run("--task", "seg").split("\n")

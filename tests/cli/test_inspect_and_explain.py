@@ -127,7 +127,7 @@ def test_a_heat_map_without_room_for_numbers_has_shades(here, shell, ner_model, 
 
 
 def test_a_reader_that_has_seen_enough_is_no_failure(here, ner_model):
-    command = f"{sys.executable} -m trellis.cli explain {ner_model} '{'Anna slept . ' * 300}'"
+    command = f"{sys.executable} -m trellis explain {ner_model} '{'Anna slept . ' * 300}'"
     shell = ["bash", "-c", f"{command} | head -1 > /dev/null; echo ${{PIPESTATUS[0]}}"]
     done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=600)
     assert (done.stdout, done.stderr) == ("0\n", "")

@@ -15,7 +15,7 @@ HEAVY = {"numpy", "scipy", "torch", "transformers", "sklearn", "trellis._native"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "trellis.cli", *arguments], capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-m", "trellis", *arguments], capture_output=True, text=True)
 
 
 def test_help_loads_nothing_heavy():

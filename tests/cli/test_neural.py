@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import trellis
 from trellis.models import folder
+from trellis.training.progress import LiveLine
 
 TINY = (
     *("--set", "encoder.hidden=8", "--set", "encoder.words.size=8", "--set", "encoder.characters.output=4"),
@@ -34,10 +40,151 @@ def test_train_tag_eval_inspect_and_explain(here, shell, name):
     assert json.loads(shell("explain", "model", "Anna slept", "--json").out)["why"][0]["token"] == "Anna"
 
 
-def test_resume_goes_on_from_the_last_checkpoint(here, shell):
-    assert shell(*TRAIN, "-m", "bilstm-crf", "--set", "training.epochs=2").code == 0
-    done = shell(*TRAIN, "-m", "bilstm-crf", "--set", "training.epochs=3", "--resume")
+CRF = (*TRAIN, "-m", "bilstm-crf", "--set", "training.epochs=4")
+
+
+KILLED = """
+import os, sys
+from trellis.cli import main
+from trellis.training.progress import LiveLine
+LiveLine.__call__ = lambda *_: os.kill(os.getpid(), 9)
+main(sys.argv[1:])
+"""
+
+
+def stop(shell, arguments, epochs):
+    """Have the command end after so many epochs, as an error would end it; what a kill is like, faults.py tries."""
+
+    def die(self, step):
+        if step.is_whole and step.iteration == epochs:
+            raise SystemExit(9)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LiveLine, "__call__", die)
+        assert shell(*arguments).code == 9
+
+
+@pytest.fixture
+def whole(here, shell):
+    done = shell(*CRF[:5], "--out", "whole", *CRF[7:])
     assert done.code == 0, done.err
-    assert "epoch 3/3" in done.err
-    assert "epoch 2/3" not in done.err
-    assert len(folder.read_history("model").steps) == 3
+    return Path("whole/model.safetensors").read_bytes()
+
+
+def test_a_killed_training_goes_on_with_resume_only(here, shell, whole):
+    killed = subprocess.run([sys.executable, "-c", KILLED, *CRF], capture_output=True, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert sorted(os.listdir("model")) == [".lock", "checkpoints"]
+    assert sorted(os.listdir("model/checkpoints"))[-1] == "state.json"
+    unused = shell("tag", "model", "train.conll")
+    assert unused.code == 1
+    assert unused.err.startswith("trellis: the folder model holds no model: it holds a bilstm-crf training that did ")
+    assert unused.err.endswith("; continue it with trellis train --resume\n")
+    unread = [argument.replace("train.conll", "unread") for argument in CRF]
+    refused = shell(*unread)
+    assert refused.code == 1
+    assert refused.err.startswith("trellis: model holds a bilstm-crf training that did not end, begun 20")
+    assert "continue it with --resume (in Python, resume=True), or discard it with --overwrite" in refused.err
+    done = shell(*CRF, "--resume")
+    assert done.code == 0, done.err
+    assert "epoch 2/4" in done.err
+    assert "epoch 1/4" not in done.err
+    assert Path("model/model.safetensors").read_bytes() == whole
+    assert sorted(os.listdir("model")) == sorted(os.listdir("whole"))
+
+
+def test_resuming_what_was_never_begun_says_so_and_begins(here, shell, whole):
+    done = shell(*CRF, "--resume")
+    assert "model: no checkpoint to resume from, training starts from the beginning" in done.err
+    assert Path("model/model.safetensors").read_bytes() == whole
+
+
+def test_or_is_discarded_if_asked_for(here, shell, whole):
+    stop(shell, CRF, 2)
+    done = shell(*CRF, "--overwrite")
+    assert "epoch 1/4" in done.err
+    assert Path("model/model.safetensors").read_bytes() == whole
+
+
+def test_a_retraining_killed_in_its_first_epoch_keeps_the_older_model_and_its_own_checkpoints(here, shell, whole):
+    often = (*CRF, "--set", "training.checkpoint_every=1", "--set", "training.batch_size=2")
+    assert shell(*CRF, "--set", "training.seed=5").code == 0
+    older = Path("model/model.safetensors").read_bytes()
+    stop(shell, often, 1)
+    assert Path("model/model.safetensors").read_bytes() == older
+    assert shell("tag", "model", "train.conll").code == 0
+    assert "did not end" in shell(*often).err
+    assert shell(*often, "--resume").code == 0
+    assert Path("model/model.safetensors").read_bytes() not in (older, whole)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "message"),
+    [
+        (["--set", "encoder.hidden=12"], 2, "with another encoder.hidden: the training began with 8, now it is 12"),
+        (["--set", "training.learning_rate=0.1"], 2, "another training.learning_rate: the training began with unset"),
+        (["--train", "dev.conll"], 1, "cannot resume: the training data differ from those that the training began"),
+        (["--dev", "train.conll"], 1, "cannot resume: the dev data differ from those that the training began with"),
+        (["-m", "bilstm-softmax"], 1, "cannot resume: model holds a bilstm-crf training that did not end"),
+    ],
+)  # fmt: skip
+def test_what_is_not_the_same_training_cannot_go_on(here, shell, changed, code, message):
+    stop(shell, CRF, 1)
+    refused = shell(*CRF, *changed, "--resume")
+    assert refused.code == code
+    assert message in refused.err
+    assert shell(*CRF, "--resume").code == 0
+
+
+def test_more_epochs_than_were_asked_for_at_first(here, shell):
+    stop(shell, CRF, 2)
+    done = shell(*CRF, "--set", "training.epochs=6", "--resume")
+    assert done.code == 0, done.err
+    assert "epoch 6/6" in done.err
+    more = shell(*TRAIN[:5], "--out", "whole", *TRAIN[7:], "-m", "bilstm-crf", "--set", "training.epochs=6")
+    assert more.code == 0, more.err
+    # The rate is constant: more epochs later are the same as more epochs from the start.
+    assert Path("model/model.safetensors").read_bytes() == Path("whole/model.safetensors").read_bytes()
+
+
+def test_a_finished_training_has_nothing_to_resume(here, shell):
+    assert shell(*CRF).code == 0
+    assert not Path("model/checkpoints").exists()
+    refused = shell(*CRF, "--resume")
+    assert refused.code == 1
+    assert refused.err.startswith("trellis: model holds a finished training: there is nothing to resume.")
+    assert "--warm-start model" in refused.err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_the_best_model_which_goes_on(here, shell, whole, monkeypatch, number, code):
+    def press(self, step):
+        if step.is_whole and step.iteration == 2:
+            os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LiveLine, "__call__", press)
+        stopped = shell(*CRF)
+    assert stopped.code == code
+    assert "the best model so far was kept. --resume continues the training." in stopped.err
+    assert folder.read_history("model").reason == "interrupted"
+    assert trellis.load("model").labels_
+    assert shell(*CRF, "--resume").code == 0
+    assert Path("model/model.safetensors").read_bytes() == whole
+
+
+def test_a_full_disk_at_a_checkpoint_is_one_error_and_goes_on(here, shell, whole):
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))
+
+    assert max(path.stat().st_size for path in Path("whole").iterdir()) > 12_000
+    command = [sys.executable, "-m", "trellis", *CRF]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited, timeout=120)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("trellis: model/checkpoints/checkpoint-00000001.safetensors")
+    assert "cannot be written: File too large" in last
+    assert "Traceback" not in done.stderr
+    assert os.listdir("model") == []
+    assert shell(*CRF).code == 0
+    assert Path("model/model.safetensors").read_bytes() == whole

@@ -172,7 +172,7 @@ def test_a_sentence_the_model_refuses_is_named(here, shell, tmp_path):
         (["--from", "word"], "--from: unknown format 'word', expected one of text, tokens, conll, conllu, "),
         (["--to", "xml"], "--to: unknown form 'xml', expected one of inline, conll, jsonl, segmented"),
         (["missing.txt"], "missing.txt: No such file or directory"),
-        (["-o", "nowhere/out.txt"], "nowhere/out.txt: No such file or directory"),
+        (["-o", "nowhere/out.txt"], "nowhere/out.txt cannot be written: No such file or directory"),
     ],
 )  # fmt: skip
 def test_wrong_names(text, shell, ner_model, arguments, message):
@@ -211,7 +211,7 @@ def test_memory_does_not_grow_with_the_input(here, ner_model):
 
 def test_a_reader_that_goes_away_ends_it_well(here, ner_model):
     Path("text.txt").write_text("Anna Smith lives in New York .\n" * 20_000)
-    command = f"{sys.executable} -m trellis.cli tag {ner_model} text.txt"
+    command = f"{sys.executable} -m trellis tag {ner_model} text.txt"
     shell = ["bash", "-c", f"{command} | head -1; echo ${{PIPESTATUS[0]}}"]
     done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout == "Anna\tB-PER\n0\n"
@@ -220,7 +220,7 @@ def test_a_reader_that_goes_away_ends_it_well(here, ner_model):
 
 def test_a_full_disk_is_said(text, ner_model):
     with open("/dev/full", "w") as full:
-        run = [sys.executable, "-m", "trellis.cli", "tag", str(ner_model), "text.txt"]
+        run = [sys.executable, "-m", "trellis", "tag", str(ner_model), "text.txt"]
         done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert done.stderr == "trellis: No space left on device\n"
@@ -238,7 +238,7 @@ def test_options_of_training_files_are_for_files_of_their_format_only(here, shel
 @pytest.mark.parametrize(("environment", "colours"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_a_terminal_gets_colours_and_a_progress_line(text, ner_model, environment, colours):
     screen, terminal = pty.openpty()
-    run = [sys.executable, "-m", "trellis.cli", "tag", str(ner_model), "text.txt"]
+    run = [sys.executable, "-m", "trellis", "tag", str(ner_model), "text.txt"]
     subprocess.run(run, stdout=terminal, stderr=terminal, check=True, env={**os.environ, **environment})
     shown = os.read(screen, 10_000).decode()
     subprocess.run(run, stdout=subprocess.DEVNULL, stderr=terminal, check=True, env={**os.environ, **environment})

@@ -9,16 +9,22 @@ import resource
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import trellis
 from tests.cli.conftest import conll, sentences
 from trellis import config
+from trellis.cli._signals import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
 from trellis.models.families import FAMILIES
 from trellis.tags import Scheme, convert_tags
+from trellis.training import Step
+from trellis.training.lock import locked
+from trellis.training.progress import LiveLine
 
 TRAIN = ("train", "--model", "crf", "--train", "train.conll", "--out", "model")
 
@@ -42,7 +48,13 @@ def test_training_says_what_it_found_and_leaves_a_folder(here, shell):
         "  trellis eval model dev.conll\n"
         "  trellis inspect model\n"
     )
-    assert sorted(os.listdir("model")) == ["config.toml", "history.json", "model.safetensors", "training.json"]
+    assert sorted(os.listdir("model")) == [
+        "config.toml",
+        "history.json",
+        "learning-curve.svg",
+        "model.safetensors",
+        "training.json",
+    ]
 
 
 def test_the_folder_holds_settings_history_and_record(here, shell):
@@ -77,7 +89,7 @@ def test_segmentation_learns_characters_and_scores_words(here, shell):
     assert done.code == 0, done.err
     assert "task seg, scheme BMES" in done.err
     model = trellis.load("model")
-    assert (model.config.features, model.config.scheme, model.tokenizer_) == ("segment", "bmes", "characters")
+    assert (model.config.features, model.config.scheme, model.tokenizer_) == ("seg", "bmes", "characters")
     assert folder.read_record("model")["data"]["train"]["tokens"] == 22
 
 
@@ -103,14 +115,50 @@ def test_held_out_files_may_have_another_scheme(here, shell):
     assert folder.read_record("model")["figures"]["test"]["F1"] == 1.0
 
 
-def test_resume_starts_from_the_weights_in_the_folder(here, shell):
+def test_a_warm_start_begins_with_the_weights_of_another_model(here, shell):
     shell(*TRAIN, "--set", "max_iterations=2")
     first = folder.read_history("model").steps[-1].loss
-    assert shell(*TRAIN, "--resume", "--set", "max_iterations=2").code == 0
-    assert folder.read_history("model").steps[0].loss < first
-    refused = shell(*TRAIN[:-1], "nowhere", "--resume")
+    done = shell(*TRAIN[:-1], "newer", "--warm-start", "model", "--set", "max_iterations=2")
+    assert done.code == 0, done.err
+    assert folder.read_history("newer").steps[0].loss < first
+    assert shell(*TRAIN, "--warm-start", "model", "--set", "max_iterations=3").code == 0  # or of the same one
+    assert len(folder.read_history("model").steps) == 3
+    refused = shell(*TRAIN[:-1], "other", "--warm-start", "nowhere")
+    assert refused.err == "trellis: nowhere cannot be opened: No such file or directory\n"
+    refused = shell("train", "-m", "hmm", "--train", "train.conll", "-o", "other", "--warm-start", "model")
+    assert refused.err == "trellis: --warm-start: model holds a model of kind 'crf', which hmm cannot start from\n"
+
+
+def test_resume_is_for_families_with_checkpoints(here, shell):
+    done = shell(*TRAIN[:4], "unread", "--out", "model", "--resume")
+    assert done.code == 2
+    assert done.err.startswith("trellis: --resume: crf learns in one go and has no checkpoints: train it again without")
+    assert not Path("model").exists()
+    done = shell("train", "-m", "bilstm-crf", "--train", "unread", "-o", "model", "--resume", "--overwrite")
+    assert done.code == 2
+    assert "give one of them" in done.err
+
+
+def test_a_model_of_another_family_is_replaced_only_if_asked_for(here, shell):
+    shell(*TRAIN)
+    other = ("train", "-m", "hmm", "--train", "train.conll", "--out", "model")
+    refused = shell(*other)
     assert refused.code == 1
-    assert refused.err.endswith("trellis: the folder nowhere holds no model: expected model.safetensors in it\n")
+    assert refused.err == (
+        "trellis: model holds a crf model, not a hmm model: replace it with --overwrite, or choose another folder\n"
+    )
+    assert shell(*other, "--overwrite").code == 0
+    assert isinstance(trellis.load("model"), HMM)
+    assert not Path("model/learning-curve.svg").exists()
+    assert shell(*other).code == 0  # the same family needs no leave
+
+
+def test_a_folder_in_use_is_refused_before_anything_is_read(here, shell):
+    with locked(folder.prepare("model")):
+        refused = shell(*TRAIN[:4], "unread", "--out", "model")
+    assert refused.code == 1
+    assert refused.err.startswith(f"trellis: model is in use: process {os.getpid()} on ")
+    assert "unread" not in refused.err
 
 
 def test_quiet_says_nothing(here, shell):
@@ -192,13 +240,13 @@ def test_a_family_that_lacks_what_it_needs(here, shell):
 def test_init_prints_settings_that_train_takes(here, shell):
     text = shell("init", "--model", "crf", "--task", "seg", "--set", "c2=0.5").out
     assert text.startswith("# trellis train --model crf --config THIS_FILE")
-    assert '\nfeatures = "segment"\n' in text
+    assert '\nfeatures = "seg"\n' in text
     assert "# coefficient of |w|^2\nc2 = 0.5\n" in text
     Path("crf.toml").write_text(text)
     done = shell(*TRAIN[:3], "--train", "train.seg", "--out", "model", "--config", "crf.toml", "--set", "c1=0.125")
     assert done.code == 0, done.err
     found = config.load(CRFConfig, "model/config.toml")
-    assert (found.features, found.scheme, found.c1, found.c2) == ("segment", "bmes", 0.125, 0.5)
+    assert (found.features, found.scheme, found.c1, found.c2) == ("seg", "bmes", 0.125, 0.5)
 
 
 def test_init_knows_every_family_without_torch():
@@ -212,7 +260,7 @@ def test_init_knows_every_family_without_torch():
 
 def _process(*arguments, **options):
     return subprocess.Popen(
-        [sys.executable, "-m", "trellis.cli", *arguments],
+        [sys.executable, "-m", "trellis", *arguments],
         text=True,
         **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
     )
@@ -230,7 +278,8 @@ def test_a_full_disk_leaves_no_half_model(here):
     assert os.listdir("model") == []
 
 
-def test_ctrl_c_keeps_the_best_model_and_says_so(here):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_ctrl_c_and_sigterm_keep_the_best_model_and_say_so(here, number, code):
     contradiction = "x\tO\n\nx\tB-LOC\n\n"  # which the perceptron never stops learning
     Path("long.conll").write_text(contradiction + conll(sentences()))
     endless = ["--set", "algorithm=ap", "--set", "max_iterations=100000000"]
@@ -243,16 +292,67 @@ def test_ctrl_c_keeps_the_best_model_and_says_so(here):
     )
     os.close(terminal)
     seen = _read_until(screen, b"dev 100.00")
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     seen += _read_until(screen, b"the best model so far was kept.")
     out, _ = process.communicate(timeout=600)
     os.close(screen)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert b"iteration" in seen
     assert b"interrupted after " in seen
     assert "The model is in model." in out
     assert json.loads(Path("model/training.json").read_text())["reason"] == "interrupted"
     assert trellis.load("model").predict([["Anna", "slept"]]) == [["B-PER", "O"]]
+    assert not [name for name in os.listdir("model") if name.startswith(".")]
+
+
+def test_an_interruption_before_the_first_iteration_leaves_the_model_that_was_there(here, shell, monkeypatch):
+    shell(*TRAIN)
+    before = {path: path.read_bytes() for path in Path("model").iterdir()}
+    monkeypatch.setattr("trellis.training.driver._step", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    done = shell(*TRAIN)
+    assert done.code == 143
+    assert done.err.endswith("interrupted before there was anything to keep; no model was written.\n")
+    assert {path: path.read_bytes() for path in Path("model").iterdir()} == before
+
+
+def test_a_signal_that_comes_while_the_model_is_written_waits(here, shell, monkeypatch):
+    save = folder.save_model
+
+    def pressed(*arguments):
+        os.kill(os.getpid(), signal.SIGTERM)
+        save(*arguments)
+
+    monkeypatch.setattr(folder, "save_model", pressed)
+    assert shell(*TRAIN).code == 143
+    assert folder.read_record("model")["reason"] == "converged"
+    assert trellis.load("model").labels_
+
+
+def test_an_interruption_while_figures_are_computed_leaves_all_files(here, shell, monkeypatch):
+    monkeypatch.setattr("trellis.cli.train._figures", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    done = shell(*TRAIN, "--test", "dev.conll")
+    assert (done.code, done.err.endswith("trellis: interrupted\n")) == (130, True)
+    assert folder.read_record("model")["figures"] == {}
+    assert trellis.load("model").labels_
+
+
+def test_a_signal_that_python_drops_is_heard_after_the_next_iteration():
+    """As it does in a finalizer: there, what a handler raises is reported and forgotten."""
+    line, heard = LiveLine(Console(quiet=True)), []
+    step = Step(1, 2.0, None, None, 0.5, None)
+    with stoppable() as stop:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+            heard.append("too late")
+        with pytest.raises(KeyboardInterrupt):
+            StoppableLine(line, stop)(step)
+    assert (heard, stop.code) == ([], 143)
+
+
+def test_handlers_are_put_back(here, shell):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    shell(*TRAIN)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
 def _read_until(screen: int, words: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import inspect
 import logging
 
+import hmmlearn.hmm as theirs
 import numpy as np
 import pytest
 
@@ -11,8 +12,6 @@ from trellis.compat.hmmlearn import hmm
 from trellis.compat.hmmlearn.base import ConvergenceMonitor
 from trellis.compat.hmmlearn.hmm import CategoricalHMM
 from trellis.errors import ModelError, NoPathError
-
-theirs = pytest.importorskip("hmmlearn.hmm", reason="hmmlearn is not installed")
 
 
 @pytest.fixture(autouse=True)

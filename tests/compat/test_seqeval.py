@@ -6,6 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
+import seqeval.metrics as theirs
+import seqeval.metrics.sequence_labeling as their_labeling
+import seqeval.metrics.v1 as their_v1
+import seqeval.reporters as their_reporters
+import seqeval.scheme as their_scheme
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -15,12 +20,6 @@ import trellis.compat.seqeval.scheme as our_scheme
 from trellis.compat.seqeval import reporters
 from trellis.compat.seqeval.metrics import v1 as our_v1
 from trellis.errors import ConfigError, DataError, TagError
-
-theirs = pytest.importorskip("seqeval.metrics")
-their_scheme = pytest.importorskip("seqeval.scheme")
-their_labeling = pytest.importorskip("seqeval.metrics.sequence_labeling")
-their_v1 = pytest.importorskip("seqeval.metrics.v1")
-their_reporters = pytest.importorskip("seqeval.reporters")
 
 LETTERS = {"IOB1": "IOB", "IOB2": "IOB", "IOE1": "IOE", "IOE2": "IOE", "IOBES": "IOBES", "BILOU": "BILOU"}
 AVERAGES = (None, "micro", "macro", "weighted")

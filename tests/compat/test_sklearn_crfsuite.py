@@ -5,14 +5,14 @@ import pickle
 
 import numpy as np
 import pytest
+import sklearn.base as base
+import sklearn.metrics as scoring
+import sklearn.model_selection as selection
+import sklearn_crfsuite as original
+import sklearn_crfsuite.metrics as original_metrics
 
 from trellis.compat.sklearn_crfsuite import CRF, metrics, scorers
 from trellis.errors import DataError, ModelError
-
-original = pytest.importorskip("sklearn_crfsuite")
-original_metrics = pytest.importorskip("sklearn_crfsuite.metrics")
-base = pytest.importorskip("sklearn.base")
-selection = pytest.importorskip("sklearn.model_selection")
 
 TIGHT = {"epsilon": 1e-9, "delta": 1e-12}
 
@@ -111,9 +111,7 @@ def test_clone_and_searches_run():
     X, y = make_data(seed=3, sentences=24)
     model = base.clone(CRF(c1=0.1, max_iterations=5))
     assert model.get_params()["c1"] == 0.1
-    scorer = pytest.importorskip("sklearn.metrics").make_scorer(
-        metrics.flat_f1_score, average="weighted", labels=["A", "B"]
-    )
+    scorer = scoring.make_scorer(metrics.flat_f1_score, average="weighted", labels=["A", "B"])
     search = selection.RandomizedSearchCV(
         CRF(max_iterations=5),
         {"c1": [np.float64(0.1), np.float32(0.5)], "c2": [0.1, 1]},

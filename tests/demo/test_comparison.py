@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 import trellis
 from trellis.demo import DemoCorpus, comparison
@@ -67,7 +68,6 @@ def test_texts_are_in_no_part_of_the_corpus(task):
 
 
 def test_neural_families_learn(corpus):
-    torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
     for family in comparison.families(replace(NER, epochs=1), neural=True)[2:]:
         trained = comparison.train(family, corpus)

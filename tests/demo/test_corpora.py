@@ -10,7 +10,7 @@ import pytest
 
 import trellis
 from trellis import demo
-from trellis.demo.generate import CHINESE, ENGLISH, write
+from trellis.errors import DataError
 from trellis.tags import Scheme, spans_from_tags, validate_tags
 from trellis.text import characters, tokenize
 
@@ -32,24 +32,21 @@ def parts(corpus):
 
 
 def test_sizes(english, chinese):
-    assert {name: len(part) for name, part in parts(english).items()} == ENGLISH.sizes
-    assert {name: len(part) for name, part in parts(chinese).items()} == CHINESE.sizes
+    assert {name: len(part) for name, part in parts(english).items()} == {"train": 800, "dev": 150, "test": 200}
+    assert {name: len(part) for name, part in parts(chinese).items()} == {"train": 600, "dev": 100, "test": 150}
 
 
-@pytest.mark.parametrize("recipe", [ENGLISH, CHINESE])
-def test_the_generator_gives_the_files_of_the_package_byte_for_byte(recipe, tmp_path):
-    write(recipe, tmp_path)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [f"{recipe.grammar}-{part}.{recipe.suffix}" for part in ("dev", "test", "train")]
-    for name in names:
-        assert (tmp_path / name).read_bytes() == (PACKAGE / "data" / name).read_bytes(), name
+def test_the_files_are_copied_as_they_are(tmp_path):
+    written = demo.write(tmp_path)
+    assert [path.name for path in written] == sorted(path.name for path in (PACKAGE / "data").iterdir())
+    for path in written:
+        assert path.read_bytes() == (PACKAGE / "data" / path.name).read_bytes()
 
 
-def test_the_generator_is_a_command(tmp_path):
-    subprocess.run([sys.executable, "-m", "trellis.demo.generate", tmp_path], check=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        path.name for path in (PACKAGE / "data").iterdir()
-    )
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"file cannot be made a folder: File exists"):
+        demo.write(tmp_path / "file")
 
 
 @pytest.mark.parametrize("language", ["english", "chinese"])

@@ -6,13 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from trellis import _native
 from trellis.errors import DataError, StoreError
-from trellis.features import AttributeIndex, ReadyExtractor
+from trellis.features import AttributeIndex, GivenExtractor
+from trellis.store import Stored
 
 
 def named(token):
     index = AttributeIndex()
-    data = ReadyExtractor().compile([[token]], index, grow=True)
+    data = GivenExtractor().compile([[token]], index, grow=True)
     return {index.name(number): value for number, value in data.token_attributes(0)}
 
 
@@ -40,14 +42,15 @@ def test_every_form_becomes_named_values(token, expected):
 
 
 def test_python_crfsuite_reads_the_same_dicts_alike():
-    pycrfsuite = pytest.importorskip("pycrfsuite")
+    import pycrfsuite
+
     token = {"a": 1.5, "b": True, "c": "v", "e": {"x": 2, "y": "z"}, "f": ["l"], "g": {"s"}}
     assert named(token) == pycrfsuite.ItemSequence([token]).items()[0]
 
 
 def test_a_feature_given_twice_counts_twice():
     index = AttributeIndex()
-    data = ReadyExtractor().compile([[["a", "a"]]], index, grow=True)
+    data = GivenExtractor().compile([[["a", "a"]]], index, grow=True)
     assert data.token_attributes(0) == [(0, 1.0), (0, 1.0)]
 
 
@@ -67,7 +70,7 @@ def test_a_feature_given_twice_counts_twice():
 )
 def test_what_is_no_feature_is_named_with_its_place(token, message):
     with pytest.raises(DataError, match=f"sentence 1, position 2: {message}"):
-        ReadyExtractor().compile([[], [["x"], ["y"], token]], AttributeIndex(), grow=True)
+        GivenExtractor().compile([[], [["x"], ["y"], token]], AttributeIndex(), grow=True)
 
 
 def nested(depth, leaf):
@@ -90,7 +93,7 @@ def own_value():
 @pytest.mark.parametrize("token", [own_value(), nested(101, 1), nested(100, ["x"]), nested(100_000, 1)])
 def test_features_nested_without_end_are_refused_with_the_limit(token):
     with pytest.raises(DataError, match=r"^sentence 0, position 1: features are nested more than 100 deep, at 'a:a:"):
-        ReadyExtractor().compile([[["x"], token]], AttributeIndex(), grow=True)
+        GivenExtractor().compile([[["x"], token]], AttributeIndex(), grow=True)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +149,7 @@ class BrokenSentence:
 )
 def test_what_objects_of_the_caller_raise_reaches_the_caller(sentence, error):
     with pytest.raises(error):
-        ReadyExtractor().compile([sentence], AttributeIndex(), grow=True)
+        GivenExtractor().compile([sentence], AttributeIndex(), grow=True)
 
 
 def test_a_number_may_empty_the_dict_and_the_sentence_it_stands_in():
@@ -161,24 +164,68 @@ def test_a_number_may_empty_the_dict_and_the_sentence_it_stands_in():
     token["a"] = Emptying()
     sentence.append(token)
     index = AttributeIndex()
-    ReadyExtractor().compile([sentence], index, grow=True)
+    GivenExtractor().compile([sentence], index, grow=True)
     assert index.names() == ["a"]
 
 
 def test_an_index_is_the_same_from_its_arrays():
     index = AttributeIndex()
-    ReadyExtractor().compile([[[f"name{i}" for i in range(5000)]]], index, grow=True)
-    again = AttributeIndex.from_arrays(index.arrays())
+    GivenExtractor().compile([[[f"name{i}" for i in range(5000)]]], index, grow=True)
+    again = AttributeIndex.from_stored(Stored.of("x", "test", {}, index.arrays()))
     assert again.names() == index.names()
     assert [again.find(f"name{i}") for i in range(0, 5000, 7)] == list(range(0, 5000, 7))
     assert again.find("other") is None
 
 
-def test_arrays_that_do_not_fit_are_refused():
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("names", lambda a: a[:-1], "the array 'ends' must lie in 0..1, got 2 at [1]"),
+        ("names", lambda a: np.append(a, a), "the array 'ends' must end with 4, got 2"),
+        ("names", lambda a: a.astype(np.int64), "the array 'names' must be uint8, got int64"),
+        ("ends", lambda a: a[::-1], "the array 'ends' must never fall, but does so after [0]"),
+        ("ends", lambda a: a.astype(np.int64), "the array 'ends' must be uint64, got int64"),
+        ("table", lambda a: a[:-1], "the array 'table' must have the shape (1024), got (1023)"),
+        ("table", lambda a: a.reshape(2, -1), "the array 'table' must have the shape (1024), got (2, 512)"),
+        ("marks", lambda a: a[:-1], "the array 'marks' must have a power of two of places for 2 names, got 1023"),
+        ("marks", lambda a: a[:2], "the array 'marks' must have a power of two of places for 2 names, got 2"),
+        ("marks", np.ones_like, "the array 'marks' must leave every 10000th place free at least"),
+    ],
+)
+def test_arrays_that_no_search_may_see_are_refused(name, change, message):
     index = AttributeIndex()
-    ReadyExtractor().compile([[["a", "b"]]], index, grow=True)
-    arrays = index.arrays()
-    with pytest.raises(StoreError, match="do not fit their offsets"):
-        AttributeIndex.from_arrays(arrays | {"names": arrays["names"][:-1]})
-    with pytest.raises(StoreError, match="expected a power of two"):
-        AttributeIndex.from_arrays(arrays | {"table": arrays["table"][:-1]})
+    GivenExtractor().compile([[["a", "b"]]], index, grow=True)
+    arrays = index.arrays() | {name: change(index.arrays()[name])}
+    arrays["table"] = arrays["table"] if name == "table" else arrays["table"][: len(arrays["marks"])]
+    with pytest.raises(StoreError) as found:
+        AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
+    assert str(found.value) == f"file: {message}"
+
+
+def test_a_table_without_room_would_be_searched_from_end_to_end():
+    index = AttributeIndex()
+    arrays = index.arrays() | {"marks": np.zeros(1 << 15, np.uint8), "table": np.zeros(1 << 15, np.uint32)}
+    arrays["marks"][:10_000] = arrays["marks"][20_000:] = 1  # the end goes on at the beginning
+    with pytest.raises(StoreError, match="every 10000th place"):
+        AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
+    arrays["marks"][[1_000, 30_000]] = 0
+    assert AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays)).find("a") is None
+
+
+def test_a_name_that_is_not_utf_8_is_a_clear_error():
+    index = AttributeIndex()
+    GivenExtractor().compile([[["a", "b"]]], index, grow=True)
+    arrays = index.arrays() | {"names": np.array([0xFF, 0x62], np.uint8)}
+    again = AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
+    with pytest.raises(StoreError, match="the name of attribute 0 of the saved model is not UTF-8"):
+        again.names()
+
+
+def test_native_code_takes_arrays_as_they_are_or_not_at_all():
+    """A conversion would make 65535 of -1, and rows of items."""
+    names, ends, marks, table = AttributeIndex().native.arrays()
+    for wrong in (table.astype(np.int64), table.reshape(2, -1)):
+        with pytest.raises(TypeError):
+            _native.Attributes.fixed(names, ends, marks, wrong)
+    with pytest.raises(TypeError):
+        _native.Weights(np.array([1]), np.array([-1]), np.ones(1), 3)

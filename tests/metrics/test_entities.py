@@ -5,6 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
+import seqeval.metrics as seqeval_metrics
+import seqeval.scheme as seqeval_scheme
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +15,6 @@ from trellis.errors import DataError, TagError
 from trellis.metrics import entity_counts, entity_scores
 from trellis.tags import Scheme, Style, spans_from_sequences, tags_from_spans
 
-seqeval_metrics = pytest.importorskip("seqeval.metrics")
-seqeval_scheme = pytest.importorskip("seqeval.scheme")
 # IOE1 is left to trellis.compat.seqeval: seqeval misses legal spans there.
 SEQEVAL = {"IOB1": Scheme.IOB1, "IOB2": Scheme.IOB2, "IOE2": Scheme.IOE2, "IOBES": Scheme.BIOES, "BILOU": Scheme.BILOU}
 

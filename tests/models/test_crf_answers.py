@@ -9,7 +9,7 @@ from tests.models.contract import TRAIN
 from trellis import chain, store
 from trellis.errors import ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
-from trellis.models.crf_problem import scores_of
+from trellis.models.crf.objective import scores_of
 from trellis.text import Sentence
 
 
@@ -82,7 +82,7 @@ def test_transitions_are_a_table(model):
 def test_feature_names_of_a_sentence(model):
     assert model.feature_names(["Rome"])[0][0] == "U00:Rome"
     with pytest.raises(ModelError, match="no templates"):
-        CRF(features="ready").fit([[["a"], ["b"]]], [["A", "B"]]).feature_names([["a"]])
+        CRF(features="given").fit([[["a"], ["b"]]], [["A", "B"]]).feature_names([["a"]])
 
 
 def test_templates_with_columns_need_them_when_tagging():
@@ -103,19 +103,43 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
     model.save(tmp_path / "m")
     stored = store.load(tmp_path / "m")
     for name, change, message in [
-        ("transitions", lambda a: a[1:], "transitions must be"),
-        ("pair_weights", lambda a: a[1:], "do not fit"),
-        ("pair_labels", lambda a: a + 1000, "do not fit"),
-        ("pair_ends", lambda a: a[::-1], "do not fit"),
-        ("names", lambda a: a[1:], "do not fit"),
-        ("table", lambda a: a[:-1], "power of two"),
+        ("transitions", lambda a: a[1:], r"bad: the array 'transitions' must have the shape \(5, 5\), got \(4, 5\)"),
+        ("transitions", lambda a: a * np.nan, "the array 'transitions' must be finite or -inf, got nan at"),
+        ("start", lambda a: -a, "the array 'start' must be finite or -inf, got inf at"),
+        ("weighted", lambda a: a + 1, "the array 'weighted' must lie in 0..1, got 2 at"),
+        ("pair_weights", lambda a: a[1:], "the array 'pair_weights' must have the shape"),
+        ("pair_weights", lambda a: a * np.inf, "the array 'pair_weights' must be finite, got -?inf at"),
+        ("pair_labels", lambda a: a + 1000, r"the array 'pair_labels' must lie in 0..4, got 100. at \[0\]"),
+        ("pair_ends", lambda a: a[::-1], "the array 'pair_ends' must never fall"),
+        ("pair_ends", lambda a: a[1:], "the array 'pair_ends' must have the shape"),
+        ("names", lambda a: a[1:], "the array 'ends' must lie in"),
+        ("table", lambda a: a[:-1], "the array 'table' must have the shape"),
     ]:
-        store.save(tmp_path / "bad", "crf", stored.manifest, stored.arrays | {name: change(stored.arrays[name])})
+        store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
         with pytest.raises(StoreError, match=message):
             CRF.load(tmp_path / "bad")
     rest = {name: array for name, array in stored.arrays.items() if name != "start"}
-    store.save(tmp_path / "bad", "crf", stored.manifest, rest)
-    with pytest.raises(StoreError, match="lacks the array 'start'"):
+    store.save(tmp_path / "bad", "crf", stored.manifest.values, rest)
+    with pytest.raises(StoreError, match=r"bad: the array 'start' is missing: expected float64 of shape \(5\)"):
+        CRF.load(tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("pair_labels", lambda a: np.full(len(a), -1), "the array 'pair_labels' must be uint16, got int64"),
+        ("pair_ends", lambda a: a * 0 + np.array([-(2**62)] * (len(a) - 1) + [2**63 - 1]), "must lie in 0.."),
+        ("table", lambda a: a.reshape(2, -1), r"the array 'table' must have the shape \(1024\), got \(2, 512\)"),
+        ("marks", lambda a: a.reshape(1, -1), "the array 'marks' must have the shape"),
+        ("ends", lambda a: a.astype(np.float64), "the array 'ends' must be uint64, got float64"),
+    ],
+)
+def test_arrays_that_would_have_native_code_look_outside_are_refused(model, tmp_path, name, change, message):
+    """Each was a crash: numbers converted, differences that overflow, and rows taken for items."""
+    model.save(tmp_path / "m")
+    stored = store.load(tmp_path / "m")
+    store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
+    with pytest.raises(StoreError, match=message):
         CRF.load(tmp_path / "bad")
 
 

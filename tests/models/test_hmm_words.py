@@ -7,8 +7,8 @@ import pytest
 
 from trellis import corpus
 from trellis.metrics import segmentation_scores
-from trellis.models.hmm import HMM
-from trellis.models.hmm_forms import Forms, look, shape
+from trellis.models.hmm.forms import Forms, look, shape
+from trellis.models.hmm.model import HMM
 from trellis.text import Sentence
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -1,7 +1,5 @@
 """The contract of all taggers, kept by the neural ones with either head."""
 
-import pytest
-
 from tests.models.contract import TRAIN, TaggerContract
 from trellis.models import NeuralTagger
 
@@ -27,7 +25,8 @@ class TestBiLSTMCRF(NeuralContract):
         return NeuralTagger(**TINY, **options)
 
     def test_settings_inside_sections_can_be_searched(self):
-        sklearn = pytest.importorskip("sklearn.model_selection")
+        import sklearn.model_selection as sklearn
+
         tagger = self.make()
         assert tagger.get_params()["training__epochs"] == 30
         assert tagger.get_params()["encoder__words__size"] == 16
@@ -51,5 +50,4 @@ class TestSoftmaxWithoutLSTM(NeuralContract):
         settings = {**TINY, "encoder": TINY["encoder"] | {"hidden": 0, "capitalisation": 4}}
         return NeuralTagger(head="softmax", **settings, **options)
 
-    @pytest.mark.skip(reason="'New' begins two places and 'Rome' is one: a token alone does not tell")
-    def test_training_sentences_are_learnt(self, model): ...
+    test_training_sentences_are_learnt = None  # 'New' begins two places and 'Rome' is one: a token alone does not tell

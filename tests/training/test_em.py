@@ -82,6 +82,29 @@ def test_an_interrupt_ends_the_restarts() -> None:
     assert next(starts) is not None
 
 
+def test_an_interrupt_between_restarts_keeps_the_best_of_those_before() -> None:
+    def starts():
+        yield np.array([0.6, 0.5])
+        raise KeyboardInterrupt
+
+    trained = best_of_restarts(Coins(), starts())
+    assert (trained.history.reason, len(trained.history.steps) > 0) == ("interrupted", True)
+
+
+def test_an_interrupt_in_a_worse_restart_is_not_forgotten() -> None:
+    """What is kept converged long before, but the training as a whole was interrupted."""
+
+    def stop(step):
+        heard.append(step)
+        if sum(step.iteration == 1 for step in heard) == 2:
+            raise KeyboardInterrupt
+
+    heard: list = []
+    trained = best_of_restarts(Coins(), [np.array([0.6, 0.5]), np.array([0.5, 0.5])], progress=stop, tolerance=1e-9)
+    assert trained.history.reason == "interrupted"
+    assert trained.weights[0] > 0.8
+
+
 def test_without_a_start_there_is_nothing_to_run() -> None:
     with pytest.raises(AssertionError):
         module.best_of_restarts(Coins(), [])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from trellis.training import History, Iterate, lbfgs, owlqn, pseudo_gradient, run
+from trellis.training import History, Iterate, lbfgs, owlqn, pseudo_gradient, run, undisturbed
 from trellis.training.hessian import InverseHessian, add_decay, combine, dot
 from trellis.training.linesearch import wolfe
 
@@ -197,3 +197,15 @@ def test_an_interrupt_in_the_callback_keeps_that_step():
 
     trained = run(iterates([3.0, 2.0, 1.0]), np.zeros(1), progress=stop)
     assert (trained.history.reason, trained.weights[0]) == ("interrupted", 1.0)
+
+
+def test_what_is_put_away_survives_one_interrupt():
+    calls = []
+
+    def finish():
+        calls.append(1)
+        if len(calls) < 2:
+            raise KeyboardInterrupt
+        return "done"
+
+    assert undisturbed(finish) == "done"

@@ -21,7 +21,8 @@ same for tensors, with gradients.
 
 import numpy.typing as _npt
 
-from trellis.chain.answers import Decoded, FloatArray, Marginals, Paths
+from trellis.arrays import FloatArray as _FloatArray
+from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.chain.runtime import get_num_threads, set_num_threads
 from trellis.chain.scores import ChainScores
 
@@ -55,6 +56,6 @@ entropy = ChainScores.entropy
 span_log_prob = ChainScores.span_log_prob
 
 
-def weighted_nll(scores: ChainScores, tags: _npt.ArrayLike, weights: _npt.ArrayLike) -> FloatArray:
+def weighted_nll(scores: ChainScores, tags: _npt.ArrayLike, weights: _npt.ArrayLike) -> _FloatArray:
     """``scores.nll(tags, weights=weights)``."""
     return scores.nll(tags, weights=weights)

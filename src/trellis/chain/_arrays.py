@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.errors import ShapeError
-
-AnyArray = npt.NDArray[Any]
-IntArray = npt.NDArray[np.int64]
+from trellis.aligned import plain_array
+from trellis.arrays import AnyArray, FloatArray, IntArray
+from trellis.errors import ShapeError, TagRangeError
 
 
 def plain_floats(values: npt.ArrayLike) -> AnyArray:
@@ -22,12 +21,12 @@ def plain_floats(values: npt.ArrayLike) -> AnyArray:
         dtype: Any = array.dtype if array.dtype in (np.float32, np.float64) else np.float32
     else:
         dtype = np.float64
-    return np.ascontiguousarray(array, dtype=dtype)
+    return plain_array(array, dtype)
 
 
 def matching(name: str, values: npt.ArrayLike, letters: str, shape: tuple[int, ...], emissions: AnyArray) -> AnyArray:
     """The other scores of a chain, in the type of the emissions."""
-    array = np.ascontiguousarray(np.asarray(values), dtype=emissions.dtype)
+    array = plain_array(values, emissions.dtype)
     if array.shape != shape:
         raise ShapeError(
             f"{name} must be {letters} = {shape} to match emissions (N, L) = {emissions.shape}, got {array.shape}"
@@ -48,12 +47,25 @@ def check_tags(tags: npt.ArrayLike, emissions: AnyArray) -> IntArray:
             f"tags must be integers (N,) = ({len(emissions)},) to match emissions (N, L) = "
             f"{emissions.shape}, got {array.dtype} {array.shape}"
         )
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return plain_array(array, np.int64)
 
 
-def check_weights(weights: npt.ArrayLike, tags: IntArray) -> npt.NDArray[np.float64]:
+def check_weights(weights: npt.ArrayLike, tags: IntArray) -> FloatArray:
     """One number >= 0 per token."""
-    array = np.ascontiguousarray(weights, dtype=np.float64)
+    array = plain_array(weights, np.float64)
     if array.shape != tags.shape or not (array >= 0).all():
         raise ShapeError(f"weights must be numbers >= 0 of shape (N,) = {tags.shape}, got {array.shape}")
     return array
+
+
+def check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntArray | int, int]:
+    """The labels of the states, 0 where they are the labels, and how many labels there are."""
+    if labels is None:
+        return 0, states
+    array = np.asarray(labels)
+    if array.shape != (states,) or array.dtype.kind not in "iu":
+        raise ShapeError(f"state_labels must be integers (L,) = ({states},), got {array.dtype} {array.shape}")
+    wrong = np.flatnonzero((array < 0) | (array >= states))  # there are never more labels than states
+    if len(wrong):
+        raise TagRangeError(f"state_labels[{wrong[0]}] is {array[wrong[0]]}: must be in 0..{states - 1} (L = {states})")
+    return plain_array(array, np.int64), int(array.max()) + 1

@@ -8,9 +8,9 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from trellis.aligned import plain_array
+from trellis.arrays import IntArray
 from trellis.errors import ChainError, ShapeError, TagRangeError
-
-IntArray = npt.NDArray[np.int64]
 
 MOST_TAGS = 2**27
 """How many tags one answer of `kbest` or `sample` may hold: a gigabyte."""
@@ -66,15 +66,18 @@ def check_spans(spans: npt.ArrayLike, lengths: IntArray) -> IntArray:
         return np.empty((0, 3), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
         raise ShapeError(f"spans must be integers (S, 3) = (sequence, begin, end), got {array.dtype} {array.shape}")
-    array = np.ascontiguousarray(array, dtype=np.int64)
-    for s, (sequence, begin, end) in enumerate(array.tolist()):
-        if not 0 <= sequence < len(lengths):
-            raise ShapeError(f"span {s} names sequence {sequence}, but there are {len(lengths)}")
-        if not 0 <= begin < end <= lengths[sequence]:
-            raise ShapeError(
-                f"span {s} is {begin}..{end} of sequence {sequence}: "
-                f"must be 0 <= begin < end <= its length {lengths[sequence]}"
-            )
+    array = plain_array(array, np.int64)
+    sequence, begin, end = array.T
+    bad = np.flatnonzero((sequence < 0) | (sequence >= len(lengths)))
+    if len(bad):
+        raise ShapeError(f"span {bad[0]} names sequence {sequence[bad[0]]}, but there are {len(lengths)}")
+    bad = np.flatnonzero((begin < 0) | (begin >= end) | (end > lengths[sequence]))
+    if len(bad):
+        s = int(bad[0])
+        raise ShapeError(
+            f"span {s} is {begin[s]}..{end[s]} of sequence {sequence[s]}: "
+            f"must be 0 <= begin < end <= its length {lengths[sequence[s]]}"
+        )
     return array
 
 
@@ -86,7 +89,7 @@ def check_span_tags(tags: npt.ArrayLike | Sequence[Sequence[int]], spans: IntArr
             raise ShapeError(f"tags must have one label a position of each span, got lengths {lengths}")
         flat = np.concatenate([np.asarray(own, dtype=np.int64) for own in tags])
     else:
-        flat = np.ascontiguousarray(tags, dtype=np.int64)
+        flat = plain_array(tags, np.int64)
     wanted = int((spans[:, 2] - spans[:, 1]).sum())
     if flat.shape != (wanted,):
         raise ShapeError(f"tags must hold {wanted} labels, the sum of the spans' lengths, got {flat.shape}")

@@ -7,16 +7,14 @@ the hot path pays nothing for good messages.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
+from trellis.arrays import AnyArray, BoolArray
 from trellis.errors import ChainError, NonFiniteError, NoPathError, TagRangeError
 
 NOT_FINITE, NO_PATH, TAG_RANGE, FORBIDDEN_PATH, BAD_CHAIN_SCORE = 2, 3, 4, 5, 6
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,19 +22,19 @@ class OneSequence:
     """The scores of the one sequence that an error is about, and its tags."""
 
     number: int
-    emissions: Array  # (T, L)
-    transitions: Array  # (L, L)
-    start: Array  # (L,)
-    end: Array  # (L,)
-    edges: Array | None = None  # (T - 1, L, L)
-    tags: Array | None = None  # (T,)
+    emissions: AnyArray  # (T, L)
+    transitions: AnyArray  # (L, L)
+    start: AnyArray  # (L,)
+    end: AnyArray  # (L,)
+    edges: AnyArray | None = None  # (T - 1, L, L)
+    tags: AnyArray | None = None  # (T,)
 
-    def step(self, position: int) -> Array:
+    def step(self, position: int) -> AnyArray:
         """The scores of transitions into a position, ``(L, L)``."""
         return self.transitions if self.edges is None else self.transitions + self.edges[position - 1]
 
 
-def raise_bad_chain_score(transitions: Array, start: Array, end: Array) -> NoReturn:
+def raise_bad_chain_score(transitions: AnyArray, start: AnyArray, end: AnyArray) -> NoReturn:
     """Raise the error for a native report about scores that all sequences share."""
     for name, array in (("transitions", transitions), ("start", start), ("end", end)):
         bad = np.argwhere(~(array < np.inf))
@@ -83,7 +81,7 @@ def _raise_not_finite(one: OneSequence) -> NoReturn:
 
 def _raise_no_path(one: OneSequence) -> NoReturn:
     T = len(one.emissions)
-    reachable: npt.NDArray[np.bool_] = np.asarray(one.start > -np.inf)
+    reachable: BoolArray = np.asarray(one.start > -np.inf)
     for position, emission in enumerate(one.emissions):
         if position:
             reachable = np.any(one.step(position)[reachable] > -np.inf, axis=0)
@@ -99,14 +97,14 @@ def _raise_no_path(one: OneSequence) -> NoReturn:
     )
 
 
-def _raise_tag_range(sequence: int, tags: Array, L: int) -> NoReturn:
+def _raise_tag_range(sequence: int, tags: AnyArray, L: int) -> NoReturn:
     position = int(np.argmax((tags < 0) | (tags >= L)))
     raise TagRangeError(
         f"tags of sequence {sequence}, position {position} are {tags[position]}: must be in 0..{L - 1} (L = {L})"
     )
 
 
-def _raise_forbidden(one: OneSequence, tags: Array) -> NoReturn:
+def _raise_forbidden(one: OneSequence, tags: AnyArray) -> NoReturn:
     where = f"tags of sequence {one.number} are forbidden, so their likelihood is zero: "
     if one.start[tags[0]] == -np.inf:
         raise NoPathError(f"{where}it may not start with tag {tags[0]} (position 0)")

@@ -14,10 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
-from trellis.chain._arrays import check_tags, check_weights, matching, pairs_of, plain_floats
+from trellis.arrays import AnyArray, FloatArray, IntArray
+from trellis.chain._arrays import (
+    check_state_labels,
+    check_tags,
+    check_weights,
+    matching,
+    pairs_of,
+    plain_floats,
+)
 from trellis.chain._checks import check_kbest, check_loss, check_sample, check_side, check_span_tags, check_spans
 from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
-from trellis.chain.answers import AnyArray, Decoded, FloatArray, IntArray, Marginals, Paths
+from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths, offsets_of, split
 
@@ -114,6 +122,15 @@ class ChainScores:
             )
         emissions = np.where(mask, self.emissions, self.emissions.dtype.type(-np.inf))
         return ChainScores(emissions, self.lengths, self.transitions, self.start, self.end, self.edges)
+
+    def steps(self, tags: IntArray) -> AnyArray:
+        """The scores of the transitions of given labels ``tags[N]``, ``(P,)``, those of the place included."""
+        later = np.ones(len(tags), dtype=np.bool_)
+        later[offsets_of(self.lengths)[:-1][self.lengths > 0]] = False
+        into = np.flatnonzero(later)
+        pairs = tags[into - 1], tags[into]
+        shared: AnyArray = self.transitions[pairs]
+        return shared if self.edges is None else shared + self.edges[np.arange(len(into)), *pairs]
 
     def log_partition(self, *, allowed: npt.ArrayLike | None = None) -> FloatArray:
         """Log Z of each sequence: the log of the sum of ``exp(score)`` over all its label sequences.
@@ -215,6 +232,7 @@ class ChainScores:
         before: npt.ArrayLike | None = None,
         after: npt.ArrayLike | None = None,
         allowed: npt.ArrayLike | None = None,
+        state_labels: npt.ArrayLike | None = None,
     ) -> FloatArray:
         """Exact log probability that spans of tokens carry given labels, whatever the rest of the sequence does.
 
@@ -226,14 +244,17 @@ class ChainScores:
             after: the same for just after the span. With a BIO scheme, tags ``B-PER I-PER`` and ``after`` true for all
                 labels but ``I-PER`` ask for the entity that begins and ends exactly there.
             allowed: ``(N, L)`` booleans, known labels; the probability is conditional on them.
+            state_labels: ``(L,)`` where the chain's states are finer than labels: the label that each stands for.
+                `tags`, `before` and `after` are then about these labels.
 
         """
-        kept, L = self.restricted(allowed), self.num_labels
+        kept = self.restricted(allowed)
         checked = check_spans(spans, kept.lengths)
+        finer, L = check_state_labels(state_labels, self.num_labels)
         path, S = check_span_tags(tags, checked, L), len(checked)
         masks = (check_side("before", before, S, L), check_side("after", after, S, L))
         out = np.empty(S, dtype=np.float64)
-        kept._check(kept._inference().spans(checked, S, path, *masks, L, out))
+        kept._check(kept._inference().spans(checked, S, path, *masks, finer, L, out))
         return out
 
     def _inference(self) -> _native.InferenceFloat32 | _native.InferenceFloat64:

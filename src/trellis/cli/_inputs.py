@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trellis.cli._reading import Reader, RelayingSource
-from trellis.corpus import CorpusError
-from trellis.corpus._formats import guess_format
-from trellis.corpus._source import OnError, Source
+from trellis.corpus import CorpusError, OnError, Source, guess_format
 from trellis.errors import DataError
 from trellis.models.data import Label
 from trellis.text import Sentence, tokenize
+from trellis.untrusted import shown
 
 UNKNOWN, OR = "_", "|"
 TEXTS = ("text", "tokens")
@@ -52,11 +51,9 @@ def _lines(source: RelayingSource, tokenizer: str) -> Iterator[Sentence]:
 
 def _relayed(source: RelayingSource, sentences: Iterable[Sentence]) -> Iterator[Piece]:
     for sentence in sentences:
-        yield from source.broken
-        source.broken.clear()
+        yield from source.take_broken()
         yield sentence
-    yield from source.broken
-    source.broken.clear()
+    yield from source.take_broken()
 
 
 def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[list[Piece]]:
@@ -91,7 +88,7 @@ class Constraints:
         if known.tokens != sentence.tokens:
             raise DataError(
                 f"{known.where}: other tokens than {sentence.where} has: "
-                f"expected {' '.join(sentence.tokens)!r}, got {' '.join(known.tokens)!r}"
+                f"expected {shown(' '.join(sentence.tokens))}, got {shown(' '.join(known.tokens))}"
             )
         return [_label(tag) for tag in known.tags or [UNKNOWN] * len(known)]
 

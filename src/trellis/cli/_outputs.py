@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from trellis.corpus import CorpusError, words_from_sentence
-from trellis.corpus._cells import format_rows
+from trellis.corpus import CorpusError, dumps, format_rows, words_from_sentence
 from trellis.models import Labelling, Tagged
 from trellis.tags import Scheme
 from trellis.text import Sentence, hue
@@ -66,7 +64,7 @@ def jsonl(answer: Answer, style: Style) -> str:
     if answer.labellings:
         found = answer.labellings
         record["kbest"] = [{"tags": item.tags, "probability": round(item.probability, _DIGITS)} for item in found]
-    return _dumped(record)
+    return dumps(record)
 
 
 def segmented(answer: Answer, style: Style) -> str:
@@ -91,7 +89,7 @@ FORMS: dict[str, Callable[[Answer, Style], str]] = {
 def passed_on(error: CorpusError, form: str) -> str:
     """What could not be tagged, as it came; in JSON Lines with the reason."""
     if form == "jsonl":
-        return _dumped({"error": str(error), "line": error.line, "raw": error.whole})
+        return dumps({"error": str(error), "line": error.line, "raw": error.whole})
     return error.whole + ("\n\n" if form == "conll" else "\n")
 
 
@@ -132,7 +130,3 @@ def _rounded(record: dict[str, object]) -> dict[str, object]:
         return value
 
     return {key: shorter(value) for key, value in record.items()}
-
-
-def _dumped(record: dict[str, object]) -> str:
-    return json.dumps(record, ensure_ascii=False) + "\n"

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from trellis import corpus
-from trellis.corpus._formats import get_format, guess_format
-from trellis.corpus._source import OnError, Source
+from trellis.corpus import LONGEST, OnError, Source, get_format, guess_format
+from trellis.errors import DataError
+
+_SIZE_OF_ERROR = 500
 
 FormatOption = Annotated[
     str | None, typer.Option(help=f"Format of the files: {', '.join(corpus.FORMATS)}; guessed if not given.")
@@ -78,10 +80,21 @@ class RelayingSource(Source):
     """A file whose broken lines are kept for whoever wants to pass them on, in their order."""
 
     def __init__(self, path: str, *, encoding: str = "utf-8", on_error: OnError = "raise") -> None:
-        self.broken: list[corpus.CorpusError] = []
+        self._broken: list[corpus.CorpusError] = []
+        self._size = 0
         super().__init__(path, encoding=encoding, on_error=on_error)
 
     def fail(self, problem: str, line: int, text: str, whole: str | None = None) -> None:
-        """Raise, or keep the error with the whole of what cannot be used."""
+        """Raise, or keep the error with the whole of what cannot be used, as long as not too much is kept."""
         super().fail(problem, line, text, whole)
-        self.broken.append(corpus.CorpusError(problem, path=self.name, line=line, text=text, whole=whole))
+        error = corpus.CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
+        self._broken.append(error)
+        self._size += len(error.whole) + _SIZE_OF_ERROR
+        if self._size > LONGEST:
+            count = len(self._broken)
+            raise DataError(f"{count:,} pieces in a row cannot be read: is it another format? The last: {error}")
+
+    def take_broken(self) -> list[corpus.CorpusError]:
+        """What was kept since the last time."""
+        broken, self._broken, self._size = self._broken, [], 0
+        return broken

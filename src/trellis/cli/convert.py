@@ -19,8 +19,10 @@ def convert(
     target: Annotated[str, typer.Argument(metavar="OUT", help="File to write; - is stdout.")],
     scheme: Annotated[str | None, typer.Option(help="Tag scheme to write: IOB1, IOB2, BIOES, BMES, ...")] = None,
     from_scheme: Annotated[str | None, typer.Option(help="Tag scheme of IN; the best fit if not given.")] = None,
-    from_format: Annotated[str | None, typer.Option(help=f"Format of IN: {_FORMATS}; guessed if not given.")] = None,
-    to_format: Annotated[str | None, typer.Option(help="Format of OUT; from its name if not given.")] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", help=f"Format of IN: {_FORMATS}; guessed if not given.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(help="Format of OUT; from its name if not given.")] = None,
     tokens: Annotated[str | None, typer.Option(help="Column or field of the tokens, by name or index.")] = None,
     tags: Annotated[str | None, typer.Option(help="Column or field of the tags, by name or index.")] = None,
     columns: Annotated[str | None, typer.Option(help="Names of the columns of IN, separated by commas.")] = None,
@@ -34,6 +36,9 @@ def convert(
     on_error: Annotated[
         str, typer.Option(help="raise, or skip sentences that cannot be read and count them.")
     ] = "raise",
+    # Former names of --from and --to.
+    from_format: Annotated[str | None, typer.Option(hidden=True)] = None,
+    to_format: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Convert a corpus to another format, another tag scheme, or both.
 
@@ -43,9 +48,9 @@ def convert(
     Examples:
       trellis convert train.conll train.bioes.conll --scheme BIOES
       trellis convert doccano.jsonl train.conll --tokenizer characters --scheme BMES
-      trellis convert train.conll train.jsonl --to-format spans --shape entities
+      trellis convert train.conll train.jsonl --to spans --shape entities
       trellis convert zh.conllu zh.seg
-      trellis convert eng.train - --to-format jsonl --columns token,pos,chunk,ner
+      trellis convert eng.train - --to jsonl --columns token,pos,chunk,ner
     """  # noqa: D301 - \b tells click to keep the lines
     options = reading_options(tokens, tags, columns)
     if tokenizer is not None:
@@ -53,8 +58,8 @@ def convert(
     done = conversion.convert(
         source,
         target,
-        from_format=from_format,
-        to_format=to_format,
+        from_format=from_ or from_format,
+        to_format=to or to_format,
         from_scheme=None if from_scheme is None else Scheme.parse(from_scheme),
         to_scheme=None if scheme is None else Scheme.parse(scheme),
         encoding=encoding,

@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from trellis.cli._console import Output
 from trellis.cli._demo_view import Board, tagged
-from trellis.demo import DemoCorpus
+from trellis.demo import DemoCorpus, write
 from trellis.demo.comparison import Family, Result, Trained, families, neural_is_installed, results, train
 from trellis.demo.tasks import TASKS, Task
 from trellis.text import tokenize
@@ -34,6 +34,7 @@ class TaskName(StrEnum):
 def demo(
     task: Annotated[TaskName | None, typer.Option(help="Only named entities, or only word segmentation.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="HMM and CRF only: a few seconds.")] = False,
+    data: Annotated[str | None, typer.Option(help="Only write the files of the corpora to this folder.")] = None,
 ) -> None:
     """Train several families of taggers on small corpora and compare them; no network, under two minutes.
 
@@ -45,7 +46,12 @@ def demo(
       trellis demo
       trellis demo --quick
       trellis demo --task seg
+      trellis demo --data data
     """  # noqa: D301 - \b tells click to keep the lines
+    if data is not None:
+        for path in write(data):
+            typer.echo(path)
+        return
     console = Output(highlight=False)
     chosen = list(TASKS.values()) if task is None else [TASKS[task]]
     neural = neural_is_installed() and not quick
@@ -102,7 +108,7 @@ def _what_next(console: Console, task: Task) -> None:
     console.rule("[bold]What to try next[/bold]", align="left")
     given = f"--train {files['train']} --dev {files['dev']} --test {files['test']}"
     for line in (
-        "python -m trellis.demo.generate data",
+        "trellis demo --data data",
         f"trellis check {files['train']} {files['test']}",
         f"trellis train --task {task.name} --model crf {given} --out model",
         f"trellis tag model {files['test']}",

@@ -13,6 +13,7 @@ from trellis.cli._tasks import Setting, Task, counts, find_setting, mistakes, sc
 from trellis.corpus import read
 from trellis.errors import DataError
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 ScoreTrainOption = Annotated[
     str | None, typer.Option("--train", help="Training file, for recall or accuracy of known and unknown words.")
@@ -110,7 +111,7 @@ def _check_tokens(gold: list[Sentence], predicted: list[Sentence], setting: Sett
         if right.tokens != guess.tokens:
             raise DataError(
                 f"{guess.where}: other tokens than {right.where} has: "
-                f"expected {' '.join(right.tokens)!r}, got {' '.join(guess.tokens)!r}"
+                f"expected {shown(' '.join(right.tokens))}, got {shown(' '.join(guess.tokens))}"
             )
 
 

@@ -6,7 +6,6 @@ import datetime
 import sys
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +15,6 @@ from rich.table import Table
 
 import trellis
 from trellis.cli._console import Output
-from trellis.cli._lazy import INTERRUPTED
 from trellis.cli._reading import (
     ColumnsOption,
     EncodingOption,
@@ -28,9 +26,10 @@ from trellis.cli._reading import (
     reading_options,
 )
 from trellis.cli._settings import ModelOption, SetOption, TaskOption, start_settings
+from trellis.cli._signals import Stop, StoppableLine, stoppable
 from trellis.cli._tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
 from trellis.corpus import Corpus
-from trellis.errors import DataError
+from trellis.errors import ConfigError, DataError, ModelError
 from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
 from trellis.models.families import get_family
@@ -58,7 +57,17 @@ def train(
     task: TaskOption = None,
     config: Annotated[str | None, typer.Option("--config", help="TOML file of settings; see trellis init.")] = None,
     set: SetOption = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the model in the folder.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the training in the folder that was killed or interrupted.")
+    ] = False,
+    warm_start: Annotated[
+        str | None,
+        typer.Option("--warm-start", metavar="DIR", help="Start from the weights of another model, a folder or file."),
+    ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Discard an unfinished training in the folder, or a model of another family."),
+    ] = False,
     scheme: Annotated[str | None, typer.Option(help="Scheme of the tags, e.g. bio; detected if not given.")] = None,
     tokenizer: Annotated[
         str | None,
@@ -74,8 +83,12 @@ def train(
     """Train a tagger and leave it in a folder.
 
     Formats and the tag scheme are detected and said. The folder gets the model, its settings (config.toml), the
-    steps of its training (history.json) and a record of it (training.json). Ctrl-C keeps the best model so far and
-    gives exit code 130.
+    steps of its training (history.json, learning-curve.svg) and a record of it (training.json).
+
+    Ctrl-C and SIGTERM keep the best model so far and give exit code 130 and 143. A training of a neural model that was
+    interrupted or killed goes on with --resume to the same model as if nothing had happened, with more epochs if asked
+    to; the other families are trained again. --resume continues one training; --warm-start begins another one with
+    what a model has learned.
 
     \b
     Examples:
@@ -83,30 +96,62 @@ def train(
       trellis train -m hmm --task pos --train en-train.conllu --dev en-dev.conllu -o model
       trellis train -m crf --task seg --train train.seg --test test.seg -o model --set c2=0.5
       trellis train -m bilstm-crf --train train.conll --dev dev.conll -o model --config ner.toml
+      trellis train -m bilstm-crf --train train.conll --dev dev.conll -o model --config ner.toml --resume
+      trellis train -m crf --train more.conll -o newer --warm-start model
     """  # noqa: D301 - \b tells click to keep the lines
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    get_family(model)
-    if tokenizer is not None:
-        get_tokenizer(tokenizer)
-    reader = Reader(format, encoding, reading_options(tokens, tags, columns), scheme, tokenizer)
-    target = folder.prepare(out)
-    data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, say)
-    settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
-    command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
-    run = Run(model, data, settings, command)
     family = get_family(model)
-    warm = resume and not family.neural
-    tagger = run.fit(trellis.load(out) if warm else family.make(settings), target, resume, say)
-    if tokenizer is not None:
-        tagger.tokenizer_ = tokenizer
-    folder.save_model(target, tagger)
-    figures = _figures(tagger, data)
-    folder.save_record(target, run.record(tagger, figures))
+    _check_options(model, tokenizer, resume, overwrite)
+    reader = Reader(format, encoding, reading_options(tokens, tags, columns), scheme, tokenizer)
+    # The folder comes first: what it refuses is not to be heard of after an hour of reading.
+    with stoppable() as stop, folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place:
+        if resume and not place.training.resuming:
+            say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
+        start = None if warm_start is None else _loaded(warm_start, model)
+        data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, say)
+        settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
+        command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
+        run = Run(model, data, settings, command)
+        tagger = run.fit(family.make(settings) if start is None else start, place, start is not None, stop, say)
+        if tokenizer is not None:
+            tagger.tokenizer_ = tokenizer
+        with stop.deferred():
+            is_saved = place.save(tagger, run.record(tagger, {}))
+        if not is_saved:
+            say.print("Training was interrupted before there was anything to keep; no model was written.")
+            raise typer.Exit(stop.code)
+        figures = _figures(tagger, data)
+        place.save_record(run.record(tagger, figures))
     if not quiet:
         _print(figures, data, out)
-    if tagger.history_ is not None and tagger.history_.reason == "interrupted":
-        say.print("Training was interrupted; the best model so far was kept.")
-        raise typer.Exit(INTERRUPTED)
+    interrupted = tagger.history_.reason == "interrupted"
+    if interrupted:
+        hint = " --resume continues the training." if place.training.can_go_on else ""
+        say.print(f"Training was interrupted; the best model so far was kept.{hint}")
+    if interrupted or stop.was_asked:
+        raise typer.Exit(stop.code)
+
+
+def _check_options(model: str, tokenizer: str | None, resume: bool, overwrite: bool) -> None:
+    if tokenizer is not None:
+        get_tokenizer(tokenizer)
+    if resume and not get_family(model).neural:
+        raise ConfigError(
+            f"--resume: {model} learns in one go and has no checkpoints: train it again without --resume, "
+            "or start from the weights of a model with --warm-start"
+        )
+    if resume and overwrite:
+        raise ConfigError(
+            "--resume continues the training in the folder, and --overwrite discards it: give one of them"
+        )
+
+
+def _loaded(path: str, model: str) -> Tagger[Any]:
+    """The model to start from."""
+    tagger = trellis.load(path)
+    if tagger.kind != get_family(model).kind:
+        raise ModelError(f"--warm-start: {path} holds a model of kind {tagger.kind!r}, which {model} cannot start from")
+    return tagger
 
 
 @dataclass(frozen=True)
@@ -165,17 +210,16 @@ class Run:
     started: str = ""
     seconds: float = 0.0
 
-    def fit(self, tagger: Tagger[Any], place: Path, resume: bool, say: Console) -> Tagger[Any]:
+    def fit(
+        self, tagger: Tagger[Any], place: folder.ModelFolder, warm_start: bool, stop: Stop, say: Console
+    ) -> Tagger[Any]:
         """Train, with a live line where someone watches."""
         tagger.config = self.settings
         self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         begin = time.perf_counter()
-        sentences = self.data.sentences("train") or []
-        options: dict[str, Any] = {"dev": self.data.sentences("dev")}
-        # Neural training goes on from its last checkpoint; the others start from the weights they have.
-        options |= {"folder": place, "resume": resume} if get_family(self.model).neural else {"warm_start": resume}
+        sentences, dev = self.data.sentences("train") or [], self.data.sentences("dev")
         with LiveLine(say) as line:
-            tagger.fit(sentences, progress=line, **options)
+            tagger.fit(sentences, dev=dev, warm_start=warm_start, progress=StoppableLine(line, stop), folder=place)
         self.seconds = time.perf_counter() - begin
         say.print(f"{self.model}: {_ending(tagger.history_)}, {self.seconds:.1f} s")
         return tagger
@@ -193,17 +237,17 @@ class Run:
             "tokenizer": tagger.tokenizer_,
             "started": self.started,
             "seconds": round(self.seconds, 3),
-            "iterations": 0 if history is None else len(history.steps),
-            "reason": None if history is None else history.reason,
+            "iterations": len(history.steps),
+            "reason": history.reason,
             "reading": self.data.options,
             "data": {role: self.data.described(role) for role in self.data.files},
             "figures": figures,
         }
 
 
-def _ending(history: History | None) -> str:
-    if history is None or not history.steps:
-        return "nothing was learnt" if history is not None else "done"
+def _ending(history: History) -> str:
+    if not history.steps:
+        return "nothing was learned"
     kept = "" if history.kept == len(history.steps) - 1 else f", the best was {history.steps[history.kept].iteration}"
     return f"{_REASONS[history.reason]} after {len(history.steps)} iterations{kept}"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from trellis.corpus._errors import refuse
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 _NO_MARKS = bytes(set(range(256)) - set(b"\t\n"))
 
@@ -30,15 +31,23 @@ class Table:
 
 
 class Interned:
-    """One string for all equal cells, so that a corpus in memory does not hold each tag a million times."""
+    """One string for all equal cells, so that a corpus in memory does not hold each tag a million times.
 
-    def __init__(self, largest: int = 1 << 16) -> None:
+    What is kept is bounded by the text it came from: cells may be few and long.
+    """
+
+    def __init__(self, largest: int = 1 << 24) -> None:
         self._cells: dict[str, str] = {}
         self._largest = largest
+        self._passed = 0
+
+    def begin(self, text: str) -> None:
+        """Say which text the next cells come from."""
+        self._passed += len(text)
+        if self._passed > self._largest:
+            self._cells, self._passed = {}, len(text)
 
     def __call__(self, cells: Sequence[str]) -> tuple[str, ...]:
-        if len(self._cells) > self._largest:
-            self._cells = {}
         return tuple(map(self._cells.setdefault, cells, cells))
 
 
@@ -51,5 +60,5 @@ def format_rows(sentence: Sentence, columns: Sequence[Sequence[str]], separator:
     for column in columns:
         if "" in column or not forbidden.isdisjoint("".join(column)):
             cell = next(cell for cell in column if not cell or not forbidden.isdisjoint(cell))
-            refuse(sentence, f"{cell!r} cannot be a column: it is empty or holds a separator")
+            refuse(sentence, f"{shown(cell)} cannot be a column: it is empty or holds a separator")
     return "\n".join(separator.join(row) for row in zip(*columns, strict=True)) + "\n\n"

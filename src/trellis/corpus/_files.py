@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import codecs
-import gzip
-import io
 import lzma
 import os
 import sys
@@ -13,75 +10,19 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+from trellis.corpus._compression import SUFFIXES, packed, unpacked
 from trellis.errors import DataError
+from trellis.files import replacing
 
 StrPath = str | os.PathLike[str]
-
-
-def _zstandard(path: str) -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise DataError(f"{path}: zstd files need zstandard: pip install trellis[zstd]") from error
-    return zstandard
-
-
-class _ZstdInput(io.RawIOBase):
-    """Frames one after another, and an error for a last frame that is cut off.
-
-    `zstandard.open` ends without a word there, which would lose the rest of a corpus silently.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._library = _zstandard(path)
-        self._file = open(path, "rb")  # noqa: SIM115 - closed by close()
-        self._frame: Any = None
-
-    def read(self, size: int = -1) -> bytes:
-        while block := self._file.read(size):
-            if data := self._decompress(block):
-                return data
-        if self._frame is not None:
-            raise EOFError("Compressed file ended before the end-of-stream marker was reached")
-        return b""
-
-    def _decompress(self, block: bytes) -> bytes:
-        parts = []
-        while block:
-            if self._frame is None:
-                self._frame = self._library.ZstdDecompressor().decompressobj()
-            try:
-                parts.append(self._frame.decompress(block))
-            except self._library.ZstdError as error:
-                raise OSError(f"Not a zstd file: {error}") from error
-            block = self._frame.unused_data
-            if self._frame.eof:
-                self._frame = None
-        return b"".join(parts)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def _open_zstd(path: str, mode: str) -> Any:
-    return _ZstdInput(path) if mode == "rb" else _zstandard(path).open(path, mode)
-
-
-_OPENERS: dict[str, Any] = {
-    ".gz": gzip.open,
-    ".bz2": bz2.open,
-    ".xz": lzma.open,
-    ".zst": _open_zstd,
-}
 
 
 def split_suffixes(path: StrPath) -> tuple[str, str]:
     """The suffix that tells the format and the one that tells the compression: ``.conll`` and ``.gz``."""
     stem, suffix = os.path.splitext(os.fspath(path).lower())
-    if suffix in _OPENERS:
+    if suffix in SUFFIXES:
         return os.path.splitext(stem)[1], suffix
     return suffix, ""
 
@@ -92,12 +33,12 @@ def open_input(path: StrPath) -> Iterator[IO[bytes]]:
     if os.fspath(path) == "-":
         yield sys.stdin.buffer
         return
-    opener = _OPENERS.get(split_suffixes(path)[1], open)
+    name = os.fspath(path)
     try:
-        file = opener(os.fspath(path), "rb")
-    except OSError as error:
-        raise DataError(f"{os.fspath(path)}: {error.strerror or error}") from error
-    with file:
+        raw = open(name, "rb")  # noqa: SIM115 - closed below
+    except (OSError, ValueError) as error:
+        raise DataError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+    with raw, unpacked(raw, split_suffixes(path)[1], name) as file:
         yield file
 
 
@@ -110,14 +51,25 @@ def read_block(file: IO[bytes], name: str, size: int) -> bytes:
 
 
 def get_codec(encoding: str) -> codecs.CodecInfo:
-    """The codec of that name, which must be able to work piece by piece."""
+    """The codec of that name, which must be one for text and able to work piece by piece."""
     try:
         codec = codecs.lookup(encoding)
-    except LookupError as error:
-        raise DataError(f"unknown encoding {encoding!r}") from error
-    if codec.incrementaldecoder is None or codec.incrementalencoder is None:
+    except (LookupError, ValueError, TypeError) as error:
+        raise DataError(f"unknown encoding {encoding!r:.60}") from error
+    if codec.incrementaldecoder is None or codec.incrementalencoder is None or not _is_for_text(codec):
         raise DataError(f"the encoding {encoding!r} is not one for files of text")
     return codec
+
+
+def _is_for_text(codec: codecs.CodecInfo) -> bool:
+    """Whether it turns bytes into text, with bytes that do not decode marked (idna and punycode cannot), and back."""
+    assert codec.incrementaldecoder is not None
+    assert codec.incrementalencoder is not None
+    try:
+        "".encode(codec.name)  # refuses codecs from text to text and from bytes to bytes
+        return codec.incrementaldecoder("surrogateescape").decode(b"", final=True) == ""
+    except (LookupError, UnicodeError):
+        return False
 
 
 def write_text(path: StrPath, texts: Iterable[str], encoding: str) -> None:
@@ -135,20 +87,29 @@ def write_text(path: StrPath, texts: Iterable[str], encoding: str) -> None:
 @contextmanager
 def open_output(path: StrPath) -> Iterator[IO[bytes]]:
     """A file to write, compressed by suffix, that appears under its name only once it is whole."""
-    if os.fspath(path) == "-":
+    name, suffix = os.fspath(path), split_suffixes(path)[1]
+    if name == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    opener = _OPENERS.get(split_suffixes(path)[1], open)
+    if "\0" in name or os.path.isdir(name):
+        raise DataError(f"{name!r} cannot be written: expected the name of a file")
+    target = os.path.realpath(name) if os.path.islink(name) else name  # a link goes on pointing there
+    place = _device(name) if _is_device(name) else replacing(target, DataError)
+    with place as writable, open(writable, "wb") as raw, packed(raw, suffix, name) as file:
+        yield file
+
+
+def _is_device(name: str) -> bool:
+    """Whether it is a pipe or a device, which is written into: a file must not take its place."""
+    return os.path.exists(name) and not os.path.isfile(name)
+
+
+@contextmanager
+def _device(name: str) -> Iterator[Path]:
     try:
-        try:
-            file = opener(os.fspath(partial), "wb")
-        except OSError as error:
-            raise DataError(f"{os.fspath(path)}: {error.strerror or error}") from error
-        with file:
-            yield file
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+        yield Path(name)
+    except BrokenPipeError:
+        raise
+    except OSError as problem:
+        raise DataError(f"{name} cannot be written: {problem.strerror or problem}") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from trellis.corpus._json import is_array
 from trellis.corpus._source import Source
 from trellis.errors import DataError
 from trellis.text import Sentence
+from trellis.untrusted import JSONSyntaxError, parse_json, parse_json_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,9 @@ def guess_format(source: Source) -> tuple[Format, str]:
     """The format of a file to be read, and what told."""
     suffix, _ = split_suffixes(source.path)
     by_name = _SUFFIXES.get(suffix)
-    lines = [line for line in source.head.split("\n", _SAMPLE)[:_SAMPLE] if line.strip(" \t")]
-    by_content = _guess_content(source.head, lines) if lines else None
+    head = source.opening if is_array(source.opening) else source.head
+    lines = [line for line in head.split("\n", _SAMPLE)[:_SAMPLE] if line.strip(" \t")]
+    by_content = _guess_content(head, lines) if lines else None
     if by_name in ("conllu", "segmented") or by_content is None:
         name, reason = by_name or "conll", f"the name ends in {suffix}" if by_name else "the file is empty"
     elif by_name == "conll" and by_content[0] not in ("conll", "conllu"):
@@ -104,10 +105,13 @@ def _has_breaks_or_tags(head: str, items: list[list[str]]) -> bool:
 
 
 def _guess_json(head: str, line: str) -> str | None:
+    """By the first record, or by the fields in its first part where it is longer than the head or broken."""
     try:
-        record: Any = json.loads(line) if not is_array(head) else _first_element(head)
-    except (ValueError, RecursionError):
-        return "jsonl" if line.lstrip().startswith('{"') else None
+        record: Any = _first_element(head) if is_array(head) else parse_json(line)
+    except JSONSyntaxError:
+        if is_array(head) and '"tokens"' not in head and ('"text"' in head or '"data"' in head):
+            return "spans"
+        return "jsonl" if is_array(head) or line.lstrip().startswith('{"') else None
     if isinstance(record, dict):
         return "jsonl" if "tokens" in record or not record.keys() & {"text", "data"} else "spans"
     is_pair = isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict)
@@ -117,4 +121,4 @@ def _guess_json(head: str, line: str) -> str | None:
 def _first_element(head: str) -> Any:
     start = re.match(r"\s*\[\s*", head)
     assert start is not None
-    return json.JSONDecoder().raw_decode(head, start.end())[0] if head[start.end()] != "]" else {}
+    return parse_json_prefix(head, start.end())[0] if head[start.end()] != "]" else {}

@@ -2,6 +2,8 @@ r"""The ground under every reader: text in big blocks of whole lines, and errors
 
 Only ``\n`` and ``\r\n`` end a line. NEL, U+2028, NBSP and their kin are characters like any other, which is
 why nothing here calls `str.splitlines` or a bare `str.split`.
+
+A line or a sentence of more than `LONGEST` characters is refused, so that memory stays bounded whatever a file holds.
 """
 
 from __future__ import annotations
@@ -11,19 +13,28 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from typing import Literal
 
-from trellis.corpus._errors import CorpusError
 from trellis.corpus._files import StrPath, get_codec, open_input, read_block
-from trellis.errors import DataError
+from trellis.errors import CorpusError, DataError
 
 OnError = Literal["raise", "skip"]
+Block = tuple[int, str, bool]
+"""The number of its first line, whole lines, and whether some of them cannot be used: see `Source.is_unusable`."""
+
+LONGEST = 1 << 26
+"""Characters that a line, a record or a sentence may have."""
 
 _BLOCK = 1 << 20
+_OPENING = 1 << 12
 _KEPT_ERRORS = 100
+_KEPT_TEXT = 1000
 _BLANK_LINE = re.compile(r"(?m)^[ \t]+$")
-_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CUT = "\udfff"
+"""Stands for the rest of a line that is too long."""
 
 
 @dataclass(slots=True)
@@ -38,7 +49,7 @@ class Report:
     skipped: int = 0
     """Sentences left out for an error, with ``on_error="skip"``."""
     errors: list[CorpusError] = field(default_factory=list)
-    """The first hundred of their errors."""
+    """The first hundred of their errors, with the beginnings of their texts."""
 
 
 class Source:
@@ -53,42 +64,89 @@ class Source:
         self.report = Report()
         self._codec = get_codec(encoding)
         self._encoding = encoding
-        blocks = self._read_blocks()
-        first = next(blocks, None)
-        self.head = first[1] if first else ""
+        self._cut_lines: set[int] = set()
+        texts = self._read_text()
+        first = _take(texts, _OPENING)
+        self.opening = "".join(first)
+        """The first piece, which may end within a line: enough to tell an array from lines."""
+        self._texts = chain(first, texts)
+        self._blocks: Iterator[Block] = self._read_blocks()
+
+    @cached_property
+    def head(self) -> str:
         """The first block: what a format is guessed from, and a layout taken from."""
-        self._blocks = chain([first] if first else [], blocks)
+        first = next(self._blocks, None)
+        self._blocks = chain([] if first is None else [first], self._blocks)
+        return "" if first is None else first[1]
 
     def fail(self, problem: str, line: int, text: str, whole: str | None = None) -> None:
         """Raise the error, or with ``on_error="skip"`` count it and return; `whole` is what goes with the line."""
-        error = CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
         if self.on_error == "raise":
-            raise error
+            raise CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
         self.report.skipped += 1
         if len(self.report.errors) < _KEPT_ERRORS:
-            self.report.errors.append(error)
+            self.report.errors.append(CorpusError(problem, path=self.name, line=line, text=text[:_KEPT_TEXT]))
+
+    def texts(self) -> Iterator[str]:
+        """The text in pieces that end anywhere; for a file that is not made of lines."""
+        assert "head" not in vars(self), "the head is taken from the same pieces"
+        return self._texts
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Each line with its number."""
-        for first, block, undecoded in self._blocks:
+        for first, block, unusable in self._blocks:
             for number, line in enumerate(block.removesuffix("\n").split("\n"), first):
-                if undecoded and self._fails_to_decode(number, line):
+                if unusable and self.is_unusable(number, line):
                     continue
                 yield number, line
 
     def paragraphs(self) -> Iterator[tuple[range, str]]:
         """The lines between blank ones (empty, or of spaces and tabs), with their numbers."""
-        number, carry, carry_undecoded = 1, "", False
-        for _, block, undecoded in self._blocks:
-            undecoded |= carry_undecoded
-            whole, gap, carry = _without_blanks(carry + block).rpartition("\n\n")
-            carry_undecoded = undecoded
-            if gap:
-                number = yield from self._split(number, whole, undecoded)
-        yield from self._split(number, carry, carry_undecoded)
+        number = 1
+        held: list[str] = []  # lines from `number` on, since the last blank one
+        unusable = lost = False  # lost: they belong to a sentence that is given up
+        for _, block, bad in self._blocks:
+            text = _without_blanks(block)
+            unusable |= bad
+            end = _after_last_gap(text, bool(held))
+            if end:
+                whole = "".join([*held, text[:end]]).removesuffix("\n\n")
+                number = yield from self._split(number, whole, unusable, lost)
+                held, unusable, lost = [], bad, False
+            if end < len(text):
+                held.append(text[end:])
+            if bad and self.on_error == "raise":
+                self.is_unusable(number, "".join(held))  # now, and not when the sentence ends
+            if sum(map(len, held)) > LONGEST:
+                number, lost = self._give_up(number, held, lost), True
+                held = ["\n"]
+        yield from self._split(number, "".join(held), unusable, lost)
 
-    def _split(self, number: int, text: str, undecoded: bool) -> Generator[tuple[range, str], None, int]:
-        """The paragraphs of a text that starts at line `number`; returns the number after it and a blank line."""
+    def is_unusable(self, first: int, text: str) -> bool:
+        """Whether a text that starts at line `first` did not decode or is cut; if so, it is reported."""
+        bad = _SURROGATE.search(text)
+        if bad is None:
+            return False
+        start = text.rfind("\n", 0, bad.start()) + 1
+        end = text.find("\n", start)
+        line = text[start:] if end < 0 else text[start:end]
+        number = first + text.count("\n", 0, start)
+        if number in self._cut_lines:
+            text, line = text.replace(_CUT, ""), line.replace(_CUT, "")
+            self.fail(f"expected at most {LONGEST:,} characters on a line, found more", number, line, whole=text)
+            return True
+        shown = line.encode("utf-8", "surrogateescape" if _is_escaped(bad[0]) else "backslashreplace")
+        problem = (
+            f"expected text in {self._encoding}, found {_shown_bad(bad[0])} at character {bad.start() - start + 1}"
+        )
+        self.fail(f"{problem}; pass the right encoding", number, shown.decode("utf-8", "backslashreplace"), whole=text)
+        return True
+
+    def _split(self, number: int, text: str, unusable: bool, lost: bool) -> Generator[tuple[range, str], None, int]:
+        """The paragraphs of a text that starts at line `number`, the first only if it is not lost.
+
+        Returns the number after the text and a blank line.
+        """
         for piece in text.split("\n\n"):
             first, last = number, number + piece.count("\n")
             number = last + 2
@@ -96,64 +154,97 @@ class Source:
                 first += len(piece) - len(piece.lstrip("\n"))
                 last -= len(piece) - len(piece.rstrip("\n"))
                 piece = piece.strip("\n")
-            if piece and not (undecoded and self._fails_to_decode(first, piece)):
+            if piece and not lost and not (unusable and self.is_unusable(first, piece)):
                 yield range(first, last + 1), piece
+            lost = False
         return number
 
-    def _fails_to_decode(self, first: int, text: str) -> bool:
-        bad = _ESCAPED_BYTE.search(text)
-        if bad is None:
-            return False
-        start = text.rfind("\n", 0, bad.start()) + 1
-        line = text[start:].partition("\n")[0]
-        shown = line.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        byte = ord(text[bad.start()]) - 0xDC00
-        place = f"byte 0x{byte:02x} at character {bad.start() - start + 1}"
-        problem = f"expected text in {self._encoding}, found {place}; pass the right encoding"
-        self.fail(problem, first + text.count("\n", 0, start), shown, whole=text)
-        return True
+    def _give_up(self, number: int, held: list[str], lost: bool) -> int:
+        """Report a sentence that is too long, once, and return the number of the last of the lines held."""
+        if not lost:
+            start = "".join(text[:_KEPT_TEXT] for text in held)
+            first = number + len(start) - len(start.lstrip("\n"))
+            line = start.lstrip("\n").partition("\n")[0]
+            problem = f"expected a blank line within {LONGEST:,} characters from here, found none"
+            self.fail(problem, first, line, whole=line)
+        return number + sum(text.count("\n") for text in held) - 1
 
-    def _read_blocks(self) -> Iterator[tuple[int, str, bool]]:
-        """(number of the first line, whole lines, whether some bytes did not decode)."""
+    def _read_blocks(self) -> Iterator[Block]:
         line = 1
-        pending: list[str] = []
-        for text in self._read_text():
+        pending: list[str] = []  # the beginning of a line
+        dropping = False  # the rest of a line that is too long, and was passed on at once, is passed over
+        for text in self._texts:
+            if dropping:
+                _, newline, text = text.partition("\n")
+                dropping = not newline
             lines, newline, rest = text.rpartition("\n")
             if newline:
                 block = "".join([*pending, lines, newline])
-                yield line, _with_newlines(block), _undecoded(block)
+                yield line, block, has_surrogates(block)
                 line += block.count("\n")
                 pending = []
             pending.append(rest)
-        block = "".join(pending).removesuffix("\r")
+            if sum(map(len, pending)) > LONGEST:
+                self._cut_lines.add(line)
+                yield line, "".join(part[:_KEPT_TEXT] for part in pending)[:_KEPT_TEXT] + f"{_CUT}\n", True
+                line, pending, dropping = line + 1, [], True
+        block = "".join(pending)
         if block:
-            yield line, block, _undecoded(block)
+            yield line, block, has_surrogates(block)
 
     def _read_text(self) -> Iterator[str]:
-        """Decoded text without the byte-order mark; a byte that does not decode becomes a lone surrogate."""
+        r"""Decoded text without its byte-order mark, with ``\n`` as line ends; what does not decode is a surrogate."""
         assert self._codec.incrementaldecoder is not None
         decoder = self._codec.incrementaldecoder("surrogateescape")
-        first = True
+        first, count, held = True, 0, ""
         with open_input(self.path) as file:
             while True:
                 data = read_block(file, self.name, _BLOCK)
+                count += len(data)
                 try:
-                    text = decoder.decode(data, final=not data)
+                    text = held + decoder.decode(data, final=not data)
                 except UnicodeError as error:
-                    raise DataError(f"{self.name}: not {self._encoding}: {error}") from error
+                    raise DataError(f"{self.name}: {self._misfit(error, count)}") from None
+                held = "\r" if text.endswith("\r") else ""  # "\n" may follow
+                text = _with_newlines(text.removesuffix("\r"))
                 yield text.removeprefix("\ufeff") if first else text
                 first = first and not text
                 if not data:
                     return
 
+    def _misfit(self, error: UnicodeError, count: int) -> str:
+        """What does not decode, and where, after so many bytes."""
+        if not isinstance(error, UnicodeDecodeError):
+            return f"expected text in {self._encoding}: {error}"
+        place = count - len(error.object) + error.start
+        return f"expected text in {self._encoding}, found {error.reason} at byte {place}; pass the right encoding"
 
-def _undecoded(text: str) -> bool:
-    """Whether the text holds a surrogate, which only an undecodable byte leaves behind."""
+
+def _take(texts: Iterator[str], size: int) -> list[str]:
+    """Texts of together at least `size` characters, where there are so many."""
+    taken: list[str] = []
+    while sum(map(len, taken)) < size and (text := next(texts, None)) is not None:
+        taken.append(text)
+    return taken
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether the text holds a surrogate, which no encoding gives: an undecodable byte, or the mark of a cut."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
         return True
     return False
+
+
+def _is_escaped(surrogate: str) -> bool:
+    return "\udc80" <= surrogate <= "\udcff"
+
+
+def _shown_bad(surrogate: str) -> str:
+    return (
+        f"byte 0x{ord(surrogate) - 0xDC00:02x}" if _is_escaped(surrogate) else f"the surrogate U+{ord(surrogate):04X}"
+    )
 
 
 def _with_newlines(text: str) -> str:
@@ -165,3 +256,11 @@ def _without_blanks(text: str) -> str:
     if text[:1] in (" ", "\t") or "\n\t" in text or "\n " in text:
         return _BLANK_LINE.sub("", text)
     return text
+
+
+def _after_last_gap(text: str, follows: bool) -> int:
+    """Where the last blank line ends, 0 without one; the first line counts if it follows others."""
+    end = text.rfind("\n\n")
+    if end >= 0:
+        return end + 2
+    return 1 if follows and text.startswith("\n") else 0

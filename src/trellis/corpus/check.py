@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from trellis.corpus._source import Report
 from trellis.tags import Scheme, SchemeFit, Style, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 Severity = Literal["error", "warning"]
 
@@ -152,7 +153,7 @@ def _tagging(file: CheckedFile, fit: SchemeFit | None) -> Iterator[Finding]:
         for violation in validate_tags(sentence.tags or (), fit.scheme, style=fit.style):
             line = sentence.line_of(violation.position)
             token = sentence.tokens[violation.position]
-            message = f"{violation.reason} (token {token!r}, {fit.scheme.value})"
+            message = f"{violation.reason} (token {shown(token)}, {fit.scheme.value})"
             yield Finding("error", "illegal tag", file.path, line, message)
 
 
@@ -183,14 +184,21 @@ def _repeat(file: CheckedFile, kind: str, other: str, pairs: list[tuple[Sentence
 
 def _unseen_labels(files: Sequence[CheckedFile]) -> Iterator[Finding]:
     for file in files[1:]:
-        for tag in sorted(file.tags.keys() - files[0].tags.keys()):
-            line = next(_line_of_tag(sentence, tag) for sentence in file.sentences if tag in (sentence.tags or ()))
-            message = f"the label {tag!r}, here {file.tags[tag]} times, does not occur in {files[0].path}"
-            yield Finding("warning", "unseen label", file.path, line, message, file.tags[tag])
+        unseen = file.tags.keys() - files[0].tags.keys()
+        first = _first_lines(file, unseen) if unseen else {}
+        for tag in sorted(unseen):
+            message = f"the label {shown(tag)}, here {file.tags[tag]} times, does not occur in {files[0].path}"
+            yield Finding("warning", "unseen label", file.path, first[tag], message, file.tags[tag])
 
 
-def _line_of_tag(sentence: Sentence, tag: str) -> int | None:
-    return sentence.line_of((sentence.tags or ()).index(tag))
+def _first_lines(file: CheckedFile, tags: Set[str]) -> dict[str, int | None]:
+    """The line where each of these tags first occurs."""
+    first: dict[str, int | None] = {}
+    for sentence in file.sentences:
+        for position, tag in enumerate(sentence.tags or ()):
+            if tag in tags and tag not in first:
+                first[tag] = sentence.line_of(position)
+    return first
 
 
 def _lengths(file: CheckedFile, longest: int) -> Iterator[Finding]:
@@ -216,7 +224,7 @@ def _invisible(file: CheckedFile) -> Iterator[Finding]:
                 first[token] = sentence.line_of(position)
     for token, line in first.items():
         names = ", ".join(f"U+{ord(c):04X} {unicodedata.name(c, 'control character')}" for c in suspects[token])
-        message = f"the token {token!a}, here {file.vocabulary[token]} times, holds {names}"
+        message = f"the token {token!a:.80}, here {file.vocabulary[token]} times, holds {names}"
         yield Finding("warning", "invisible", file.path, line, message, file.vocabulary[token])
 
 

@@ -21,6 +21,7 @@ from trellis.corpus._source import Source
 from trellis.corpus.segmented import sentence_from_words
 from trellis.errors import DataError
 from trellis.text import Offsets, Sentence
+from trellis.untrusted import shown
 
 FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
@@ -68,7 +69,7 @@ def write(sentences: Iterable[Sentence], *, tags: str = "upos") -> Iterator[str]
         known = {**sentence.columns, tags: sentence.tags or blank, "id": ids, "form": sentence.tokens}
         unknown = [name for name in known if name not in FIELDS]
         if unknown:
-            refuse(sentence, f"CoNLL-U has no column {unknown[0]!r}; it has {', '.join(FIELDS)}")
+            refuse(sentence, f"CoNLL-U has no column {shown(unknown[0])}; it has {', '.join(FIELDS)}")
         yield format_rows(sentence, [known.get(name, blank) for name in FIELDS], "\t")
 
 
@@ -113,7 +114,7 @@ def _is_word(row: list[str], expected: int, source: Source) -> bool:
         if found and f"{before}{after}".isdecimal():
             source.report.ignored[kind] += 1
             return False
-    raise LineError(f"expected the word with ID {expected}, found ID {identifier!r}")
+    raise LineError(f"expected the word with ID {expected}, found ID {shown(identifier)}")
 
 
 def _align(words: Sequence[str], text: str) -> list[Offsets] | None:

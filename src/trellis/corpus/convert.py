@@ -14,6 +14,7 @@ from trellis.corpus._source import OnError
 from trellis.corpus.segmented import words_from_sentence
 from trellis.tags import Scheme, Style, convert_tags, fit_schemes, parse_label
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,6 @@ def _as_words(sentences: Iterable[Sentence], scheme: Scheme) -> Iterator[Sentenc
             continue
         typed = next((tag for tag in sentence.tags if parse_label(tag, scheme)[1]), None)
         if typed is not None:
-            refuse(sentence, f"the tag {typed!r} has a type, so the tags do not say where words begin and end")
+            refuse(sentence, f"the tag {shown(typed)} has a type, so the tags do not say where words begin and end")
         words = words_from_sentence(sentence, scheme=scheme)
         yield Sentence(words, path=sentence.path, lines=sentence.lines[:1])

@@ -13,9 +13,10 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex, cast
 
-from trellis.corpus._errors import LineError, refuse
+from trellis.corpus._errors import LineError, names_of, refuse
 from trellis.errors import DataError
 from trellis.text import Offsets, Sentence
+from trellis.untrusted import shown
 
 Row = Mapping[str, Any]
 
@@ -37,9 +38,12 @@ def from_rows(
     Other fields that are as long as the tokens and hold strings, or ids with names, become columns. `names`
     spells whole-number tags; without it the names in ``rows.features`` do.
     """
+    if not isinstance(rows, Iterable):
+        raise DataError(f"expected rows to iterate over, found {shown(rows)}")
     known = _feature_names(rows)
     for number, row in enumerate(rows):
         try:
+            _check_mapping(row)
             field = tags if tags is not None else find_tags(row)
             spelled = known if names is None or field is None else {**known, field: names}
             yield sentence_from_row(row, tokens, field, spelled)
@@ -57,7 +61,7 @@ def to_rows(
         if ids is not None and sentence.tags is not None:
             unknown = next((tag for tag in sentence.tags if tag not in ids), None)
             if unknown is not None:
-                refuse(sentence, f"the tag {unknown!r} is not among the names {', '.join(ids)}")
+                refuse(sentence, f"the tag {shown(unknown)} is not among the names {', '.join(ids)}")
             row[tags] = [ids[tag] for tag in sentence.tags]
         yield row
 
@@ -127,24 +131,41 @@ def _is_column(values: object, length: int, named: bool) -> bool:
 def _strings(row: Row, field: str, names: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """The values of a field, ids spelled out."""
     if field not in row:
-        raise LineError(f"expected a field {field!r}, found {', '.join(map(repr, row)) or 'none'}")
+        raise LineError(f"expected a field {field!r}, found {names_of(row)}")
     values = row[field]
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise LineError(f"expected a list in {field!r}, found {values!r}")
-    return tuple(_string(value, field, names) for value in values)
+        raise LineError(f"expected a list in {field!r}, found {shown(values)}")
+    try:
+        items = iter(values)
+    except TypeError:  # an array without dimensions, which is an Iterable all the same
+        raise LineError(f"expected a list in {field!r}, found {shown(values)}") from None
+    return tuple(_string(value, field, names) for value in items)
+
+
+def _check_mapping(row: object) -> None:
+    """Anything with the methods of a mapping will do."""
+    if not all(hasattr(row, name) for name in ("get", "items", "__getitem__")):
+        raise LineError(f"expected a mapping from fields to lists, found {shown(row)}")
 
 
 def _string(value: object, field: str, names: Mapping[str, Sequence[str]]) -> str:
     if isinstance(value, str):
         return value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise LineError(f"expected strings in {field!r}, found {value!r}")
+    if isinstance(value, bool) or (index := _index(value)) is None:
+        raise LineError(f"expected strings in {field!r}, found {shown(value)}")
     if field not in names:
-        raise LineError(f"expected strings in {field!r}, found the number {value!r}; pass names=")
-    index = operator.index(cast("SupportsIndex", value))
+        raise LineError(f"expected strings in {field!r}, found the number {shown(value)}; pass names=")
     if not 0 <= index < len(names[field]):
-        raise LineError(f"expected ids 0 to {len(names[field]) - 1} in {field!r}, found {index}")
+        raise LineError(f"expected ids 0 to {len(names[field]) - 1} in {field!r}, found {shown(index)}")
     return names[field][index]
+
+
+def _index(value: object) -> int | None:
+    """The whole number that a value is; None for other values, arrays among them."""
+    try:
+        return operator.index(cast("SupportsIndex", value))
+    except TypeError:
+        return None
 
 
 def _feature_names(rows: object) -> dict[str, Sequence[str]]:

@@ -19,9 +19,12 @@ from trellis.corpus._source import Source
 from trellis.errors import DataError
 from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
 from trellis.text import Offsets, Sentence, graphemes
+from trellis.untrusted import shown
 
 SPACES = re.compile("[ \t\u3000]+")
 _EDGES = " \t\u3000"
+_LONGEST_KEPT = 100
+"""Characters of a word whose tags are remembered."""
 
 
 def read(source: Source, *, unit: str = "characters", scheme: Scheme | str = Scheme.BMES) -> Iterator[Sentence]:
@@ -56,7 +59,8 @@ def sentence_from_words(
     if len(offsets) < len(text):  # some characters are longer: they must not join across words
         offsets, sizes = _graphemes_of_words(words)
     last = len(sizes) - 1
-    tags = [tag for i, size in enumerate(sizes) for tag in _word_tags(size, scheme, i > 0, i < last)]
+    places = _word_tags if max(sizes, default=0) <= _LONGEST_KEPT else _word_tags.__wrapped__
+    tags = [tag for i, size in enumerate(sizes) for tag in places(size, scheme, i > 0, i < last)]
     tokens = tuple(text[start:end] for start, end in offsets)
     return Sentence(tokens, tags, text, offsets, path=path, lines=() if line is None else (line,))
 
@@ -103,7 +107,7 @@ def split_spaces(line: str) -> list[str]:
 def refuse_unwritable(sentence: Sentence, word: str) -> None:
     """An error for a word that a line of words cannot hold."""
     if not word or SPACES.search(word) or "\n" in word or "\r" in word:
-        refuse(sentence, f"{word!r} cannot be a word on a line: it is empty or holds a separator")
+        refuse(sentence, f"{shown(word)} cannot be a word on a line: it is empty or holds a separator")
 
 
 def _parse(scheme: Scheme | str) -> Scheme:

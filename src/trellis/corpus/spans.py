@@ -19,12 +19,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from trellis.corpus._errors import LineError, refuse_illegal
+from trellis.corpus._errors import LineError, names_of, refuse_illegal
 from trellis.corpus._json import dumps, records
 from trellis.corpus._source import Source
 from trellis.errors import DataError, TagError
 from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
 from trellis.text import Offsets, Sentence, Tokenizer, get_tokenizer
+from trellis.untrusted import shown
 
 SPAN_FIELDS = ("label", "labels", "entities", "spans")
 
@@ -79,8 +80,7 @@ def parse_record(record: Any) -> tuple[str, list[CharSpan] | None]:
     if isinstance(record.get("data"), dict):
         return _parse_label_studio(record)
     if not isinstance(record.get("text"), str):
-        fields = ", ".join(map(repr, record)) or "none"
-        raise LineError(f"expected a string in 'text', found the fields {fields}")
+        raise LineError(f"expected a string in 'text', found the fields {names_of(record)}")
     field = next((name for name in SPAN_FIELDS if name in record), None)
     return record["text"], None if field is None else _parse_spans(record[field], field)
 
@@ -109,7 +109,7 @@ def _objects(values: Any, field: str) -> list[dict[str, Any]]:
 
 def _parse_spans(values: Any, field: str) -> list[CharSpan]:
     if not isinstance(values, list):
-        raise LineError(f"expected a list of spans in {field!r}, found {values!r}")
+        raise LineError(f"expected a list of spans in {field!r}, found {shown(values)}")
     return [_parse_span(value) for value in values]
 
 
@@ -125,7 +125,7 @@ def _parse_span(value: Any) -> CharSpan:
         start, end = value.get("start", value.get("start_offset")), value.get("end", value.get("end_offset"))
         found = start, end, label
     if len(found) != 3 or [type(part) for part in found] != [int, int, str]:
-        raise LineError(f"expected a span as [start, end, label], found {value!r}")
+        raise LineError(f"expected a span as [start, end, label], found {shown(value)}")
     return CharSpan(*found)
 
 
@@ -136,17 +136,17 @@ def _tags(text: str, offsets: Sequence[Offsets], spans: list[CharSpan], scheme: 
 
 def _token_span(span: CharSpan, text: str, starts: list[int], ends: list[int]) -> Span:
     """The tokens that a character span covers."""
-    shown = f"the span [{span.start}, {span.end}, {span.label!r}]"
+    name = f"the span [{span.start}, {span.end}, {shown(span.label)}]"
     if not 0 <= span.start < span.end <= len(text):
-        raise LineError(f"{shown} does not lie in the text of {len(text)} characters")
+        raise LineError(f"{name} does not lie in the text of {len(text)} characters")
     first, last = bisect_right(ends, span.start), bisect_left(starts, span.end) - 1
     if first > last:
-        raise LineError(f"{shown} covers no token, only {text[span.start : span.end]!r}")
+        raise LineError(f"{name} covers no token, only {shown(text[span.start : span.end])}")
     for index, cut in ((first, starts[first] < span.start), (last, ends[last] > span.end)):
         if cut:
             token = text[starts[index] : ends[index]]
             raise LineError(
-                f"{shown} cuts the token {token!r} at [{starts[index]}, {ends[index]}]; "
+                f"{name} cuts the token {shown(token)} at [{starts[index]}, {ends[index]}]; "
                 "expected spans to begin and end with a token"
             )
     return Span(first, last + 1, span.label)

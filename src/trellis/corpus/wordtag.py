@@ -12,6 +12,7 @@ from trellis.corpus._errors import refuse
 from trellis.corpus._source import Source
 from trellis.corpus.segmented import refuse_unwritable, split_spaces
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 
 def read(source: Source, *, delimiter: str = "/") -> Iterator[Sentence]:
@@ -20,7 +21,7 @@ def read(source: Source, *, delimiter: str = "/") -> Iterator[Sentence]:
         items = [item.rpartition(delimiter) for item in split_spaces(line)]
         bad = next((item for item in items if not (item[0] and item[2])), None)
         if bad is not None:
-            problem = f"expected word{delimiter}TAG, found {''.join(bad)!r}"
+            problem = f"expected word{delimiter}TAG, found {shown(''.join(bad))}"
             source.fail(problem, number, line)
             continue
         words, tags = [word for word, _, _ in items], [tag for _, _, tag in items]
@@ -36,6 +37,6 @@ def write(sentences: Iterable[Sentence], *, delimiter: str = "/") -> Iterator[st
             refuse_unwritable(sentence, word)
             refuse_unwritable(sentence, tag)
             if delimiter in tag:
-                refuse(sentence, f"the tag {tag!r} holds the delimiter {delimiter!r}")
+                refuse(sentence, f"the tag {shown(tag)} holds the delimiter {delimiter!r}")
         items = zip(sentence.tokens, sentence.tags, strict=True)
         yield " ".join(f"{word}{delimiter}{tag}" for word, tag in items) + "\n"

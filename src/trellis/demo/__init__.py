@@ -4,21 +4,23 @@
     tagger = trellis.CRF(features="ner").fit(corpus.train, dev=corpus.dev)
     tagger.evaluate(corpus.test)
 
-The sentences are original, drawn once from the grammars beside this file (see `trellis.demo.generate`). Some words and
-turns of phrase occur in dev and test only, and many words are ambiguous on purpose (Jordan, Washington and May;
-研究生命 and 研究生), so that models differ. The files are read like any others: ``english-train.conll`` and so on have
-a token and its tag a line, ``chinese-train.txt`` a sentence of words a line.
+The sentences are original, drawn once from grammars (tools/demo in the repository). Some words and turns of phrase
+occur in dev and test only, and many words are ambiguous on purpose (Jordan, Washington and May; 研究生命 and 研究生),
+so that models differ. The files, which `write` copies to a folder, are read like any others: ``english-train.conll``
+and so on have one token and its tag per line, ``chinese-train.txt`` one sentence of words per line.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 
-from trellis import corpus
+from trellis import corpus, files
+from trellis.errors import DataError
 from trellis.text import Sentence
 
-__all__ = ["DemoCorpus", "chinese", "english"]
+__all__ = ["DemoCorpus", "chinese", "english", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,19 @@ def english() -> DemoCorpus:
 def chinese() -> DemoCorpus:
     """News Chinese for word segmentation: the tokens are characters, their tags places in a word (B, M, E, S)."""
     return _corpus("chinese-{}.txt", "segmented")
+
+
+def write(folder: str | Path) -> list[Path]:
+    """Copy the files of both corpora to a folder, which is made if it does not exist; their paths."""
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{target} cannot be made a folder: {error.strerror}") from None
+    own = sorted((file.name, file.read_bytes()) for file in (resources.files(__name__) / "data").iterdir())
+    for name, content in own:
+        files.write_bytes(target / name, content, DataError)
+    return [target / name for name, _ in own]
 
 
 def _corpus(name: str, format: str) -> DemoCorpus:

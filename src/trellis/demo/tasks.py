@@ -27,7 +27,7 @@ class Task:
     drawn: str
     """The text whose trellis is drawn."""
     files: str
-    """The names of its files, as `trellis.demo.generate` writes them."""
+    """The names of its files, as `trellis.demo.write` writes them."""
 
 
 NER = Task(
@@ -54,7 +54,7 @@ SEG = Task(
     title="Words in Chinese news",
     corpus=chinese,
     tokenizer="characters",
-    features="segment",
+    features="seg",
     epochs=8,
     capitalisation=0,
     texts=(

@@ -1,20 +1,20 @@
 """Attributes: feature strings with numbers, in the order in which they first came.
 
-An index grows while a training corpus is compiled. Its arrays are saved with the model and used where they lie in
-the mapped file: opening a model reads no string.
+An index grows while a training corpus is compiled. Its arrays are saved with the model and used as they are: opening a
+model makes no string.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
+from trellis.arrays import Arrays
 from trellis.errors import StoreError
+from trellis.store import Stored
 
-Arrays = dict[str, npt.NDArray[Any]]
+_LONGEST_SEARCH = 10_000  # places; an honest table of a billion names has none of 500
 
 
 class AttributeIndex:
@@ -24,18 +24,17 @@ class AttributeIndex:
         self.native = _native.Attributes() if native is None else native
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> AttributeIndex:
-        """The index whose arrays these are; they are kept, not copied."""
-        names, ends, marks, table = (arrays[name] for name in ("names", "ends", "marks", "table"))
-        size = len(table)
-        if len(ends) and (int(ends[-1]) != len(names) or not bool(np.all(ends[:-1] <= ends[1:]))):
-            raise StoreError(f"the attribute names do not fit their offsets: {len(names)} bytes, last end {ends[-1]}")
-        if size & (size - 1) or size <= len(ends) or len(marks) != size:
-            raise StoreError(f"the attribute table has {size} places for {len(ends)} names: expected a power of two")
+    def from_stored(cls, stored: Stored) -> AttributeIndex:
+        """The index that `arrays` gave; its arrays are kept, not copied."""
+        names = stored.array("names", np.uint8, (None,))
+        ends = stored.ends("ends", np.uint64, len(names))
+        marks = stored.array("marks", np.uint8, (None,))
+        table = stored.array("table", np.uint32, (len(marks),))
+        _check_table(stored, marks, len(ends))
         return cls(_native.Attributes.fixed(names, ends, marks, table))
 
     def arrays(self) -> Arrays:
-        """What `from_arrays` takes."""
+        """What `from_stored` takes."""
         names, ends, marks, table = self.native.arrays()
         return {"names": names, "ends": ends, "marks": marks, "table": table}
 
@@ -47,7 +46,10 @@ class AttributeIndex:
         """The string with this number."""
         if not 0 <= number < len(self):
             raise IndexError(f"attribute {number} of {len(self)}")
-        return self.native.name(number).decode("utf-8", "surrogatepass")
+        try:
+            return self.native.name(number).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise StoreError(f"the name of attribute {number} of the saved model is not UTF-8") from None
 
     def names(self) -> list[str]:
         """All of them, in order."""
@@ -57,3 +59,14 @@ class AttributeIndex:
         """The number of a string, None where it is not known."""
         number = self.native.find(name.encode("utf-8", "surrogatepass"))
         return None if number < 0 else number
+
+
+def _check_table(stored: Stored, marks: npt.NDArray[np.uint8], count: int) -> None:
+    """A table in which searches end, and end soon: a power of two places, of which none are far from a free one."""
+    size = len(marks)
+    if size & (size - 1) or size <= count or count > np.iinfo(np.int32).max:
+        raise stored.refused("marks", f"must have a power of two of places for {count} names, got {size}")
+    free = np.flatnonzero(marks == 0)
+    taken = np.diff(free, append=free[:1] + size) - 1  # between two free places, the last and the first too
+    if not len(free) or taken.max() > _LONGEST_SEARCH:
+        raise stored.refused("marks", f"must leave every {_LONGEST_SEARCH}th place free at least")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from trellis import _native
+from trellis.arrays import FloatArray, IntArray
 from trellis.errors import DataError
 from trellis.features.attributes import AttributeIndex
 from trellis.features.templates import Templates
@@ -42,9 +40,7 @@ class TemplateExtractor:
         except ValueError as error:
             raise DataError(str(error)) from None
 
-    def score(
-        self, sentences: Sequence[Tokens | Sentence], scorer: _native.TokenScorer
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    def score(self, sentences: Sequence[Tokens | Sentence], scorer: _native.TokenScorer) -> tuple[FloatArray, IntArray]:
         """Emissions of all tokens and the offsets of the sentences, without anything compiled in between."""
         columns, names = self._columns(sentences)
         try:
@@ -78,7 +74,7 @@ def _column(sentence: Tokens | Sentence, name: str) -> Tokens:
     raise DataError(f"{where}the sentence {text!r} has no column {name!r}, which others have and the templates need")
 
 
-class ReadyExtractor:
+class GivenExtractor:
     """Features that were made elsewhere: for each token a list of strings, or a dict as sklearn-crfsuite takes it."""
 
     def compile(self, sentences: Sequence[Sequence[Any]], index: AttributeIndex, *, grow: bool) -> Compiled:

@@ -28,16 +28,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
 from trellis import _native
 from trellis.errors import TemplateError
+from trellis.suggest import did_you_mean
+from trellis.untrusted import shown
 
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
 _MACRO = re.compile(r"%(?P<function>[A-Za-z]+)(?P<argument>\d*)\[(?P<row>[+-]?\d+),(?P<column>\d+)\]")
 _FARTHEST = 100
+# Templates come with model files, too. Memory goes with the columns and with the cells looked at by each token.
+_MOST_COLUMNS, _MOST_CHARACTERS, _MOST_CELLS, _LONGEST_LINE = 1000, 1000, 4096, 10_000
 
 Piece = tuple[str, int, int, int, int]
 """Fixed text, then a function with its argument of the cell (row, column); column -1: text only."""
@@ -82,6 +85,9 @@ class Templates:
                 lines.append(_parse_unigram(line, number, f"{name}, line {number}"))
         if not lines:
             raise TemplateError(f"{name} has no U line, so tokens would have no features: expected e.g. U00:%x[0,0]")
+        cells = sum(len(template.pieces) for template in lines)
+        if cells > _MOST_CELLS:
+            raise TemplateError(f"{name} looks at {cells} cells of each token, at most {_MOST_CELLS} are possible")
         return cls(name, text, tuple(lines), transitions)
 
     @classmethod
@@ -125,7 +131,9 @@ def _check_bigram(line: str, where: str) -> None:
 
 def _parse_unigram(line: str, number: int, where: str) -> Template:
     if not line.startswith("U"):
-        raise TemplateError(f"{where}: expected a line that starts with U, B or #, got {line!r}")
+        raise TemplateError(f"{where}: expected a line that starts with U, B or #, got {line!r:.200}")
+    if len(line) > _LONGEST_LINE:
+        raise TemplateError(f"{where} has {len(line)} characters, at most {_LONGEST_LINE} are possible")
     pieces: list[Piece] = []
     end = 0
     for match in _MACRO.finditer(line):
@@ -146,15 +154,23 @@ def _refuse_stray(text: str, line: str, where: str) -> None:
 
 
 def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
-    function, argument, row = match["function"], match["argument"], int(match["row"])
+    function, argument = match["function"], match["argument"]
     if function not in _FUNCTIONS:
-        near = get_close_matches(function, _FUNCTIONS, n=1)
-        hint = f"; did you mean %{near[0]}?" if near else ""
+        hint = did_you_mean(function, _FUNCTIONS, show="%{}".format)
         raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(_FUNCTIONS)}{hint}")
     counts = function in ("prefix", "suffix")
-    if counts != bool(argument) or (counts and not int(argument)):
+    macro = f"{where}: {shown(match[0])}"
+    length = _number(argument or "0", _MOST_CHARACTERS, f"{macro} takes {argument:.12} characters")
+    if counts != bool(argument) or (counts and not length):
         form = f"%{function}3[0,0]" if counts else f"%{function}[0,0]"
-        raise TemplateError(f"{where}: got {match[0]!r}, expected the form {form}")
-    if abs(row) > _FARTHEST:
-        raise TemplateError(f"{where}: {match[0]!r} looks {row} tokens away, at most {_FARTHEST} are possible")
-    return _FUNCTIONS[function], int(argument or 0), row, int(match["column"])
+        raise TemplateError(f"{where}: got {shown(match[0])}, expected the form {form}")
+    row = _number(match["row"], _FARTHEST, f"{macro} looks {match['row']:.12} tokens away")
+    column = _number(match["column"], _MOST_COLUMNS - 1, f"{macro} looks at column {match['column']:.12}")
+    return _FUNCTIONS[function], length, row, column
+
+
+def _number(digits: str, most: int, problem: str) -> int:
+    """The number, which may have more digits than Python would read, up to `most` either way."""
+    if len(digits) > 9 or abs(int(digits)) > most:
+        raise TemplateError(f"{problem}, at most {most} is possible")
+    return int(digits)

@@ -5,10 +5,11 @@ Every result is a frozen dataclass with ``to_dict``, ``to_markdown`` and ``to_ri
 
 from __future__ import annotations
 
+from trellis.arrays import IntArray
 from trellis.metrics.calibration import Bin, Calibration, calibration, span_calibration, token_calibration
 from trellis.metrics.entities import EntityScores, entity_counts, entity_scores
 from trellis.metrics.mistakes import ErrorReport, Mistake, SpanError, entity_errors, span_errors
-from trellis.metrics.prf import IntArray, Score
+from trellis.metrics.prf import Score
 from trellis.metrics.report import Grid, Report
 from trellis.metrics.resampling import (
     Interval,

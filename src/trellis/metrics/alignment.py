@@ -3,19 +3,41 @@
 That scorer writes one word a line and calls ``diff``, so a word is right when it lies on a longest
 common subsequence of both word lists. Comparing character offsets instead is stricter: 看 看看 against
 看看 看 has no word at the same offsets, yet ``diff`` finds a common one.
+
+A longest common subsequence takes time and memory that grow with the square of the words, so sentences of many
+thousands of words are cut, where both have a boundary if there is one, and aligned part by part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+_WINDOW = 4096
+"""Words that are aligned at once."""
 
 
 def common_words(gold: Sequence[str], predicted: Sequence[str]) -> list[int]:
     """Positions in ``gold`` of the words on one longest common subsequence with ``predicted``."""
     head = _shared_prefix(gold, predicted)
     tail = _shared_prefix(gold[head:][::-1], predicted[head:][::-1])
-    middle = _subsequence(gold[head : len(gold) - tail], predicted[head : len(predicted) - tail])
+    left, right = gold[head : len(gold) - tail], predicted[head : len(predicted) - tail]
+    middle = [start + place for start, a, b in _windows(left, right) for place in _subsequence(a, b)]
     return [*range(head), *(head + place for place in middle), *range(len(gold) - tail, len(gold))]
+
+
+def _windows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, Sequence[str], Sequence[str]]]:
+    """Where a part of `left` begins, that part, and the part of `right` that spells about the same characters."""
+    ends, others = ([end for _, end in _offsets(words)] for words in (left, right))
+    start = begin = 0
+    while start < len(left) and begin < len(right):
+        stop, end = start + _WINDOW, begin + _WINDOW
+        if stop < len(left) or end < len(right):
+            shared = set(ends[start:stop]).intersection(others[begin:end])
+            place = max(shared) if shared else min(ends[min(stop, len(left)) - 1], others[min(end, len(right)) - 1])
+            stop, end = bisect_right(ends, place, start), bisect_right(others, place, begin)
+        yield start, left[start:stop], right[begin:end]
+        start, begin = stop, end
 
 
 def same_offsets(gold: Sequence[str], predicted: Sequence[str]) -> list[int]:

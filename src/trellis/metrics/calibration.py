@@ -15,9 +15,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import ArrayLike
 
+from trellis.arrays import FloatArray
 from trellis.errors import ConfigError, DataError
 from trellis.metrics.matching import check_aligned
-from trellis.metrics.prf import FloatArray
 from trellis.metrics.report import Grid, Report, percent
 from trellis.tags import Span
 from trellis.tags.chunks import Tags

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trellis.arrays import IntArray
 from trellis.metrics.matching import compare, tally, tally_sentences
-from trellis.metrics.prf import SCORE_COLUMNS, IntArray, Score, averages, per_type
+from trellis.metrics.prf import SCORE_COLUMNS, Score, averages, per_type
 from trellis.metrics.report import Grid, Report, percent
 from trellis.tags import Scheme, Style
 from trellis.tags.chunks import Tags

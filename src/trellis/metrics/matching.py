@@ -15,13 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.arrays import BoolArray, IntArray
 from trellis.errors import DataError
-from trellis.metrics.prf import IntArray, Tally
+from trellis.metrics.prf import Tally
 from trellis.tags import Scheme, Style
 from trellis.tags.chunks import Alphabet, Chunks, ChunkTables, Tags, find_chunks, locate, reading
 from trellis.tags.spans import scheme_alphabet
-
-BoolArray = NDArray[np.bool_]
 
 
 class Comparison(NamedTuple):

@@ -9,9 +9,11 @@ a predicted one ``spurious``.
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, compress
 from typing import Any
 
 from trellis.metrics.matching import check_aligned
@@ -117,16 +119,27 @@ _CLOSENESS: tuple[tuple[Mistake, Callable[[Span, Span], bool]], ...] = (
 
 def _pairs(gold: list[Span], predicted: list[Span]) -> Iterator[tuple[Mistake, Span | None, Span | None]]:
     """Pair up spans that have no exact match; within a kind the largest overlap goes first."""
-    gold, predicted = list(gold), list(predicted)
+    unmatched, unused = [True] * len(gold), [True] * len(predicted)
+    near = [(-_overlap(gold[i], predicted[j]), i, j) for i, j in _touching(gold, predicted)]
+    near.sort()
     for kind, alike in _CLOSENESS:
-        candidates = [(a, b) for a in gold for b in predicted if alike(a, b)]
-        for a, b in sorted(candidates, key=lambda pair: -_overlap(*pair)):
-            if a in gold and b in predicted:
-                gold.remove(a)
-                predicted.remove(b)
-                yield kind, a, b
-    yield from ((Mistake.MISSING, span, None) for span in gold)
-    yield from ((Mistake.SPURIOUS, None, span) for span in predicted)
+        for _, i, j in near:
+            if unmatched[i] and unused[j] and alike(gold[i], predicted[j]):
+                unmatched[i] = unused[j] = False
+                yield kind, gold[i], predicted[j]
+    yield from ((Mistake.MISSING, span, None) for span in compress(gold, unmatched))
+    yield from ((Mistake.SPURIOUS, None, span) for span in compress(predicted, unused))
+
+
+def _touching(left: list[Span], right: list[Span]) -> Iterator[tuple[int, int]]:
+    """The pairs of spans that share tokens or adjoin; time is linear in them, apart from sorting."""
+    order = sorted(range(len(right)), key=lambda j: right[j].start)
+    starts = [right[j].start for j in order]
+    reach = list(accumulate((right[j].end for j in order), max))  # how far spans go that start up to there
+    for i, span in enumerate(left):
+        for j in order[bisect_left(reach, span.start) : bisect_right(starts, span.end)]:
+            if right[j].end >= span.start:
+                yield i, j
 
 
 def _overlap(a: Span, b: Span) -> int:

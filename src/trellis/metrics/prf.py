@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trellis.arrays import FloatArray, IntArray
 from trellis.metrics.report import percent
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 
 class Tally(NamedTuple):

@@ -23,8 +23,9 @@ from typing import Literal
 
 import numpy as np
 
+from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ConfigError, DataError
-from trellis.metrics.prf import FloatArray, IntArray, divide, f_measure
+from trellis.metrics.prf import divide, f_measure
 from trellis.metrics.report import Grid, Report, percent
 
 Statistic = Callable[[IntArray], FloatArray]  # sums [..., K] -> figures [...]

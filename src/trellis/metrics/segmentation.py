@@ -19,9 +19,10 @@ from typing import Literal
 
 import numpy as np
 
+from trellis.arrays import IntArray
 from trellis.errors import ConfigError, DataError
 from trellis.metrics.alignment import common_words, same_offsets
-from trellis.metrics.prf import SCORE_COLUMNS, IntArray, Score, score
+from trellis.metrics.prf import SCORE_COLUMNS, Score, score
 from trellis.metrics.report import Grid, Report, percent
 
 Words = Sequence[Sequence[str]]

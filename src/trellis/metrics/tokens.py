@@ -13,16 +13,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trellis.arrays import IntArray
 from trellis.errors import DataError
 from trellis.metrics.matching import check_aligned
-from trellis.metrics.prf import SCORE_COLUMNS, IntArray, Score, Tally, per_type
+from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, per_type
 from trellis.metrics.report import Grid, Report, percent
 from trellis.tags.chunks import Tags
+
+_MOST_LABELS = 1000
 
 
 @dataclass(frozen=True)
 class ConfusionMatrix(Report):
-    """``counts[i][j]`` tokens with gold tag ``labels[i]`` were tagged ``labels[j]``."""
+    """``counts[i][j]`` tokens with gold tag ``labels[i]`` were tagged ``labels[j]``.
+
+    Of more than a thousand labels, it has the thousand most frequent ones.
+    """
 
     labels: tuple[str, ...]
     counts: tuple[tuple[int, ...], ...]
@@ -74,12 +80,12 @@ def tagging_scores(
 ) -> TaggingScores:
     """Accuracy and its parts; known and unknown need the ``tokens`` and the training ``vocabulary``."""
     check_aligned(gold, predicted)
-    labels, table = _confusion(gold, predicted)
+    labels, *sides = _numbered(gold, predicted)
     right = [true == guess for a, b in zip(gold, predicted, strict=True) for true, guess in zip(a, b, strict=True)]
     total, correct = len(right), sum(right)
     known, unknown, unknown_tokens = _by_vocabulary(gold, right, tokens, vocabulary)
     perfect = sum(list(a) == list(b) for a, b in zip(gold, predicted, strict=True))
-    tally = Tally(list(labels), np.diagonal(table), table.sum(axis=0), table.sum(axis=1))
+    tally = _tally(labels, *sides)
     return TaggingScores(
         _share(correct, total) or 0.0,
         known,
@@ -88,7 +94,7 @@ def tagging_scores(
         total,
         unknown_tokens,
         per_type(tally),
-        ConfusionMatrix(labels, tuple(tuple(row) for row in table.tolist())),
+        _confusion(tally, *sides),
     )
 
 
@@ -100,12 +106,32 @@ def token_counts(gold: Tags, predicted: Tags) -> IntArray:
     return np.array(rows, dtype=np.int64).reshape(len(rows), 2)
 
 
-def _confusion(gold: Tags, predicted: Tags) -> tuple[tuple[str, ...], IntArray]:
-    labels = tuple(sorted(set().union(*gold, *predicted)))
+def _numbered(gold: Tags, predicted: Tags) -> tuple[list[str], IntArray, IntArray]:
+    """The labels in order, and the gold and predicted ones of all tokens as numbers."""
+    labels = sorted(set().union(*gold, *predicted))
     ids = {label: index for index, label in enumerate(labels)}
-    sides = [np.fromiter((ids[tag] for tags in side for tag in tags), dtype=np.int64) for side in (gold, predicted)]
-    cells = np.bincount(sides[0] * len(labels) + sides[1], minlength=len(labels) ** 2)
-    return labels, cells.reshape(len(labels), len(labels))
+    true, guess = (
+        np.fromiter((ids[tag] for tags in side for tag in tags), dtype=np.int64) for side in (gold, predicted)
+    )
+    return labels, true, guess
+
+
+def _tally(labels: list[str], true: IntArray, guess: IntArray) -> Tally:
+    right, predicted, gold = (np.bincount(side, minlength=len(labels)) for side in (true[true == guess], guess, true))
+    return Tally(labels, right, predicted, gold)
+
+
+def _confusion(tally: Tally, true: IntArray, guess: IntArray) -> ConfusionMatrix:
+    """Counts of the most frequent labels against each other: a table of all could be larger than the corpus."""
+    order = np.argsort(-(tally.gold + tally.predicted), kind="stable")
+    kept = np.sort(order[:_MOST_LABELS])
+    places = np.full(len(tally.names), -1)
+    places[kept] = np.arange(len(kept))
+    rows, columns = places[true], places[guess]
+    inside = (rows >= 0) & (columns >= 0)
+    cells = np.bincount(rows[inside] * len(kept) + columns[inside], minlength=len(kept) ** 2)
+    counts = cells.reshape(len(kept), len(kept)).tolist()
+    return ConfusionMatrix(tuple(tally.names[i] for i in kept), tuple(map(tuple, counts)))
 
 
 def _by_vocabulary(

@@ -22,30 +22,32 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import chain, config, store
-from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError
+from trellis.arrays import Arrays, FloatArray, IntArray
+from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
 from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
 from trellis.models.estimator import C, Estimator
-from trellis.models.fitting import FitOptions, check_weights, labelled
+from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
+from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
 from trellis.models.posterior import Known, Posterior
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import Scheme, Span, Style, TagSet
-from trellis.text import Sentence, split_text, tokenize
-from trellis.training import History, Progress
+from trellis.text import TOKENIZERS, Sentence, split_text, tokenize
+from trellis.training import History, Progress, undisturbed
 
 _LEARNED = ("tagset_", "tokenizer_", "history_")
 _BLOCK = 16384  # sentences that are answered at a time
-FloatArray = npt.NDArray[np.float64]
 
 
 class Tagger(Estimator[C], ABC):
     """Base of all taggers; `config` holds the settings, names that end in ``_`` exist once it has learned."""
 
     kind: ClassVar[str]
+    free_settings: ClassVar[frozenset[str] | None] = None
+    """What may be changed when training is resumed, by dotted names; None where it learns in one go."""
     tagset_: TagSet
     tokenizer_: str
     """How raw text is split: as the training data were."""
@@ -60,17 +62,17 @@ class Tagger(Estimator[C], ABC):
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         """Scores of the inputs, by a fitted model."""
 
-    def _state_labels(self) -> npt.NDArray[np.int64] | None:
+    def _state_labels(self) -> IntArray | None:
         """The label of each state of a fitted model's chain; None where the states are the labels."""
         return None
 
     @abstractmethod
-    def _state(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
         """Manifest entries and arrays that `_restore` takes."""
 
     @abstractmethod
-    def _restore(self, manifest: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> None:
-        """The inverse of `_state`."""
+    def _restore(self, stored: store.Stored) -> None:
+        """The inverse of `_state`, for a file that may hold anything; `tagset_` is there already."""
 
     def fit(
         self,
@@ -81,7 +83,7 @@ class Tagger(Estimator[C], ABC):
         sentence_weights: Sequence[float] | None = None,
         warm_start: bool = False,
         progress: Progress | None = None,
-        folder: str | Path | None = None,
+        folder: str | Path | ModelFolder | None = None,
         resume: bool = False,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
@@ -93,18 +95,26 @@ class Tagger(Estimator[C], ABC):
             sentence_weights: how much each sentence counts; 1 unless given.
             warm_start: start from what this model learnt before; labels and features may be new.
             progress: called after each iteration.
-            folder: where training keeps checkpoints and its record, for families that write some.
-            resume: go on from the last checkpoint in `folder`, to the same model as if nothing had happened.
+            folder: where the model is left, with its settings and its history, and while it is trained, checkpoints
+                of families that train in epochs.
+            resume: go on from the last checkpoint in `folder`, if there is one, to the same model as if nothing had
+                happened.
 
         """
-        data = Labelled.of(X, y)
-        if not data.inputs:
-            raise ModelError("there is nothing to learn from: the corpus has no sentence")
-        held_out = None if dev is None else labelled(dev)
-        weights = check_weights(sentence_weights, len(data.inputs))
-        place = None if folder is None else Path(folder)
-        self._learn(data, held_out, FitOptions(weights, warm_start, progress, place, resume))
-        self.tokenizer_ = tokenizer_of(data.inputs)
+        with opened(folder, self.kind, resume=resume, resumable=self.free_settings is not None) as place:
+            data = Labelled.of(X, y)
+            if not data.inputs:
+                raise ModelError("there is nothing to learn from: the corpus has no sentence")
+            held_out = None if dev is None else labelled(dev)
+            weights = check_weights(sentence_weights, len(data.inputs))
+            options = FitOptions(weights, warm_start, progress, None if place is None else place.training)
+            before = self._state()[1] if place is not None and self._goes_on(options) else None
+            identify(options, self.config, self.free_settings, data, held_out, before)
+            tokenizer = tokenizer_of(data.inputs)
+            self._learn(data, held_out, options)
+            self.tokenizer_ = tokenizer
+            if place is not None and place is not folder:
+                undisturbed(lambda: place.save(self))
         return self
 
     def posterior(self, X: Iterable[Any], *, known: Known | None = None) -> Posterior:
@@ -196,23 +206,22 @@ class Tagger(Estimator[C], ABC):
 
     @classmethod
     def load(cls, path: str | Path, *, verify: bool = True) -> Self:
-        """Open a saved model; `verify` reads it all and compares checksums."""
+        """Open a saved model; `verify` compares checksums."""
         return cls.from_stored(store.load(path, cls.kind, verify=verify))
 
     @classmethod
     def from_stored(cls, stored: store.Stored) -> Self:
         """The model that a file holds."""
-        manifest = dict(stored.manifest)
+        fields = stored.manifest
         try:
-            settings = config.from_dict(cls.config_class, manifest["config"])
+            settings = config.from_dict(cls.config_class, fields.table("config").values)
         except ConfigError as error:
-            raise StoreError(
-                f"the saved model has settings that this version of Trellis does not know: {error}"
-            ) from None
+            problem = "the saved model has settings that this version of Trellis does not know"
+            raise StoreError(f"{stored.where}: {problem}: {error}") from None
         model = cls(settings)
-        model.tagset_ = TagSet(tuple(manifest["labels"]), Scheme(manifest["scheme"]), Style(manifest["style"]))
-        model.tokenizer_ = manifest.get("tokenizer", "words")
-        model._restore(manifest, stored.arrays)
+        model.tagset_ = _stored_tags(stored)
+        model.tokenizer_ = fields.choice("tokenizer", TOKENIZERS) if "tokenizer" in fields else "words"
+        model._restore(stored)
         return model
 
     @property
@@ -237,8 +246,7 @@ class Tagger(Estimator[C], ABC):
         self.__init__(state["config"])  # type: ignore[misc]
         if "learned" in state:
             self.__dict__.update(state["learned"])
-            manifest, arrays = state["state"]
-            self._restore(manifest | {"labels": list(self.labels_)}, arrays)
+            self._restore(store.Stored.of("the pickled model", self.kind, *state["state"]))
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether there is anything to predict with."""
@@ -276,3 +284,16 @@ class Tagger(Estimator[C], ABC):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_
+
+
+def _stored_tags(stored: store.Stored) -> TagSet:
+    fields = stored.manifest
+    labels = fields.texts("labels")
+    scheme = Scheme(fields.choice("scheme", [scheme.value for scheme in Scheme]))
+    style = Style(fields.choice("style", [style.value for style in Style]))
+    if not labels:
+        raise StoreError(f"{stored.where}: the saved model has no labels")
+    try:
+        return TagSet(labels, scheme, style)
+    except TagError as error:
+        raise StoreError(f"{stored.where}: the saved labels do not fit their scheme: {error}") from None

@@ -6,16 +6,16 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
-from trellis.errors import DataError, ModelError, TagError
+from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.errors import ConfigError, DataError, ModelError, TagError
 from trellis.tags import Scheme, TagSet, fit_schemes, validate_tags
 from trellis.text import Sentence, graphemes
 
@@ -52,7 +52,7 @@ class Labelled:
         return Labelled(self.inputs[start:stop], self.labels[start:stop], self.partial)
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """Tokens of each sentence."""
         return np.fromiter(map(len, self.labels), dtype=np.int64, count=len(self.labels))
 
@@ -90,7 +90,7 @@ class Labelled:
         style = fit.style if wanted is fit.scheme else None
         return TagSet.from_sequences([*fragments, *([label] for label in others)], scheme=wanted, style=style)
 
-    def encode(self, tags: TagSet) -> npt.NDArray[np.int64]:
+    def encode(self, tags: TagSet) -> IntArray:
         """Ids of all labels, flat; an unknown one is an error that names the sentence. Not for partial labels."""
         ids = {label: i for i, label in enumerate(tags.labels)}
         flat: Iterator[Any] = chain.from_iterable(self.labels)
@@ -99,7 +99,7 @@ class Labelled:
         except KeyError:
             self._raise_unknown(tags)
 
-    def allowed(self, tags: TagSet) -> npt.NDArray[np.bool_]:
+    def allowed(self, tags: TagSet) -> BoolArray:
         """``(N, L)``: the labels each token may have."""
         mask = np.zeros((int(self.lengths.sum()), len(tags)), dtype=np.bool_)
         row = 0
@@ -121,7 +121,7 @@ class Labelled:
         raise AssertionError("all labels are known")
 
 
-def _choices(tags: TagSet, label: Label, where: Callable[[], str]) -> npt.NDArray[np.bool_]:
+def _choices(tags: TagSet, label: Label, where: Callable[[], str]) -> BoolArray:
     mask = np.zeros(len(tags), dtype=np.bool_)
     if label is None:
         return ~mask
@@ -183,7 +183,7 @@ def _checked(number: int, labels: Any) -> Sequence[Label]:
     return labels if isinstance(labels, list | tuple) else list(labels)
 
 
-def learnt_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
+def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
     """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
     tags = data.tag_set(scheme)
     if before is not None:
@@ -195,6 +195,16 @@ def learnt_tag_set(data: Labelled, scheme: str | None, constraints: bool, before
     if constraints:
         _check_legal(data, tags)
     return tags
+
+
+def weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
+    """``(L,)``: how much a token of each label counts; 1 unless given."""
+    by_label = np.ones(len(tags))
+    for label, weight in weights.items():
+        if not (np.isfinite(weight) and weight >= 0):
+            raise ConfigError(f"label_weights: the weight of {label!r} must be a finite number >= 0, got {weight!r}")
+        by_label[tags.id(label)] = weight
+    return by_label
 
 
 def _check_legal(data: Labelled, tags: TagSet) -> None:

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import chain
+from trellis.arrays import BoolArray, IntArray
 from trellis.errors import ModelError
 from trellis.metrics import Grid, Report
 from trellis.models import states
 from trellis.tags import TagSet
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -100,9 +98,7 @@ def explain(
     )
 
 
-def _elsewhere(
-    scores: chain.ChainScores, position: int, state: int, state_labels: IntArray | None
-) -> npt.NDArray[np.bool_]:
+def _elsewhere(scores: chain.ChainScores, position: int, state: int, state_labels: IntArray | None) -> BoolArray:
     """``(N, S)``: everything but the label of `state` at `position`."""
     allowed = np.ones(scores.emissions.shape, dtype=np.bool_)
     own = np.arange(scores.num_labels) if state_labels is None else state_labels
@@ -138,7 +134,7 @@ def _steps(
 ) -> list[tuple[str, float]]:
     """What a path scores for its start, for each step, and for its end, by name."""
     names = [tags.labels[label] for label in states.to_labels(path, state_labels)]
-    moves = scores.transitions[path[:-1], path[1:]].tolist()
+    moves = scores.steps(path).tolist()
     inner = [(f"{a} -> {b}", w) for a, b, w in zip(names, names[1:], moves, strict=False)]
     first, last = (f"start -> {names[0]}", float(scores.start[path[0]])), float(scores.end[path[-1]])
     return [first, *inner, (f"{names[-1]} -> end", last)]

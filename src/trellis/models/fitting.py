@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import config
+from trellis.aligned import plain_array
+from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ConfigError, ModelError
+from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
+from trellis.models.folder import ModelFolder, training
 from trellis.text import Sentence
 from trellis.training import Progress
-
-FloatArray = npt.NDArray[np.float64]
+from trellis.training.folder import TrainingFolder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -26,13 +29,49 @@ class FitOptions:
     sentence_weights: FloatArray | None = None
     warm_start: bool = False
     progress: Progress | None = None
-    folder: Path | None = None
-    resume: bool = False
+    folder: TrainingFolder | None = None
 
-    def refuse_resume(self, family: str) -> None:
-        """For families that learn in one go."""
-        if self.resume:
-            raise ModelError(f"{family} learns in one go: there is no checkpoint to resume from; fit it again")
+
+@contextmanager
+def opened(
+    folder: str | Path | ModelFolder | None, kind: str, *, resume: bool, resumable: bool
+) -> Iterator[ModelFolder | None]:
+    """The folder of a training, if there is one, locked unless its owner has done so."""
+    if resume and not resumable:
+        raise ModelError(
+            f"a model of kind {kind!r} learns in one go: there is no checkpoint to resume from; train it again"
+        )
+    if resume and folder is None:
+        raise ModelError("resume needs the folder of the training that is to go on, got none")
+    if folder is None or isinstance(folder, ModelFolder):
+        yield folder
+        return
+    with training(folder, kind, kind, resume=resume) as place:
+        yield place
+
+
+def identify(
+    options: FitOptions,
+    settings: Any,
+    free: frozenset[str] | None,
+    data: Labelled,
+    dev: Labelled | None,
+    before: Arrays | None,
+) -> None:
+    """Tell the folder which training this is, so that no other goes on with it; `free` settings may change."""
+    if options.folder is None:
+        return
+    if free is None:  # learned in one go
+        options.folder.identify()
+        return
+    prints = {
+        "training data": fingerprint.of_data(data),
+        "dev data": fingerprint.of_data(dev),
+        "sentence weights": fingerprint.of_weights(options.sentence_weights),
+        "weights of the model to start from": None if before is None else fingerprint.of_arrays(before),
+    }
+    fixed = {name: value for name, value in config.flat(settings).items() if name not in free}
+    options.folder.identify(settings=fixed, data=prints)
 
 
 def labelled(dev: Supervised) -> Labelled:
@@ -45,7 +84,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> FloatArray | N
     """The weights of so many sentences, where there are some."""
     if weights is None:
         return None
-    array = np.ascontiguousarray(weights, dtype=np.float64)
+    array = plain_array(weights, np.float64)
     if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
         raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one a sentence, got {array.shape}")
     return array

@@ -1,30 +1,114 @@
-"""Model folders: what `trellis train` leaves behind.
+"""Model folders: what a training leaves behind. This is the one place that names their files, writes and reads them.
 
-    model.safetensors    the model, as `Tagger.save` writes it; the only file that tagging needs
-    config.toml          all settings it was trained with, explained
-    history.json         the steps of its training
-    training.json        the record: command, data, formats, scheme, figures
+    model.safetensors      the model, as `Tagger.save` writes it; the only file that tagging needs
+    config.toml            all settings it was trained with, explained
+    history.json           the steps of its training, and learning-curve.svg, a picture of them
+    training.json          the record of ``trellis train``: command, data, formats, scheme, figures
+    checkpoints/           while it is trained, and after a kill: its state, and where it can go on (training/folder.py)
+    .lock                  while it is trained: who does it (training/lock.py)
 
-Each file appears under its name only once it is whole.
+Each file appears under its name only once it is whole. An older model stays in use until the new one takes its place.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from safetensors import SafetensorError
+from trellis import config, files, store
+from trellis.errors import ModelError, StoreError
+from trellis.models.families import FAMILIES
+from trellis.training import History, read_history
+from trellis.training.folder import TrainingFolder, has_checkpoints, read_state
+from trellis.training.lock import locked, owner_of
+from trellis.training.record import CURVE, HISTORY, read_json, write_history, write_json
 
-from trellis import config
-from trellis.errors import StoreError
-from trellis.models.base import Tagger
-from trellis.training import History
+__all__ = [
+    "ModelFolder",
+    "model_file",
+    "prepare",
+    "read_history",
+    "read_record",
+    "save_model",
+    "save_record",
+    "training",
+]
 
-MODEL, CONFIG, HISTORY, RECORD = "model.safetensors", "config.toml", "history.json", "training.json"
+MODEL, CONFIG, RECORD, CHECKPOINTS = "model.safetensors", "config.toml", "training.json", "checkpoints"
+
+
+class Saved(Protocol):
+    """What can be left in a folder: a tagger, whose training is its `history_` if it was trained just now."""
+
+    config: Any
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+
+
+class ModelFolder:
+    """A folder that is locked for a training, which will leave its model there."""
+
+    def __init__(self, path: Path, model: str, kind: str, *, resume: bool, overwrite: bool, is_main: bool) -> None:
+        """Refuse at once what would lose or mix work."""
+        self.path, self._is_main = path, is_main
+        if is_main:
+            files.remove_partial(path)
+            if not overwrite:
+                _check_model(path, model, kind, resume)
+        place = path / CHECKPOINTS
+        self.training = TrainingFolder(place, model, home=path, resume=resume, overwrite=overwrite, is_main=is_main)
+
+    def save(self, tagger: Saved, record: Mapping[str, Any] | None = None) -> bool:
+        """Leave the model, unless training was interrupted before there was one; says whether it was left.
+
+        Checkpoints go once the model is safe, and stay if training can go on from them.
+        """
+        history = _history(tagger)
+        interrupted = history is not None and history.reason == "interrupted"
+        if interrupted and history is not None and history.kept < 0:
+            return False
+        if self._is_main:
+            save_model(self.path, tagger)
+            self.save_record(record)
+        if not interrupted:
+            self.training.finish()
+        return True
+
+    def save_record(self, record: Mapping[str, Any] | None) -> None:
+        """Write the record of the training; that of an earlier one does not stay beside another model."""
+        if self._is_main and record is not None:
+            save_record(self.path, record)
+        elif self._is_main:
+            (self.path / RECORD).unlink(missing_ok=True)
+
+
+@contextmanager
+def training(
+    path: str | Path, model: str, kind: str, *, resume: bool = False, overwrite: bool = False
+) -> Iterator[ModelFolder]:
+    """The folder, made where it does not exist, locked and cleaned up for a training of this model.
+
+    Args:
+        path: the folder.
+        model: the name of its family, or the kind where that is all that is known.
+        kind: under which it is stored.
+        resume: go on with the training in the folder, if there is one that did not end.
+        overwrite: discard such a training, and replace a model of another family.
+
+    """
+    target = prepare(path)
+    is_main = os.environ.get("RANK", "0") == "0"  # of the processes that accelerate or torchrun started
+    with locked(target) if is_main else nullcontext():
+        folder = ModelFolder(target, model, kind, resume=resume, overwrite=overwrite, is_main=is_main)
+        try:
+            yield folder
+        finally:
+            folder.training.close()
 
 
 def model_file(path: str | Path) -> Path:
@@ -33,7 +117,7 @@ def model_file(path: str | Path) -> Path:
     if not given.is_dir():
         return given
     if not (given / MODEL).is_file():
-        raise StoreError(f"the folder {path} holds no model: expected {MODEL} in it")
+        raise StoreError(f"the folder {path} holds no model{_why_not(given)}")
     return given / MODEL
 
 
@@ -44,64 +128,78 @@ def prepare(folder: str | Path) -> Path:
         target.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=target).close()
     except OSError as error:
-        raise _unwritable(target, error) from None
+        raise StoreError(f"{target} cannot be written: {error.strerror or error}") from None
     return target
 
 
-def save_model(folder: Path, tagger: Tagger[Any]) -> None:
+def save_model(folder: Path, tagger: Saved) -> None:
     """Write model, settings and history."""
-    try:
-        tagger.save(folder / MODEL)
-    except (OSError, SafetensorError) as error:
-        raise _unwritable(folder / MODEL, error) from None
-    _write(folder / CONFIG, config.to_toml(tagger.config))
-    if tagger.history_ is not None:
-        _write(folder / HISTORY, _json(tagger.history_.to_dict()))
+    tagger.save(folder / MODEL)
+    files.write_text(folder / CONFIG, config.to_toml(tagger.config))
+    history = _history(tagger)
+    if history is not None:
+        write_history(folder, history)
+    else:
+        for name in (HISTORY, CURVE):
+            (folder / name).unlink(missing_ok=True)
 
 
 def save_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Write the record of the training."""
-    _write(folder / RECORD, _json(record))
+    write_json(folder / RECORD, record)
 
 
 def read_record(path: str | Path) -> dict[str, Any]:
     """The record of a model folder; empty for a model file without one."""
-    values: dict[str, Any] = _read_json(Path(path) / RECORD) or {}
-    return values
+    values = read_json(Path(path) / RECORD)
+    if values is not None and not isinstance(values, dict):
+        raise StoreError(f"{Path(path) / RECORD} is not the record of a training: expected a table")
+    return values or {}
 
 
-def read_history(path: str | Path) -> History | None:
-    """The training history of a model folder, if there is one."""
-    values = _read_json(Path(path) / HISTORY)
+def _history(tagger: Saved) -> History | None:
+    return getattr(tagger, "history_", None)
+
+
+def _check_model(path: Path, model: str, kind: str, resume: bool) -> None:
+    """A model of another family is not replaced by mistake, and a finished one is not resumed."""
+    if not (path / MODEL).exists():
+        return
+    found = _family_in(path, model)
+    if found not in (model, kind):
+        raise ModelError(
+            f"{path} holds {'a file that is no model' if found is None else f'a {found} model'}, not a {model} model: "
+            "replace it with --overwrite, or choose another folder"
+        )
+    if resume and not (path / CHECKPOINTS).exists():
+        raise ModelError(
+            f"{path} holds a finished training: there is nothing to resume. To train its model further, use "
+            f"--warm-start {path} (in Python, warm_start=True)"
+        )
+
+
+def _family_in(path: Path, wanted: str) -> str | None:
+    """The family of the model in a folder, by its record; else the kind under which it is stored, if it can be read."""
     try:
-        return None if values is None else History.from_dict(values)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"{Path(path) / HISTORY} is no training history: {error}") from None
-
-
-def _read_json(path: Path) -> Any:
-    if not path.is_file():
+        kind = store.read_kind(path / MODEL)
+    except StoreError:
         return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{path} cannot be read: {error}") from None
+    with suppress(StoreError):
+        name = read_record(path).get("model")
+        if name in FAMILIES and wanted in FAMILIES and FAMILIES[name].kind == kind:
+            return str(name)
+    return kind
 
 
-def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, indent=2) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8", errors="surrogateescape")
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise _unwritable(path, error) from None
-
-
-def _unwritable(path: Path, error: Exception) -> StoreError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return StoreError(f"{path} cannot be written: {reason}")
+def _why_not(path: Path) -> str:
+    """Why there is no model in a folder."""
+    expected = f": expected {MODEL} in it"
+    with suppress(StoreError):
+        state, owner = read_state(path / CHECKPOINTS), owner_of(path)
+        if state is None:
+            return expected
+        if owner is not None:
+            return f" yet: {owner}, is training it"
+        how = "continue it with trellis train --resume" if has_checkpoints(path / CHECKPOINTS) else "train it again"
+        return f": it holds {state}; {how}"
+    return expected

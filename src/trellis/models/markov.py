@@ -15,8 +15,9 @@ from typing import Self, final
 import numpy as np
 import numpy.typing as npt
 
+from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ModelError, TagError
-from trellis.models.probability import FloatArray, Smoothing, check_distribution, logs, smoothed
+from trellis.models.probability import Smoothing, check_distribution, logs, smoothed
 from trellis.tags import TagSet
 
 _SMOOTHINGS = ("witten_bell", "additive", "none")
@@ -121,7 +122,7 @@ class MarkovChain:
 
 def sample_paths(
     start: FloatArray, transitions: FloatArray, length: int, n: int, random: np.random.Generator
-) -> npt.NDArray[np.int64]:
+) -> IntArray:
     """``(n, length)`` states, all sequences one step at a time."""
     paths = np.empty((n, length), dtype=np.int64)
     for t in range(length):
@@ -130,10 +131,10 @@ def sample_paths(
     return paths
 
 
-def draw(rows: FloatArray, random: np.random.Generator) -> npt.NDArray[np.int64]:
+def draw(rows: FloatArray, random: np.random.Generator) -> IntArray:
     """One outcome of each row's distribution, never one of probability zero."""
     cumulative = rows.cumsum(axis=1)
-    chosen: npt.NDArray[np.int64] = np.argmax(cumulative > random.random((len(rows), 1)) * cumulative[:, -1:], axis=1)
+    chosen: IntArray = np.argmax(cumulative > random.random((len(rows), 1)) * cumulative[:, -1:], axis=1)
     return chosen
 
 

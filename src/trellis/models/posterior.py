@@ -28,9 +28,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import chain
+from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ChainError, ModelError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
@@ -40,8 +40,6 @@ from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Span, SpanTable, TagSet
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Known = Sequence[Sequence[Label]]
 
 
@@ -193,7 +191,14 @@ class Posterior:
                 result[way.rows] += self._marginals[flat, way.tags]
                 continue
             with self._named():
-                logs = states.span_log_prob(self.scores, places, way.tags, (way.before, way.after), self.state_labels)
+                logs = chain.span_log_prob(
+                    self.scores,
+                    places,
+                    way.tags,
+                    before=way.before,
+                    after=way.after,
+                    state_labels=self.state_labels,
+                )
             result[way.rows] += np.exp(logs)
         return result
 

@@ -10,15 +10,14 @@ for expected counts. A row that was never seen falls back to a proper distributi
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from trellis.arrays import AnyArray, BoolArray, FloatArray
 from trellis.errors import ModelError
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Smoothing = Literal["witten_bell", "additive", "none"]
 _SUM_TOLERANCE = 1e-6
 
@@ -73,7 +72,7 @@ def smoothed(
     return normalised(counts + np.where(legal, alpha, 0.0) if smoothing == "additive" else counts, flat)
 
 
-def logs(probabilities: npt.NDArray[Any]) -> FloatArray:
+def logs(probabilities: AnyArray) -> FloatArray:
     """Natural logarithms; of zero, minus infinity."""
     with np.errstate(divide="ignore"):
         result: FloatArray = np.log(probabilities)

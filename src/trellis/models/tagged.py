@@ -13,8 +13,8 @@ from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from trellis.arrays import FloatArray, IntArray
 from trellis.tags import Span, SpanTable
 from trellis.text import Sentence, hue, sentence_in
 
@@ -61,12 +61,12 @@ class Answers:
     separator: str
     """What stands between tokens where there is no text."""
     labels: tuple[str, ...]
-    ids: npt.NDArray[np.int64]  # [N]
-    probabilities: npt.NDArray[np.float64]  # [N]
+    ids: IntArray  # [N]
+    probabilities: FloatArray  # [N]
     spans: SpanTable
-    span_probabilities: npt.NDArray[np.float64]  # [S]
-    token_offsets: npt.NDArray[np.int64]  # [B + 1]
-    span_offsets: npt.NDArray[np.int64]  # [B + 1]
+    span_probabilities: FloatArray  # [S]
+    token_offsets: IntArray  # [B + 1]
+    span_offsets: IntArray  # [B + 1]
 
     def part(self, index: int) -> Answers:
         """The answers for one sentence, by themselves."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import IO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trellis.arrays import Float32Array
 from trellis.errors import DataError
 
 StrPath = str | os.PathLike[str]
-Rows = tuple[dict[bytes, int], NDArray[np.float32]]
+Rows = tuple[dict[bytes, int], Float32Array]
 """Row of each word found, and the rows."""
 
 _BLOCK = 1 << 20
@@ -33,7 +33,7 @@ _FOREIGN = {
 }
 
 
-def read_rows(path: StrPath, keys: set[bytes], first: int = 0) -> tuple[dict[bytes, int], NDArray[np.float32], str]:
+def read_rows(path: StrPath, keys: set[bytes], first: int = 0) -> tuple[dict[bytes, int], Float32Array, str]:
     """The row of each word found or among the first, the rows, and the format that the file was taken for."""
     with _open(path) as file:
         source = _Source(file, os.fspath(path))
@@ -161,7 +161,7 @@ def _stripped(line: bytes) -> bytes:
     return line.rstrip(b" \r")
 
 
-def _numbers(fields: Sequence[bytes]) -> NDArray[np.float32] | None:
+def _numbers(fields: Sequence[bytes]) -> Float32Array | None:
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
             numbers = np.array([*map(float, fields)], dtype=np.float32)
@@ -173,7 +173,7 @@ def _numbers(fields: Sequence[bytes]) -> NDArray[np.float32] | None:
 def _read_text(source: _Source, layout: _Layout, keys: set[bytes], first: int) -> Rows:
     size = layout.size
     rows: dict[bytes, int] = {}
-    kept: list[NDArray[np.float32]] = []
+    kept: list[Float32Array] = []
     count = 0
     for number, line in _lines(source, layout):
         count += 1
@@ -208,7 +208,7 @@ def _lines(source: _Source, layout: _Layout) -> Iterator[tuple[int, bytes]]:
         yield number, rest
 
 
-def _values(name: str, number: int, line: bytes, size: int) -> NDArray[np.float32]:
+def _values(name: str, number: int, line: bytes, size: int) -> Float32Array:
     fields = line.rsplit(b" ", size)[1:]
     values = _numbers(fields)
     if values is None:
@@ -220,7 +220,7 @@ def _values(name: str, number: int, line: bytes, size: int) -> NDArray[np.float3
 
 def _read_binary(source: _Source, layout: _Layout, keys: set[bytes], first: int) -> Rows:
     rows: dict[bytes, int] = {}
-    kept: list[NDArray[np.float32]] = []
+    kept: list[Float32Array] = []
     for count, (start, word, data) in enumerate(_entries(source, layout), start=1):
         if (word in keys or count <= first) and word not in rows:
             values = np.frombuffer(data, dtype="<f4").astype(np.float32)
@@ -262,7 +262,7 @@ def _end_of_entry(data: bytes, at: int, size: int) -> int | None:
     return end if space >= 0 and end <= len(data) else None
 
 
-def _stack(rows: list[NDArray[np.float32]], size: int) -> NDArray[np.float32]:
+def _stack(rows: list[Float32Array], size: int) -> Float32Array:
     return np.array(rows, dtype=np.float32).reshape(len(rows), size)
 
 

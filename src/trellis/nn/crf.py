@@ -155,11 +155,9 @@ class CRF(nn.Module):
             reduction: "none" (a value per sequence), "sum", "mean" (over sequences) or "token_mean" (over tokens).
 
         """
-        if reduction not in ("none", "sum", "mean", "token_mean"):
-            raise ConfigError(f"invalid reduction: {reduction}")
         if torch.compiler.is_compiling() and tags is not None and allowed is None and label_weights is None:
             self._check(emissions, tags, mask)
-            options = (self.batch_first, self.ignore_index, reduction)
+            options = (self.batch_first, self.ignore_index, _known(reduction))
             places = self._places(emissions, mask, lengths)
             return library.nll(emissions, tags, places, *self.chain_parameters(), edges, *options)
         scores = self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags)
@@ -343,9 +341,15 @@ def _forbid(scores: Tensor | None, forbidden: Tensor | None) -> Tensor:
     return scores if forbidden is None else scores.masked_fill(forbidden, -torch.inf)
 
 
+def _known(reduction: str) -> str:
+    if reduction not in ("none", "sum", "mean", "token_mean"):
+        raise ConfigError(f"invalid reduction: {reduction}")
+    return reduction
+
+
 def _scale(scores: chain.ChainScores, reduction: str) -> float | None:
     """What the sum over sequences is multiplied by; None for no reduction."""
-    if reduction == "none":
+    if _known(reduction) == "none":
         return None
     if reduction == "sum":
         return 1.0

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from trellis import store
+from trellis.arrays import Float32Array, IntArray
 from trellis.errors import ModelError, StoreError
 from trellis.nn.subwords import Subwords
 from trellis.nn.transformer import TransformerEncoder
@@ -34,9 +35,9 @@ _KIND = "word features"
 class WordFeatures:
     """What a frozen encoder says about sentences, one row a word."""
 
-    pooled: npt.NDArray[np.float32]  # (N, layers, H)
+    pooled: Float32Array  # (N, layers, H)
     present: npt.NDArray[np.uint8]  # (N,) 1 for words that have subwords
-    tokens: npt.NDArray[np.int64]  # (B,) words of each sentence
+    tokens: IntArray  # (B,) words of each sentence
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -65,10 +66,13 @@ class FeatureCache:
         _check_frozen(encoder)  # also where a frozen twin of the encoder has left them in the folder
         path = self.path(encoder, sentences)
         try:
-            return WordFeatures(**store.load(path, _KIND).arrays)
+            return _stored_features(store.load(path, _KIND), encoder, sentences)
         except StoreError:  # absent or damaged
             features = compute_features(encoder, encoder.encode(sentences))
-        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be made: {error.strerror}") from None
         arrays: dict[str, Any] = {name: getattr(features, name) for name in WordFeatures.__slots__}
         store.save(path, _KIND, {}, arrays)
         return features
@@ -77,6 +81,16 @@ class FeatureCache:
         """Where the features of these sentences are kept."""
         words = (text for words in sentences for text in (str(len(words)), *words))
         return self.folder / f"{hash_of((encoder.fingerprint(), *words), {})}.features"
+
+
+def _stored_features(stored: store.Stored, encoder: TransformerEncoder, sentences: Sequence[Any]) -> WordFeatures:
+    """The features of a file, which must be of these sentences and as this encoder gives them."""
+    tokens = stored.array("tokens", np.int64, (len(sentences),))
+    if tokens.tolist() != list(map(len, sentences)):
+        raise stored.refused("tokens", "must be the lengths of the sentences")
+    N, layers = int(tokens.sum()), encoder.pooling.layers or 1
+    pooled = stored.array("pooled", np.float32, (N, layers, encoder.output_size), -np.inf, np.inf)
+    return WordFeatures(pooled, stored.array("present", np.uint8, (N,), 0, 1), tokens)
 
 
 def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFeatures:

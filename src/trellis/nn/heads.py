@@ -11,10 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from trellis.arrays import IntArray
 from trellis.chain import torch as scoring
 from trellis.nn.crf import CRF
 from trellis.ragged import check_lengths
@@ -31,17 +31,15 @@ class Head(nn.Module, ABC):
         """Transitions, start and end scores of the chain that answers."""
 
     @abstractmethod
-    def losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor) -> Tensor:
+    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor) -> Tensor:
         """Negative log-likelihood of each sequence's tags, (B,)."""
 
     @abstractmethod
-    def partial_losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], allowed: Tensor) -> Tensor:
+    def partial_losses(self, emissions: Tensor, lengths: IntArray, allowed: Tensor) -> Tensor:
         """Minus the log probability that every token has one of its allowed labels ``(N, L)``, (B,)."""
 
     @abstractmethod
-    def weighted_losses(
-        self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor, weights: Tensor
-    ) -> Tensor:
+    def weighted_losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor) -> Tensor:
         """Losses in which each token counts with its weight ``(N,)``, (B,)."""
 
 
@@ -56,22 +54,20 @@ class CRFHead(Head):
         """The learnt scores with the constraints in them."""
         return self.crf.chain_parameters()
 
-    def losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor) -> Tensor:
+    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor) -> Tensor:
         """See `Head`."""
         return scoring.nll(self._scores(emissions, lengths), tags)
 
-    def partial_losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], allowed: Tensor) -> Tensor:
+    def partial_losses(self, emissions: Tensor, lengths: IntArray, allowed: Tensor) -> Tensor:
         """See `Head`."""
         scores = self._scores(emissions, lengths)
         return (scoring.log_partition(scores) - scoring.log_partition(scores, allowed=allowed)).clamp_min(0)
 
-    def weighted_losses(
-        self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor, weights: Tensor
-    ) -> Tensor:
+    def weighted_losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor) -> Tensor:
         """See `Head`."""
         return scoring.weighted_nll(self._scores(emissions, lengths), tags, weights)
 
-    def _scores(self, emissions: Tensor, lengths: npt.NDArray[np.int64]) -> scoring.ChainScores:
+    def _scores(self, emissions: Tensor, lengths: IntArray) -> scoring.ChainScores:
         return scoring.ChainScores(emissions, lengths, *self.chain())
 
 
@@ -85,33 +81,30 @@ class SoftmaxHead(Head):
     def __init__(self, num_tags: int, legal: Legal | None = None) -> None:
         super().__init__()
         shapes = ((num_tags, num_tags), (num_tags,), (num_tags,))
-        tables = legal or tuple(torch.ones(shape, dtype=torch.bool) for shape in shapes)
-        for name, table in zip(("_transitions", "_start", "_end"), tables, strict=True):
-            scores = torch.zeros(table.shape).masked_fill(~table, -torch.inf)
+        for name, shape, table in zip(("_transitions", "_start", "_end"), shapes, legal or (None,) * 3, strict=True):
+            scores = torch.zeros(shape) if table is None else torch.where(table, 0.0, -torch.inf)
             self.register_buffer(name, scores, persistent=False)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         """Zero where legal, minus infinity elsewhere."""
         return self._transitions, self._start, self._end
 
-    def losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor) -> Tensor:
+    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor) -> Tensor:
         """See `Head`."""
         return _by_sequence(nn.functional.cross_entropy(emissions, tags, reduction="none"), lengths)
 
-    def partial_losses(self, emissions: Tensor, lengths: npt.NDArray[np.int64], allowed: Tensor) -> Tensor:
+    def partial_losses(self, emissions: Tensor, lengths: IntArray, allowed: Tensor) -> Tensor:
         """See `Head`."""
         within = emissions.masked_fill(~allowed, -torch.inf).logsumexp(1)
         return _by_sequence(emissions.logsumexp(1) - within, lengths)
 
-    def weighted_losses(
-        self, emissions: Tensor, lengths: npt.NDArray[np.int64], tags: Tensor, weights: Tensor
-    ) -> Tensor:
+    def weighted_losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor) -> Tensor:
         """See `Head`."""
         losses = nn.functional.cross_entropy(emissions, tags, reduction="none")
         return _by_sequence(losses * weights.to(losses.dtype), lengths)
 
 
-def _by_sequence(values: Tensor, lengths: npt.NDArray[np.int64]) -> Tensor:
+def _by_sequence(values: Tensor, lengths: IntArray) -> Tensor:
     """Sums of the values ``(N,)`` over each sequence."""
     checked = check_lengths(lengths, len(values))
     sequence = torch.from_numpy(np.repeat(np.arange(len(checked)), checked)).to(values.device)

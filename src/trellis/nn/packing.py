@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from trellis.arrays import IntArray
 from trellis.ragged import check_lengths
 
 
@@ -33,7 +34,7 @@ class ByPosition(NamedTuple):
 class Packing:
     """The places of N tokens of B sequences."""
 
-    lengths: npt.NDArray[np.int64]
+    lengths: IntArray
     """int64[B]"""
     sequence: Tensor
     """int64[N]: the sequence each token belongs to"""

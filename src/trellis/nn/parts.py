@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from trellis.arrays import BoolArray, Float32Array
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
 from trellis.nn.encoder import Batch, Part
@@ -36,7 +35,7 @@ class WordPart(Part):
         count: int,
         size: int,
         *,
-        vectors: npt.NDArray[np.float32] | None = None,
+        vectors: Float32Array | None = None,
         learnt: bool = True,
         unknown: float = 0.0,
     ) -> None:
@@ -48,7 +47,7 @@ class WordPart(Part):
         if learnt:
             self.learnt = WordEmbedding(count, size, dropout=unknown)
 
-    def begin_at_vectors(self, with_vector: npt.NDArray[np.bool_]) -> None:
+    def begin_at_vectors(self, with_vector: BoolArray) -> None:
         """Let the correction of words that have a vector in the file, ``(count,)`` true, begin at zero."""
         if self.learnt is not None:
             self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0

@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from trellis.errors import ModelError, StoreError
+from trellis.errors import ModelError, StoreError, TrellisError
 from trellis.nn.subwords import SubwordTokenizer
+from trellis.untrusted import Fields, parse_json, shown
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _NO_LIMIT = 1_000_000  # tokenizers without a limit say so with a number of thirty digits
@@ -65,13 +66,10 @@ def _locate(source: str | Path, offline: bool) -> tuple[str, bool]:
 
 
 def _check_folder(folder: Path) -> None:
-    held = sorted(path.name for path in folder.iterdir())
+    """Look for what is needed and for nothing else: the folder may be one that a model file from anybody names."""
     for wanted in (("config.json",), _WEIGHTS):
-        if not set(wanted) & set(held):
-            raise ModelError(
-                f"the encoder in {str(folder)!r} cannot be loaded: expected {' or '.join(wanted)}, "
-                f"the folder holds {', '.join(held) or 'nothing'}"
-            )
+        if not any((folder / name).is_file() for name in wanted):
+            raise ModelError(f"the encoder in {str(folder)!r} cannot be loaded: it has no {' or '.join(wanted)}")
 
 
 def _failure(name: str, offline: bool, error: Exception) -> str:
@@ -141,21 +139,36 @@ def _quiet() -> Iterator[None]:
 def describe(encoder: nn.Module) -> str:
     """The encoder's configuration as JSON, without the place it came from."""
     config: Any = encoder.config
-    values = json.loads(config.to_json_string(use_diff=False))
+    values = parse_json(config.to_json_string(use_diff=False))
     return json.dumps({key: value for key, value in values.items() if key not in ("_name_or_path", "auto_map")})
 
 
-def rebuild(description: str) -> nn.Module:
+def rebuild(description: str, most_layers: int) -> nn.Module:
     """An encoder of the configuration that `describe` gave, its weights still to be loaded."""
     transformers = _transformers()
     try:
-        values = json.loads(description)
+        kind, values = _checked(parse_json(description), most_layers)
         with _quiet(), torch.random.fork_rng(devices=[]):
-            config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
-            model = transformers.AutoModel.from_config(config, trust_remote_code=False)
+            config = transformers.AutoConfig.for_model(kind, **values)
+            return _encoder_of(transformers.AutoModel.from_config(config, trust_remote_code=False))
+    except TrellisError:
+        raise
     except Exception as error:
         raise StoreError(f"the stored encoder cannot be rebuilt: {type(error).__name__}: {error}") from error
-    return _encoder_of(model)
+
+
+def _checked(description: Any, most_layers: int) -> tuple[str, dict[str, Any]]:
+    """The kind of encoder and its settings, without those that fetch weights or code from elsewhere."""
+    fields = Fields(description, "the stored encoder's configuration")
+    for name, value in fields.values.items():
+        if ("backbone" in name and value) or (isinstance(value, dict) and "model_type" in value):
+            raise StoreError(f"{fields.where}: an encoder made of others is not supported, got {name!r}")
+        if "layer" in name and isinstance(value, int) and value > most_layers:
+            raise StoreError(f"{fields.where}: {name!r} is {shown(value)}, but the file has {most_layers} arrays")
+    foreign = ("model_type", "auto_map", "quantization_config")
+    kept = {k: v for k, v in fields.values.items() if k not in foreign and "implementation" not in k and k[:1] != "_"}
+    # How the encoder is run is our business: these change no result, only its form.
+    return fields.text("model_type"), kept | {"chunk_size_feed_forward": 0, "return_dict": True}
 
 
 def position_limit(encoder: nn.Module) -> int | None:

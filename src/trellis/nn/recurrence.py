@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trellis import _native
+from trellis.aligned import plain_tensor
+from trellis.arrays import IntArray
 from trellis.errors import ShapeError
 from trellis.nn.native import doubles
 from trellis.ragged import check_lengths
@@ -41,7 +42,7 @@ def _rows(index: Tensor, count: int) -> Tensor:
     """The index as the kernel takes it: int64, one after another, none beyond the rows there are."""
     if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
         raise ShapeError(f"index must be of {count} rows, got {int(index.min())} to {int(index.max())}")
-    return index.to(torch.int64).contiguous()
+    return plain_tensor(index, torch.int64)
 
 
 class _BiLSTM(torch.autograd.Function):
@@ -56,7 +57,7 @@ class _BiLSTM(torch.autograd.Function):
         keep: bool,
         features: Tensor,
         index: Tensor | None,
-        lengths: npt.NDArray[np.int64],
+        lengths: IntArray,
         *weights: Tensor,
     ) -> Tensor:
         inward = torch.cat((weights[0], weights[4]))
@@ -78,7 +79,7 @@ class _BiLSTM(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         features, inward, recurrent, gates, cells, states = ctx.saved_tensors
-        gradient = gradient.contiguous()
+        gradient = plain_tensor(gradient)
         H = recurrent.shape[2]
         of_gates, previous = torch.empty_like(gates), torch.empty_like(states)
         tensors = (recurrent, gates, cells, states, gradient, of_gates, previous)

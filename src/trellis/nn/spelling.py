@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trellis import _native
+from trellis.aligned import plain_tensor
 from trellis.errors import ShapeError
 from trellis.nn.native import doubles
 
@@ -29,8 +30,8 @@ class _LargestSums(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, keep: bool, table: Tensor, words: Tensor) -> Tensor:
-        table = table.contiguous()
-        words = words.to(torch.int64, copy=keep).contiguous()
+        table = plain_tensor(table)
+        words = plain_tensor(words.to(torch.int64, copy=keep))
         (W, C), (width, count, F) = words.shape, table.shape
         largest, places = table.new_empty(W, F), torch.empty(W, F, dtype=torch.int32)
         shape = (words.data_ptr(), W, C, table.data_ptr(), width, count, F)
@@ -45,7 +46,7 @@ class _LargestSums(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, None]:
         table, words, places = ctx.saved_tensors
         (W, C), (width, count, F) = words.shape, table.shape
-        of_table, gradient = torch.zeros_like(table), gradient.contiguous()
+        of_table, gradient = torch.zeros_like(table), plain_tensor(gradient)
         shape = (words.data_ptr(), W, C, of_table.data_ptr(), width, count, F)
         _native.spelling_backward(doubles(table), *shape, gradient.data_ptr(), places.data_ptr())
         return None, of_table, None

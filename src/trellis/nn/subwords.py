@@ -7,21 +7,22 @@ Words stay as the user split them: each subword knows the index of its word, wha
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from trellis.errors import DataError, StoreError
+from trellis.arrays import IntArray
+from trellis.errors import DataError, ModelError, StoreError, TrellisError
 from trellis.ragged import offsets_of
-
-IntArray = npt.NDArray[np.int64]
+from trellis.untrusted import Fields, parse_json
 
 # Subwords of a batch, padding included. A core is fastest while what a layer works on stays in its cache.
 _ON_CPU, _ELSEWHERE = 768, 16384
+_LARGEST = 2**31 - 1  # id of a subword, or length of an input
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,15 @@ class SubwordTokenizer:
     def __call__(self, sentences: Sequence[Sequence[str]]) -> Subwords:
         """The subwords of each sentence, in one call of the library."""
         ready = [self._prepare(number, words) for number, words in enumerate(sentences)]
-        encodings = self.backend.encode_batch(ready, is_pretokenized=True, add_special_tokens=False)
+        with _failing_as(ModelError, "the tokenizer fails on these sentences"):
+            encodings = self.backend.encode_batch(ready, is_pretokenized=True, add_special_tokens=False)
         ids: list[int] = []
         words: list[int | None] = []
         for encoding in encodings:
             ids += encoding.ids
             words += encoding.word_ids
+        if None in words:
+            raise ModelError("the tokenizer gives subwords that belong to no word")
         lengths = np.fromiter((len(encoding) for encoding in encodings), np.int64, len(encodings))
         tokens = np.fromiter(map(len, sentences), np.int64, len(encodings))
         return Subwords(np.array(ids, np.int64), np.array(words, np.int64), lengths, tokens)
@@ -130,14 +134,26 @@ class SubwordTokenizer:
 
     def to_json(self) -> str:
         """Everything about the tokenizer as one text."""
-        return json.dumps({"pad": self.pad, "limit": self.limit, "backend": json.loads(self.backend.to_str())})
+        return json.dumps({"pad": self.pad, "limit": self.limit, "backend": parse_json(self.backend.to_str())})
 
     @classmethod
     def from_json(cls, text: str) -> SubwordTokenizer:
         """Rebuild what `to_json` described."""
-        try:
-            stored: dict[str, Any] = json.loads(text)
-            backend = Tokenizer.from_str(json.dumps(stored["backend"]))
-            return cls(backend, pad=int(stored["pad"]), limit=stored["limit"])
-        except Exception as error:  # the library raises bare exceptions of its own
-            raise StoreError(f"the stored tokenizer cannot be read: {error}") from error
+        with _failing_as(StoreError, "the stored tokenizer cannot be read"):
+            fields = Fields(parse_json(text), "the stored tokenizer")
+            pad, endless = fields.integer("pad", 0, _LARGEST), fields.value("limit", int, type(None)) is None
+            limit = None if endless else fields.integer("limit", 0, _LARGEST)
+            return cls(Tokenizer.from_str(json.dumps(fields.value("backend", dict))), pad=pad, limit=limit)
+
+
+@contextmanager
+def _failing_as(kind: type[TrellisError], problem: str) -> Iterator[None]:
+    """Errors of the library, which raises bare exceptions and lets panics through that are not exceptions, as ours."""
+    try:
+        yield
+    except TrellisError:
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise kind(f"{problem}: {error}") from error

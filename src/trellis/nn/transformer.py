@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.arrays import AnyArray, Arrays
+from trellis.errors import ConfigError, ModelError
+from trellis.nn.blueprint import blueprint, check_state
 from trellis.nn.freezing import Freeze, freeze_parameters
 from trellis.nn.pooling import How, WordPooling
 from trellis.nn.pretrained import describe, load_pretrained, position_limit, rebuild
+from trellis.nn.stored_encoder import options_of, try_out, untied
 from trellis.nn.subwords import Subwords, SubwordTokenizer
-from trellis.nn.weights import Arrays, arrays_of, hash_of, state_of
+from trellis.nn.weights import arrays_of, hash_of, state_of
 from trellis.nn.windows import check_window, pad_windows, windows_of
+from trellis.store import Stored
+from trellis.untrusted import Fields
 
 _USUAL_WINDOW = 512  # for encoders whose positions have no end
 
@@ -112,7 +118,11 @@ class TransformerEncoder(nn.Module):
 
     def encode(self, sentences: Sequence[Sequence[str]]) -> Subwords:
         """The subwords of sentences given as words; once, for all of them."""
-        return self.tokenizer(sentences)
+        subwords = self.tokenizer(sentences)
+        rows, largest = _vocabulary_size(self.model), int(subwords.ids.max(initial=0))
+        if rows is not None and largest >= rows:
+            raise ModelError(f"the tokenizer gave subword {largest}, but the encoder knows only 0..{rows - 1}")
+        return subwords
 
     def batch(self, subwords: Subwords, sentences: npt.ArrayLike | None = None) -> dict[str, Tensor]:
         """The tensors that `forward` takes, of all sentences or of those with the given indices."""
@@ -154,7 +164,7 @@ class TransformerEncoder(nn.Module):
         if "types" in batch:
             inputs["token_type_ids"] = batch["types"]
         with torch.no_grad() if self.frozen else nullcontext():
-            output = self.model(**inputs, output_hidden_states=self.mixed is not None)
+            output = self.model(**inputs, output_hidden_states=self.mixed is not None, return_dict=True)
         if self.mixed is None:
             return [output.last_hidden_state]
         return [output.hidden_states[layer] for layer in self.mixed]
@@ -201,21 +211,46 @@ class TransformerEncoder(nn.Module):
             raise ModelError("this encoder was not loaded from anywhere, so there is no place to refer to")
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], description: Mapping[str, Any]) -> TransformerEncoder:
-        """Rebuild what `to_arrays` gave: without network and files, or from the place referred to."""
-        options: dict[str, Any] = dict(description["options"])
-        state = state_of(arrays, description["tied"])
-        if "config" in description:
-            model, tokenizer = rebuild(description["config"]), SubwordTokenizer.from_json(description["tokenizer"])
-            encoder = cls(model, tokenizer, **options)
-        else:
-            encoder = cls.load(description["source"], **options)
-            _check_same(encoder, description["fingerprint"])
-            state |= encoder.model.state_dict(prefix="model.")
-        try:
-            encoder.load_state_dict(state)
-        except RuntimeError as error:
-            raise StoreError(f"the stored weights do not fit the stored encoder: {error}") from None
+    def from_arrays(
+        cls,
+        arrays: Mapping[str, AnyArray],
+        description: Mapping[str, Any],
+        *,
+        where: str = "the stored encoder",
+    ) -> TransformerEncoder:
+        """Rebuild what `to_arrays` gave: without network and files, or from the place referred to.
+
+        Both may come from anybody. Memory is taken only for weights that there are arrays for; `where` is for messages.
+        """
+        fields = Fields(dict(description), f"{where}: the encoder's description")
+        stored = Stored(where, "encoder", fields, untied(dict(arrays), fields))
+        options = options_of(fields.table("options"))
+        return cls._rebuilt(stored, options) if "config" in fields else cls._referred(stored, options)
+
+    @classmethod
+    def _rebuilt(cls, stored: Stored, options: dict[str, Any]) -> TransformerEncoder:
+        """The encoder whose weights and tokenizer the file holds."""
+        tokenizer = SubwordTokenizer.from_json(stored.manifest.text("tokenizer"))
+        description = stored.manifest.text("config")
+
+        def make(device: str) -> TransformerEncoder:
+            with torch.device(device):
+                return cls(rebuild(description, len(stored.arrays)), tokenizer, **options)
+
+        planned = blueprint(partial(make, "meta"), len(stored.arrays), stored.where)
+        check_state(planned.state_dict(), stored, "", finite=False)  # buffers may have infinities
+        encoder = make("cpu")
+        encoder.load_state_dict(state_of(stored.arrays, {}))
+        try_out(encoder, stored)
+        return encoder
+
+    @classmethod
+    def _referred(cls, stored: Stored, options: dict[str, Any]) -> TransformerEncoder:
+        """The encoder that lies elsewhere; only what is learned after it is in the file."""
+        encoder = cls.load(stored.manifest.text("source"), **options)
+        _check_same(encoder, stored.manifest.text("fingerprint"))
+        check_state(encoder.pooling.state_dict(prefix="pooling."), stored, "", finite=False)
+        encoder.load_state_dict(state_of(stored.arrays, {}) | encoder.model.state_dict(prefix="model."))
         return encoder
 
 
@@ -223,7 +258,7 @@ def _mixed_layers(mix_layers: bool | Sequence[int], count: int) -> tuple[int, ..
     """The outputs to mix, counted from the embeddings at 0; None for the last one alone."""
     if isinstance(mix_layers, bool):
         return tuple(range(count + 1)) if mix_layers else None
-    if not mix_layers or not all(-count - 1 <= layer <= count for layer in mix_layers):
+    if not 0 < len(mix_layers) <= count + 1 or not all(-count - 1 <= layer <= count for layer in mix_layers):
         raise ConfigError(
             f"mix_layers must be true, false or some of {-count - 1}..{count}, where 0 is the embeddings and {count} "
             f"the last layer, got {list(mix_layers)}"
@@ -243,3 +278,9 @@ def _check_same(encoder: TransformerEncoder, fingerprint: str) -> None:
             f"the encoder {encoder.source!r} is not the one that the model was trained with: its weights, "
             "configuration or tokenizer have changed"
         )
+
+
+def _vocabulary_size(model: Any) -> int | None:
+    """How many subwords the encoder has vectors for, where it can tell."""
+    weight = getattr(model.get_input_embeddings(), "weight", None)
+    return len(weight) if isinstance(weight, Tensor) else None

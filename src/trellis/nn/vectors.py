@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from trellis.arrays import Float32Array
 from trellis.nn._vector_files import StrPath, read_rows
 
 
@@ -48,7 +46,7 @@ class Vectors:
 
     rows: dict[str, int]
     """Row of each word found; words that differ in case only may share one."""
-    array: NDArray[np.float32]  # [R, size]
+    array: Float32Array  # [R, size]
     coverage: Coverage
     format: str
     """What the file was taken for: "glove", "word2vec text" (also fastText's) or "word2vec binary"."""
@@ -94,7 +92,7 @@ def _answer(
     wanted: Collection[str],
     lower_fallback: bool,
     found: dict[bytes, int],
-    array: NDArray[np.float32],
+    array: Float32Array,
     format: str,
     *,
     extra: bool,

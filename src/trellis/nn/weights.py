@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Arrays = dict[str, npt.NDArray[Any]]
+from trellis.arrays import AnyArray, Arrays
 
 
 def arrays_of(state: Mapping[str, Tensor]) -> tuple[Arrays, dict[str, str]]:
@@ -29,7 +28,7 @@ def arrays_of(state: Mapping[str, Tensor]) -> tuple[Arrays, dict[str, str]]:
     return arrays, tied
 
 
-def state_of(arrays: Mapping[str, npt.NDArray[Any]], tied: Mapping[str, str]) -> dict[str, Tensor]:
+def state_of(arrays: Mapping[str, AnyArray], tied: Mapping[str, str]) -> dict[str, Tensor]:
     """The state dict that `arrays_of` took apart."""
     state = {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
     return state | {name: state[original] for name, original in tied.items()}

@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from trellis.arrays import IntArray
 from trellis.errors import ConfigError
 from trellis.nn.subwords import Subwords, SubwordTokenizer
 from trellis.ragged import offsets_of
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis import _native
+from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
 from trellis.tags.labels import Role
-from trellis.tags.schemes import BoolArray, Scheme, steps
+from trellis.tags.schemes import Scheme, steps
 
-IntArray = NDArray[np.int64]
 Codes = NDArray[np.uint8] | NDArray[np.uint32]
 Kinds = NDArray[np.int32]
 Small = TypeVar("Small", np.uint8, np.bool_)
@@ -64,7 +64,7 @@ class Alphabet(dict[object, int]):
     def __missing__(self, label: object) -> int:
         """Register a label at its first sight."""
         if not isinstance(label, str) or not label:
-            raise TagError(f"a tag must be a non-empty string, got {label!r}")
+            raise TagError(f"a tag must be a non-empty string, got {label!r:.80}")
         role, kind = self._parse(label)
         self._roles.append(role)
         self._kinds.append(self._kind_ids.setdefault(kind, len(self._kind_ids)))
@@ -83,7 +83,7 @@ class Alphabet(dict[object, int]):
 
     def encode(self, sequences: Iterable[Sequence[str]]) -> Codes:
         """One flat array of codes, with a break after each sequence."""
-        codes = _native.encode_labels(sequences, self)
+        codes = _native.number_strings(sequences, self)
         return codes.astype(np.uint8) if len(self) < 256 else codes
 
     def kinds_of(self, codes: Codes) -> Kinds:

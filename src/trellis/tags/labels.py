@@ -51,7 +51,9 @@ def split_label(label: str, style: Style) -> tuple[str, str]:
         letter, separator, kind = label[-1:], label[-2:-1], label[:-2]
     if separator != SEPARATOR or not kind:
         example = "B-PER" if style is Style.PREFIX else "PER-B"
-        raise TagError(f"label {label!r} is not of the {style.value} style: expected a form like {example!r} or 'B'")
+        raise TagError(
+            f"label {label!r:.80} is not of the {style.value} style: expected a form like {example!r} or 'B'"
+        )
     return letter, kind
 
 

@@ -20,18 +20,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trellis.arrays import BoolArray
 from trellis.errors import TagError
+from trellis.suggest import did_you_mean
 from trellis.tags.labels import Role
-
-BoolArray = NDArray[np.bool_]
 
 _OPEN = frozenset({Role.B, Role.I})  # a span may go on after these
 _ONGOING = frozenset({Role.I, Role.E})  # a span may be under way before these
@@ -58,8 +56,7 @@ class Scheme(enum.Enum):
             return cls(_ALIASES[key])
         if key in _AMBIGUOUS:
             raise TagError(f"scheme {name!r} is ambiguous: say {_AMBIGUOUS[key]}")
-        near = get_close_matches(key, _ALIASES, n=1)
-        hint = f"; did you mean {_ALIASES[near[0]]!r}?" if near else ""
+        hint = did_you_mean(key, _ALIASES, show=lambda near: repr(_ALIASES[near]))
         raise TagError(f"unknown scheme {name!r}: expected one of {', '.join(s.value for s in cls)}{hint}")
 
     @property

@@ -43,9 +43,9 @@ def parse_label(label: str, scheme: Scheme | None, style: Style = Style.PREFIX) 
     if role is None:
         name = "every scheme" if scheme is None else scheme.value
         expected = " ".join(letters)
-        raise TagError(f"label {label!r}: {name} lacks the letter {letter!r}, expected one of {expected}")
+        raise TagError(f"label {label!r:.80}: {name} lacks the letter {letter!r}, expected one of {expected}")
     if role is Role.O and kind:
-        raise TagError(f"label {label!r} puts a type on O, which means outside every span: expected 'O'")
+        raise TagError(f"label {label!r:.80} puts a type on O, which means outside every span: expected 'O'")
     return role, kind
 
 

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
+from trellis.suggest import nearest
 from trellis.tags.checking import fit_schemes
 from trellis.tags.chunks import Alphabet, find_chunks, locate
 from trellis.tags.labels import Role, Style
-from trellis.tags.schemes import BoolArray, Scheme, legal_steps
+from trellis.tags.schemes import Scheme, legal_steps
 from trellis.tags.spans import Span, make_label, parse_label
 from trellis.tags.writing import LabelTable, SpanTable, SpanWay, ways_of_writing
+from trellis.untrusted import shown
 
 
 class AllowedTransitions(NamedTuple):
@@ -48,7 +50,7 @@ class TagSet:
         ids = {label: index for index, label in enumerate(self.labels)}
         if len(ids) < len(self.labels):
             twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
-            raise TagError(f"label {twice!r} occurs twice in {self.labels}")
+            raise TagError(f"label {shown(twice)} occurs twice in {shown(self.labels)}")
         object.__setattr__(self, "_ids", ids)
         parsed = tuple(parse_label(label, self.scheme, self.style) for label in self.labels)
         object.__setattr__(self, "_parsed", parsed)
@@ -90,7 +92,7 @@ class TagSet:
         """The id of a label; one that is not in the set raises ``TagError``."""
         return int(self.encode([label])[0])
 
-    def encode(self, tags: Sequence[str]) -> NDArray[np.int64]:
+    def encode(self, tags: Sequence[str]) -> IntArray:
         """Ids of one tag sequence."""
         try:
             return np.fromiter(map(self._ids.__getitem__, tags), dtype=np.int64, count=len(tags))
@@ -108,9 +110,9 @@ class TagSet:
 
     def _unknown(self, tags: Sequence[str]) -> TagError:
         position, tag = next((i, tag) for i, tag in enumerate(tags) if tag not in self._ids)
-        near = get_close_matches(str(tag), self.labels, n=1, cutoff=0.0)
-        hint = f"; the nearest of its {len(self)} labels is {near[0]!r}" if near else ""
-        return TagError(f"label {tag!r} at position {position} is not in the tag set{hint}")
+        near = nearest(str(tag)[:80], self.labels, always=True)
+        hint = "" if near is None else f"; the nearest of its {len(self)} labels is {near!r}"
+        return TagError(f"label {tag!r:.80} at position {position} is not in the tag set{hint}")
 
     def allowed_transitions(self) -> AllowedTransitions:
         """What the scheme allows, as masks for a chain: each path they leave open is a legal tag sequence."""
@@ -121,7 +123,7 @@ class TagSet:
         table = legal_steps(self.scheme)[roles[:, None], roles[None, :], same]  # row and column 0 are the edge
         return AllowedTransitions(table[1:, 1:].copy(), table[0, 1:].copy(), table[1:, 0].copy())
 
-    def find_spans(self, ids: NDArray[np.int64], lengths: NDArray[np.int64]) -> SpanTable:
+    def find_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
         """The spans of flat label ids, as `spans_from_tags` reads them."""
         alphabet = Alphabet(partial(parse_label, scheme=self.scheme, style=self.style))
         for label in self.labels:
@@ -134,7 +136,7 @@ class TagSet:
         kind = np.array([own.get(kind, -1) for kind in alphabet.kinds], dtype=np.int64)[chunks.kind]
         return SpanTable(sequence, chunks.begin - offset, chunks.end - offset, kind, self._table.kinds)
 
-    def table_of_spans(self, spans: Sequence[Sequence[Span]], lengths: NDArray[np.int64]) -> SpanTable:
+    def table_of_spans(self, spans: Sequence[Sequence[Span]], lengths: IntArray) -> SpanTable:
         """Spans of each sequence as a table; a span outside its sequence, or of no type of this set, is an error."""
         rows = [(b, *Span(*span)) for b, own in enumerate(spans) for span in own]
         kinds = {kind: i for i, kind in enumerate(self._table.kinds)}
@@ -147,6 +149,6 @@ class TagSet:
         columns = numbers.reshape(-1, 4).T
         return SpanTable(columns[0], columns[1], columns[2], columns[3], self._table.kinds)
 
-    def ways_of_writing(self, table: SpanTable, lengths: NDArray[np.int64]) -> list[SpanWay]:
+    def ways_of_writing(self, table: SpanTable, lengths: IntArray) -> list[SpanWay]:
         """The ways of writing spans, as events that exclude each other: a span's probability is the sum of theirs."""
         return ways_of_writing(table, self._table, self.scheme, lengths)

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from trellis.arrays import BoolArray, IntArray
 from trellis.tags.labels import Role
-from trellis.tags.schemes import BoolArray, Scheme
+from trellis.tags.schemes import Scheme
 from trellis.tags.spans import Span, edge_roles
-
-IntArray = NDArray[np.int64]
 
 
 class SpanTable(NamedTuple):
@@ -63,7 +61,8 @@ class LabelTable(NamedTuple):
     def of(cls, parsed: Sequence[tuple[Role, str]]) -> LabelTable:
         """From the role and the type of each label."""
         kinds = tuple(dict.fromkeys(kind for _, kind in parsed))
-        kind = np.array([kinds.index(own) for _, own in parsed], dtype=np.int64)
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        kind = np.array([numbers[own] for _, own in parsed], dtype=np.int64)
         role = np.array([role for role, _ in parsed], dtype=np.int64)
         ids = np.full((len(kinds), len(Role)), -1, dtype=np.int64)
         ids[kind, role] = np.arange(len(parsed))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from trellis.training.driver import Trained, run
+from trellis.training.driver import Trained, run, undisturbed
 from trellis.training.history import History, Iterate, Progress, Reason, Step
 from trellis.training.lbfgs import lbfgs
 from trellis.training.objective import Descent, MistakeObjective, Objective, Perceptron, StochasticObjective
 from trellis.training.owlqn import owlqn, pseudo_gradient
 from trellis.training.perceptron import averaged_perceptron
+from trellis.training.record import read_history
 from trellis.training.sgd import sgd
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "lbfgs",
     "owlqn",
     "pseudo_gradient",
+    "read_history",
     "run",
     "sgd",
+    "undisturbed",
 ]

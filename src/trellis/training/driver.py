@@ -7,11 +7,15 @@ held-out score where there are held-out sentences, else the last ones: an interr
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
 
+from trellis.training.best import Best
 from trellis.training.history import History, Iterate, Progress, Reason, Step, Validate
 from trellis.training.objective import Vector
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -20,20 +24,6 @@ class Trained:
 
     weights: Vector
     history: History
-
-
-@dataclass(slots=True)
-class _Record:
-    weights: Vector
-    steps: list[Step] = field(default_factory=list)
-    kept: int = -1
-
-    def add(self, step: Step, weights: Vector) -> None:
-        self.steps.append(step)
-        best = self.steps[self.kept].dev if self.kept >= 0 else None
-        if step.dev is None or best is None or step.dev > best:
-            self.kept = len(self.steps) - 1
-            self.weights = weights if step.dev is None else weights.copy()
 
 
 def run(
@@ -46,23 +36,45 @@ def run(
     progress: Progress | None = None,
 ) -> Trained:
     """Go through the iterates until one is the last, or the limits say so."""
-    record = _Record(start)
-    begin = time.perf_counter()
+    best: Best[Vector] = Best()
     reason: Reason = "max_iterations"
     try:
         if max_iterations is None or max_iterations > 0:
-            for iterate in iterates:
-                step = _step(len(record.steps) + 1, iterate, begin, max_iterations, validate)
-                record.add(step, iterate.weights)
-                if progress is not None:
-                    progress(step)
-                stop = iterate.stop or _limit(record, max_iterations, patience)
-                if stop is not None:
-                    reason = stop
-                    break
+            reason = _run(iterates, best, max_iterations, validate, patience, progress)
     except KeyboardInterrupt:
         reason = "interrupted"
-    return Trained(record.weights, History(tuple(record.steps), reason, record.kept))
+    return Trained(start if best.weights is None else best.weights, best.history(reason))
+
+
+def undisturbed(finish: Callable[[], T]) -> T:
+    """What the function gives. It puts away what was learned: Ctrl-C makes it start again once, and loses nothing."""
+    try:
+        return finish()
+    except KeyboardInterrupt:
+        return finish()
+
+
+def _run(
+    iterates: Iterator[Iterate],
+    best: Best[Vector],
+    max_iterations: int | None,
+    validate: Validate | None,
+    patience: int | None,
+    progress: Progress | None,
+) -> Reason:
+    begin = time.perf_counter()
+    for iterate in iterates:
+        step = _step(len(best.steps) + 1, iterate, begin, max_iterations, validate)
+        better = best.is_better(step.dev)
+        # Without held-out data the last weights are kept: an optimizer leaves them alone until it yields the next.
+        kept = iterate.weights if step.dev is None or not better else iterate.weights.copy()
+        best.add(step, kept if better else None)
+        if progress is not None:
+            progress(step)
+        stop = iterate.stop or _limit(best, max_iterations, patience)
+        if stop is not None:
+            return stop
+    return "max_iterations"
 
 
 def _step(number: int, iterate: Iterate, begin: float, limit: int | None, validate: Validate | None) -> Step:
@@ -72,9 +84,9 @@ def _step(number: int, iterate: Iterate, begin: float, limit: int | None, valida
     return Step(number, iterate.loss, iterate.gradient_norm, dev, seconds, left)
 
 
-def _limit(record: _Record, max_iterations: int | None, patience: int | None) -> Reason | None:
-    if patience is not None and record.steps[-1].dev is not None and len(record.steps) - 1 - record.kept >= patience:
+def _limit(best: Best[Vector], max_iterations: int | None, patience: int | None) -> Reason | None:
+    if best.is_out_of_patience(patience):
         return "early_stopping"
-    if max_iterations is not None and len(record.steps) >= max_iterations:
+    if max_iterations is not None and len(best.steps) >= max_iterations:
         return "max_iterations"
     return None

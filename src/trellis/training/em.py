@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from trellis.training.driver import Trained, run
@@ -54,15 +55,20 @@ def best_of_restarts(
 ) -> Trained:
     """Run EM from each start to its end; the one of least loss, or of the best held-out score, is kept."""
     kept: Trained | None = None
-    for start in starts:
-        iterates = em(objective, start, tolerance=tolerance)
-        trained = run(
-            iterates, start, max_iterations=max_iterations, validate=validate, patience=patience, progress=progress
-        )
-        if kept is None or _rank(trained) < _rank(kept):
-            kept = trained
-        if trained.history.reason == "interrupted":
-            break
+    try:
+        for start in starts:
+            iterates = em(objective, start, tolerance=tolerance)
+            trained = run(
+                iterates, start, max_iterations=max_iterations, validate=validate, patience=patience, progress=progress
+            )
+            if kept is None or _rank(trained) < _rank(kept):
+                kept = trained
+            if trained.history.reason == "interrupted":
+                raise KeyboardInterrupt
+    except KeyboardInterrupt:  # also between two restarts
+        if kept is None:
+            raise
+        return Trained(kept.weights, replace(kept.history, reason="interrupted"))
     assert kept is not None, "there is at least one start"
     return kept
 

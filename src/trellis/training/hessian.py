@@ -9,12 +9,12 @@ s and y are kept in single precision: H is then exact for slightly other steps, 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import _native
+from trellis.arrays import Float32Array
 from trellis.training.objective import Vector
 
-Step = npt.NDArray[np.float32]
+Step = Float32Array
 
 
 def dot(a: Vector, b: Vector) -> float:

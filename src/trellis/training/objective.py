@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
+from trellis.arrays import FloatArray, IntArray
 
-Vector = npt.NDArray[np.float64]
-Order = npt.NDArray[np.int64]
+Vector = FloatArray
+Order = IntArray
 
 
 class Objective(Protocol):

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.training.neural.toys import Linear
-from trellis.training.neural import TrainingSettings, load_history, train
+from trellis.training import read_history
+from trellis.training.neural import TrainingSettings, train
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = TrainingSettings(epochs=2, batch_size=5, accumulate=2, learning_rate=0.05, optimizer="sgd", clip=1.0)
@@ -52,5 +53,5 @@ def test_two_processes_equal_one(tmp_path):
     first, second = (np.load(tmp_path / f"{rank}.npy") for rank in range(2))
     assert np.array_equal(first, second)
     np.testing.assert_allclose(first, alone.module.weight.detach().numpy(), rtol=1e-12)
-    assert [s.loss for s in load_history(tmp_path).steps] == pytest.approx([s.loss for s in history.steps])
-    assert load_history(tmp_path).kept == 1
+    assert [s.loss for s in read_history(tmp_path).steps] == pytest.approx([s.loss for s in history.steps])
+    assert read_history(tmp_path).kept == 1

@@ -1,5 +1,6 @@
 """A training that was killed goes on to the very weights of one that was not."""
 
+import errno
 import os
 import random
 import shutil
@@ -14,9 +15,9 @@ import torch
 
 from tests.training.neural import victim
 from tests.training.neural.toys import Labels, Linear
-from trellis import store
+from trellis import files, store
 from trellis.config import to_dict
-from trellis.errors import ConfigError, ModelError
+from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.training.neural import CheckpointWarning, TrainingSettings, train
 from trellis.training.neural.checkpoints import Checkpoints
 
@@ -39,6 +40,21 @@ def resumed(folder, settings=SETTINGS, task=None):
     task = task or Labels()
     history = train(task, settings, folder=folder, resume=True)
     return weights(task), untimed(history)
+
+
+def fails_at(call):
+    """A task whose loss, asked for so many times, ends the training as a kill would."""
+    task, calls = Labels(), []
+    loss = task.loss
+
+    def counted(examples):
+        calls.append(examples)
+        if len(calls) == call:
+            raise OSError("killed")
+        return loss(examples)
+
+    task.loss = counted
+    return task
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +91,7 @@ def test_killed_at_every_event(forks, uninterrupted, tmp_path):
         if kill % 3 == 0:  # Now and then the second life is short as well.
             forks(folder, 1 + kill % 7)
         assert resumed(folder) == uninterrupted, f"killed at event {kill}"
-        assert not list(folder.glob(".*.tmp")), "something half-written was left"
+        assert not list(folder.glob(".*")), "something half-written was left"
         shutil.rmtree(folder)
     assert set(outcomes[:-1]) == {"killed"}
     assert outcomes[-1] == "finished"
@@ -147,35 +163,67 @@ class TestDamage:
 
 class TestChanges:
     @pytest.mark.parametrize(
-        ("name", "value"), [("learning_rate", 0.5), ("seed", 9), ("optimizer", "sgd"), ("epochs", 3), ("clip", None)]
+        ("name", "value", "said"),
+        [("learning_rate", 0.5, "0.5"), ("seed", 9, "9"), ("optimizer", "sgd", "'sgd'"), ("clip", None, "unset")],
     )
-    def test_a_changed_setting_is_named(self, name, value, tmp_path):
+    def test_a_changed_setting_is_named(self, name, value, said, tmp_path):
         resumed(tmp_path)
         changed = TrainingSettings(**{**to_dict(SETTINGS), name: value})
         was = getattr(SETTINGS, name)
-        message = f"^cannot resume with another {name}: the training began with {was!r}, now it is {value!r}$"
+        message = f"^cannot resume with another {name}: the training began with {was!r}, now it is {said}$"
         with pytest.raises(ConfigError, match=message):
             resumed(tmp_path, changed)
 
     def test_changed_data_and_changed_modules_are_too(self, tmp_path):
         resumed(tmp_path)
-        with pytest.raises(ModelError, match="examples of the training were 24, now they are 23"):
+        with pytest.raises(
+            ModelError, match=r"the examples differ .* \(then 24 of \d+ tokens, \w+, now 23 of \d+ tokens"
+        ):
             resumed(tmp_path, task=Labels(23))
         task = Labels()
         task.lengths = task.lengths[::-1].copy()
-        with pytest.raises(ModelError, match="lengths crc32"):
+        with pytest.raises(ModelError, match="the examples differ from those that the training began with"):
             resumed(tmp_path, task=task)
         task = Labels()
         task.module.out = torch.nn.Linear(12, 5)
         with pytest.raises(ModelError, match=r"'out\.bias' are \(4,\) there, \(5,\) here"):
             resumed(tmp_path, task=task)
 
-    def test_more_epochs_go_on_where_the_schedule_allows_it(self, tmp_path):
-        settings = {"schedule": "constant", "warmup": 0.0, "batch_size": 5}
+    @pytest.mark.parametrize(("schedule", "warmup"), [("constant", 0.0), ("constant", 3.0), ("plateau", 2.0)])
+    def test_more_epochs_are_the_same_as_from_the_start_where_no_rate_depends_on_them(self, schedule, warmup, tmp_path):
+        settings = {"schedule": schedule, "warmup": warmup, "batch_size": 5}
         whole = Labels()
         train(whole, TrainingSettings(**settings, epochs=4))
         resumed(tmp_path, TrainingSettings(**settings, epochs=2))
         assert resumed(tmp_path, TrainingSettings(**settings, epochs=4))[0] == weights(whole)
+
+    @pytest.mark.parametrize("schedule", ["linear", "cosine"])
+    def test_more_epochs_take_the_rates_of_the_longer_training(self, schedule, tmp_path):
+        settings = {"schedule": schedule, "warmup": 0.0, "batch_size": 5}
+        whole = train(Labels(), TrainingSettings(**settings, epochs=4))
+        train(Labels(), TrainingSettings(**settings, epochs=2), folder=tmp_path)
+        longer = train(Labels(), TrainingSettings(**settings, epochs=4), folder=tmp_path, resume=True)
+        assert len(longer.steps) == 4
+        assert [s.learning_rate for s in longer.steps[2:]] == [s.learning_rate for s in whole.steps[2:]]
+        assert longer.steps[1].learning_rate < whole.steps[1].learning_rate
+
+    def test_a_longer_training_that_is_killed_goes_on_as_well(self, tmp_path):
+        """To the same weights, whatever number of epochs it began with."""
+        settings = {"schedule": "linear", "batch_size": 5}
+        for folder in ("whole", "killed"):
+            train(Labels(), TrainingSettings(**settings, epochs=2), folder=tmp_path / folder)
+        longer = TrainingSettings(**settings, epochs=5)
+        whole = resumed(tmp_path / "whole", longer)
+        task = fails_at(8)
+        with pytest.raises(OSError, match="killed"):
+            train(task, longer, folder=tmp_path / "killed", resume=True)
+        assert resumed(tmp_path / "killed", longer) == whole
+
+    def test_fewer_epochs_than_are_done_cannot_be(self, tmp_path):
+        train(Labels(), TrainingSettings(epochs=3), folder=tmp_path)
+        with pytest.raises(ConfigError, match=r"^cannot resume with training\.epochs = 2: 3 epochs are done$"):
+            resumed(tmp_path, TrainingSettings(epochs=2))
+        resumed(tmp_path, TrainingSettings(epochs=3))
 
     def test_a_lowered_learning_rate_stays_lowered(self, tmp_path):
         settings = {"schedule": "plateau", "plateau_patience": 1, "warmup": 0.0}
@@ -206,7 +254,7 @@ class TestFolder:
     def test_an_unfinished_training_is_not_thrown_away(self, forks, tmp_path):
         assert forks(tmp_path, 25) == "killed"
         before = sorted(tmp_path.glob("[!.]*"))
-        with pytest.raises(ModelError, match="a training that did not end: resume it, or remove"):
+        with pytest.raises(ModelError, match=r"a neural training that did not end, .*: continue it with --resume"):
             train(Labels(), SETTINGS, folder=tmp_path)
         assert sorted(tmp_path.glob("[!.]*")) == before
 
@@ -214,6 +262,35 @@ class TestFolder:
         resumed(tmp_path)
         train(Labels(), TrainingSettings(epochs=1), folder=tmp_path)
         assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+
+    def test_a_retraining_killed_in_its_first_epoch_is_not_thrown_away(self, uninterrupted, tmp_path):
+        """Where an older training came to its end, whose history.json is still there."""
+        resumed(tmp_path)
+        with pytest.raises(OSError, match="killed"):
+            train(fails_at(5), SETTINGS, folder=tmp_path)
+        assert (tmp_path / "checkpoint-00000002.safetensors").exists()
+        with pytest.raises(ModelError, match="did not end"):
+            train(Labels(), SETTINGS, folder=tmp_path)
+        assert resumed(tmp_path) == uninterrupted
+
+    def test_killed_before_the_first_checkpoint_starts_again(self, uninterrupted, tmp_path):
+        with pytest.raises(OSError, match="killed"):
+            train(fails_at(1), SETTINGS, folder=tmp_path)
+        task = Labels()
+        history = train(task, SETTINGS, folder=tmp_path)
+        assert (weights(task), untimed(history)) == uninterrupted
+
+    def test_two_trainings_do_not_share_a_folder(self, tmp_path):
+        task = Labels()
+        validate = task.validate
+
+        def second():
+            with pytest.raises(ModelError, match=f"is in use: process {os.getpid()} on .* is training there"):
+                train(Labels(), SETTINGS, folder=tmp_path, resume=True)
+            return validate()
+
+        task.validate = second
+        train(task, SETTINGS, folder=tmp_path)
 
     @pytest.mark.parametrize("keep", [1, 3])
     def test_only_the_newest_checkpoints_stay(self, keep, tmp_path):
@@ -231,6 +308,35 @@ class TestFolder:
         assert saved == [6, 12]
 
 
+def test_a_disk_that_is_full_at_any_write_loses_nothing(uninterrupted, tmp_path, monkeypatch):
+    """One clear error, nothing half-written, and training goes on once there is room."""
+    sync, names = files._sync, []
+
+    def full_at_the_last_of(path):
+        if path.is_file():
+            names.append(path.name)
+            if len(names) == count:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(path)
+
+    for count in range(1, 99):
+        folder = tmp_path / str(count)
+        names.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(files, "_sync", full_at_the_last_of)
+            try:
+                train(Labels(), SETTINGS, folder=folder)
+                break
+            except StoreError as error:
+                problem = str(error)
+        name = names[-1].removeprefix(".").removesuffix(".partial").rpartition(".")[0]
+        assert f"{name} cannot be written: No space left on device" in problem
+        assert not list(folder.glob(".*"))
+        assert resumed(folder) == uninterrupted
+    assert any(name.startswith(".checkpoint-") for name in names)
+    assert count > 10
+
+
 def test_tensors_of_all_kinds_survive(tmp_path):
     kinds = (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int16, torch.int8)
     tensors = {str(kind): torch.arange(6).reshape(2, 3).to(kind) for kind in kinds}
@@ -243,6 +349,40 @@ def test_tensors_of_all_kinds_survive(tmp_path):
         back = found.parts["weights"][name]
         assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
         assert torch.equal(back, tensor)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda m, _: m.pop("values"), "the manifest lacks the field 'values': expected an object"),
+        (lambda m, _: m.update(values=[1]), "the field 'values' must be an object, got a list"),
+        (lambda m, _: m.update(kept="3"), "the field 'kept' must be a whole number or null, got a string"),
+        (lambda m, _: m.update(kept=-3), r"the field 'kept' must be in 0\.\."),
+        (lambda m, _: m.update(parts=None), "the field 'parts' must be a list, got null"),
+        (lambda m, _: m.update(parts=[]), "the tensor 'weights:a' belongs to no part"),
+        (lambda m, _: m["tensors"].update({"weights:a": 3}), "the field 'weights:a' must be a list, got"),
+        (lambda m, _: m["tensors"].update({"weights:a": ["torch.object", [6]]}), "'weights:a' is described by "),
+        (lambda m, _: m["tensors"].update({"weights:a": ["torch.float32", [6, True]]}), "'weights:a' is described by "),
+        (lambda m, _: m["tensors"].update({"weights:a": ["torch.float64", [6]]}), "must be float64, got float32"),
+        (
+            lambda m, _: m["tensors"].update({"weights:a": ["torch.float32", [7]]}),
+            r"must have the shape \(7\), got \(6\)",
+        ),
+        (lambda m, _: m["tensors"].update({"weights:b": ["torch.float32", [6]]}), "the array 'weights:b' is missing"),
+        (lambda _, a: a.update({"weights:a": a["weights:a"] * np.nan}), "must lie in -inf..inf, got nan"),
+    ],
+)
+def test_a_checkpoint_that_lies_is_passed_over(tmp_path, spoil, problem):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in (1, 2):
+        checkpoints.save(step, {}, {"weights": {"a": torch.arange(6.0)}}, None)
+    newest = tmp_path / "checkpoint-00000002.safetensors"
+    stored = store.load(newest)
+    manifest, arrays = dict(stored.manifest.values), dict(stored.arrays)
+    spoil(manifest, arrays)
+    store.save(newest, stored.kind, manifest, arrays)
+    with pytest.warns(CheckpointWarning, match=problem):
+        assert checkpoints.newest().step == 1
 
 
 def test_nothing_is_pickled(tmp_path):

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from trellis import _native
-from trellis.chain import _scan
+from trellis.aligned import plain_tensor
+from trellis.chain.torch import _scan
 from trellis.chain.torch.inference import Arguments, Inference, make_inference, ragged, raise_report, token_rows
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
@@ -57,7 +58,7 @@ class ChainLoss(torch.autograd.Function):
             return (None, None, None, None, *_scan_gradient(ctx, grad, scores))
         wanted = ctx.needs_input_grad[-1]
         if ctx.scale is None:
-            grads = native_gradient(ctx.inference, scores, grad.to(torch.float64).contiguous(), 1.0, wanted)
+            grads = native_gradient(ctx.inference, scores, plain_tensor(grad, torch.float64), 1.0, wanted)
         else:
             grads = native_gradient(ctx.inference, scores, None, grad.item() * ctx.scale, wanted)
         return (None, None, None, None, *grads)
@@ -135,7 +136,7 @@ class WeightedLoss(torch.autograd.Function):
             return (None, None, None, *_graph_gradient(value, scores, grad))
         grads = [torch.zeros_like(emissions), *(torch.empty_like(x) for x in scores[1:4])]
         edges = _like_edges(scores, ctx.needs_input_grad[-1])
-        outer = grad.to(torch.float64).contiguous()
+        outer = plain_tensor(grad, torch.float64)
         pointers = (x.data_ptr() for x in (weights, outer, *grads))
         ctx.inference.weighted_nll_gradient(*pointers, *_edge_pointer(edges))
         return (None, None, None, *grads, edges)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from trellis import _native
-from trellis.chain import _scan
+from trellis.aligned import plain_tensor
+from trellis.chain.torch import _scan
 from trellis.chain.torch.inference import (
     Arguments,
     Inference,
@@ -101,12 +102,13 @@ class Batch:
         L = emissions.shape[-1]
         dtype = emissions.dtype if emissions.dtype == torch.float64 else torch.float32
         self.shape = emissions.shape
-        self.emissions = _plain(emissions, dtype)  # in its own shape: a view would cost a node of the graph
+        self.native = backend == "auto" and emissions.device.type == "cpu"
+        # In its own shape: a view would cost a node of the graph.
+        self.emissions = self._plain(emissions, dtype)
         self.transitions = self._matching("transitions", transitions, "(L, L)", (L, L))
         self.start = self._zeros() if start is None else self._matching("start", start, "(L,)", (L,))
         self.end = self._zeros() if end is None else self._matching("end", end, "(L,)", (L,))
         self.edges: Tensor | None = None
-        self.native = backend == "auto" and emissions.device.type == "cpu"
 
     def _set_edges(self, edges: Tensor, letters: str, *places: int) -> None:
         self.edges = self._matching("edges", edges, letters, (*places, self.num_labels, self.num_labels))
@@ -116,7 +118,10 @@ class Batch:
             raise ShapeError(
                 f"{name} must be {letters} = {shape} to match emissions {tuple(self.shape)}, got {tuple(x.shape)}"
             )
-        return _plain(x, self.emissions.dtype)
+        return self._plain(x, self.emissions.dtype)
+
+    def _plain(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        return plain_tensor(x, dtype) if self.native else x.to(dtype).contiguous()  # which may have no address
 
     def _zeros(self) -> Tensor:
         return self.emissions.new_zeros(self.num_labels)
@@ -196,17 +201,11 @@ class Batch:
                 f"tags must be integers {tuple(self.shape[:-1])} to match emissions {tuple(self.shape)}, "
                 f"got {tags.dtype} {tuple(tags.shape)}"
             )
-        return (tags if tags.dtype == torch.int64 else tags.to(torch.int64)).contiguous()
+        return plain_tensor(tags, torch.int64) if self.native else tags.to(torch.int64).contiguous()
 
     def by_sequence(self) -> Tensor:
         """Where the native side writes a value for each sequence."""
         return torch.empty(self.layout.sequences, dtype=torch.float64)
-
-
-def _plain(x: Tensor, dtype: torch.dtype) -> Tensor:
-    if x.dtype != dtype:
-        x = x.to(dtype)
-    return x.contiguous()
 
 
 def to_numpy(x: Any) -> Any:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from trellis.chain import _scan
 from trellis.chain._problems import BAD_CHAIN_SCORE, FORBIDDEN_PATH, NO_PATH, NOT_FINITE, TAG_RANGE
+from trellis.chain.torch import _scan
 from trellis.chain.torch.answers import Marginals
 from trellis.chain.torch.batch import Batch
 

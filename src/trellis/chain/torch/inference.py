@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from trellis import _native
-from trellis.chain import _scan
+from trellis.aligned import plain_tensor
 from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
+from trellis.chain.torch import _scan
 
 Inference = _native.InferenceFloat32 | _native.InferenceFloat64
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
@@ -46,7 +47,7 @@ def _on_cpu(x: Tensor, *dtypes: torch.dtype) -> Tensor:
         x = x.to(dtypes[0])
     if x.device.type != "cpu":
         x = x.cpu()
-    return x.contiguous()
+    return plain_tensor(x)
 
 
 def token_rows(layout: _native.Layout) -> Tensor:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trellis.chain import _scan
+from trellis.aligned import plain_tensor
 from trellis.chain._checks import check_kbest, check_loss, check_sample, check_side, check_span_tags, check_spans
-from trellis.chain.torch import by_scan
+from trellis.chain.torch import _scan, by_scan
 from trellis.chain.torch.answers import Decoded, Marginals, Paths
 from trellis.chain.torch.autograd import ChainLoss, WeightedLoss, native_gradient
 from trellis.chain.torch.batch import Batch, to_numpy
@@ -84,7 +84,7 @@ class ChainScores(Batch):
             raise ShapeError(
                 f"weights must be numbers >= 0 of shape {tuple(path.shape)} to match tags, got {tuple(weights.shape)}"
             )
-        plain = weights.to(torch.float64).contiguous()
+        plain = plain_tensor(weights, torch.float64)
         if self.native:
             loss: Tensor = WeightedLoss.apply(self.layout, path, plain, *self.arguments)  # type: ignore[no-untyped-call]
             return loss
@@ -103,7 +103,7 @@ class ChainScores(Batch):
             return by_scan.nll_gradient(self, path, grad)
         inference, values = self.inference(), self.by_sequence()
         self.check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
-        grads = native_gradient(inference, self.arguments, grad.to(torch.float64).contiguous(), 1.0, True)
+        grads = native_gradient(inference, self.arguments, plain_tensor(grad, torch.float64), 1.0, True)
         return [x for x in grads if x is not None]
 
     def viterbi(self, *, allowed: Tensor | None = None) -> Decoded:
@@ -214,5 +214,5 @@ class ChainScores(Batch):
             where = (torch.from_numpy(checked).to(device), torch.from_numpy(path).to(device))
             return _scan.span_log_prob(kept.ragged(), *where, *masks)
         out = torch.empty(len(checked), dtype=torch.float64)
-        kept.check(kept.inference().spans(checked, len(checked), path, first, last, L, out.data_ptr()))
+        kept.check(kept.inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr()))
         return out.to(kept.emissions.dtype)

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trellis.training.neural.checkpoints import CheckpointWarning
-    from trellis.training.neural.files import load_history
     from trellis.training.neural.loop import DivergedWarning, train
     from trellis.training.neural.settings import TrainingSettings
     from trellis.training.neural.task import DevScores, Task
 
-__all__ = ["CheckpointWarning", "DevScores", "DivergedWarning", "Task", "TrainingSettings", "load_history", "train"]
+__all__ = ["CheckpointWarning", "DevScores", "DivergedWarning", "Task", "TrainingSettings", "train"]
 
 _HOMES = {
     "CheckpointWarning": "checkpoints",
@@ -24,7 +23,6 @@ _HOMES = {
     "DivergedWarning": "loop",
     "Task": "task",
     "TrainingSettings": "settings",
-    "load_history": "files",
     "train": "loop",
 }
 

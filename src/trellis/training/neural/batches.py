@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from trellis.arrays import IntArray
 from trellis.training.neural.settings import TrainingSettings
 
-Order = npt.NDArray[np.int64]
 _JITTER = 0.1
 """Lengths are compared as if they were up to so much longer, so that the same sentences do not always meet."""
 
 
-def batches_of(lengths: Order, settings: TrainingSettings, epoch: int) -> list[Order]:
+def batches_of(lengths: IntArray, settings: TrainingSettings, epoch: int) -> list[IntArray]:
     """The batches of one epoch (from 0), each the indices of its examples; every example is in exactly one."""
     rng = np.random.default_rng([settings.seed, epoch])
     by_length = np.argsort(lengths * (1 + _JITTER * rng.random(len(lengths))) + rng.random(len(lengths)))
@@ -31,13 +30,13 @@ def steps_of(batches: int, settings: TrainingSettings) -> int:
     return -(-batches // settings.accumulate)
 
 
-def count_steps(lengths: Order, settings: TrainingSettings) -> int:
+def count_steps(lengths: IntArray, settings: TrainingSettings) -> int:
     """The steps of a whole training; batches are drawn anew each epoch, so each may have another number."""
     counts = (len(batches_of(lengths, settings, epoch)) for epoch in range(settings.passes))
     return sum(steps_of(count, settings) for count in counts)
 
 
-def _cuts(lengths: Order, settings: TrainingSettings) -> Iterator[tuple[int, int]]:
+def _cuts(lengths: IntArray, settings: TrainingSettings) -> Iterator[tuple[int, int]]:
     """Begin and end of each batch: as many as fit, `longest * examples <= batch_tokens`, and at least one."""
     begin = 0
     while begin < len(lengths):

@@ -9,7 +9,6 @@ written after the kept weights it names: whenever the process is killed, the new
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,13 +20,17 @@ import torch
 from torch import Tensor
 
 from trellis import store
+from trellis.arrays import AnyArray
 from trellis.errors import StoreError
+from trellis.training.folder import CHECKPOINTS, KEPT
+from trellis.untrusted import Fields, shown
 
-CHECKPOINT, KEPT = "training checkpoint", "kept weights"
+_CHECKPOINT, _KEPT = "training checkpoint", "kept weights"  # kinds of files
 # What the store has no name for is stored as whole numbers of the same width.
 _AS_BITS = dict.fromkeys((torch.bfloat16, torch.float16, torch.int16), torch.uint16)
 _AS_BITS |= dict.fromkeys((torch.bool, torch.int8), torch.uint8)
-_BY_NAME = {str(kind): kind for kind in _AS_BITS}
+_PLAIN = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8)
+_BY_NAME = {str(kind): kind for kind in (*_PLAIN, *_AS_BITS)}
 
 
 class CheckpointWarning(UserWarning):
@@ -49,24 +52,21 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self._keep = folder, keep
-        folder.mkdir(parents=True, exist_ok=True)
-        for left in [*folder.glob(".checkpoint-*.tmp"), *folder.glob(".kept-*.tmp")]:
-            left.unlink()
 
     def steps(self) -> list[int]:
         """The steps of the checkpoints there are, the newest first."""
-        found = (path.stem.rpartition("-")[2] for path in self.folder.glob("checkpoint-*.safetensors"))
+        found = (path.stem.rpartition("-")[2] for path in self.folder.glob(CHECKPOINTS))
         return sorted((int(step) for step in found if step.isdigit()), reverse=True)
 
     def save_kept(self, step: int, weights: Mapping[str, Tensor]) -> None:
         """Write the weights to keep, which a later `save` will name."""
-        self._write(self._kept(step), KEPT, {}, {"weights": weights})
+        self._write(self._kept(step), _KEPT, {}, {"weights": weights})
 
     def save(
         self, step: int, values: Mapping[str, Any], parts: Mapping[str, Mapping[str, Tensor]], kept: int | None
     ) -> None:
         """Write a checkpoint, then remove those that are no longer needed."""
-        self._write(self._checkpoint(step), CHECKPOINT, {"values": dict(values), "kept": kept}, parts)
+        self._write(self._checkpoint(step), _CHECKPOINT, {"values": dict(values), "kept": kept}, parts)
         self._prune(step)
 
     def newest(self) -> Checkpoint | None:
@@ -79,12 +79,6 @@ class Checkpoints:
                 warnings.warn(message, CheckpointWarning, stacklevel=2)
         return None
 
-    def clear(self) -> None:
-        """Remove all checkpoints."""
-        for pattern in ("checkpoint-*.safetensors", "kept-*.safetensors"):
-            for path in self.folder.glob(pattern):
-                path.unlink()
-
     def _checkpoint(self, step: int) -> Path:
         return self.folder / f"checkpoint-{step:08d}.safetensors"
 
@@ -92,10 +86,10 @@ class Checkpoints:
         return self.folder / f"kept-{step:08d}.safetensors"
 
     def _read(self, step: int) -> Checkpoint:
-        manifest, parts = _load(self._checkpoint(step), CHECKPOINT)
-        kept = manifest["kept"]
-        weights = None if kept is None else _load(self._kept(kept), KEPT)[1]["weights"]
-        return Checkpoint(step, manifest["values"], parts, weights)
+        stored = store.load(self._checkpoint(step), _CHECKPOINT)
+        values, kept = stored.manifest.value("values", dict), _kept_step(stored.manifest)
+        weights = None if kept is None else _parts(store.load(self._kept(kept), _KEPT)).get("weights", {})
+        return Checkpoint(step, values, _parts(stored), weights)
 
     def _write(
         self, path: Path, kind: str, manifest: dict[str, Any], parts: Mapping[str, Mapping[str, Tensor]]
@@ -106,7 +100,6 @@ class Checkpoints:
                 key = f"{part}:{name}"
                 arrays[key], shapes[key] = _to_array(tensor), [str(tensor.dtype), list(tensor.shape)]
         store.save(path, kind, {**manifest, "tensors": shapes, "parts": list(parts)}, arrays)
-        _sync_folder(self.folder)
 
     def _prune(self, last: int) -> None:
         """Only the newest checkpoints stay, and the kept weights that they name; newer ones than `last` are damaged."""
@@ -114,45 +107,51 @@ class Checkpoints:
         for step in set(self.steps()) - set(written[: self._keep]):
             self._checkpoint(step).unlink()
         named = {self._kept_of(step) for step in written[: self._keep]}
-        for path in self.folder.glob("kept-*.safetensors"):
+        for path in self.folder.glob(KEPT):
             if path not in named:
                 path.unlink()
 
     def _kept_of(self, step: int) -> Path | None:
         """The file of kept weights that a checkpoint names, where it can be read."""
         try:
-            kept = store.load(self._checkpoint(step), CHECKPOINT, verify=False).manifest["kept"]
+            kept = _kept_step(store.read_manifest(self._checkpoint(step), _CHECKPOINT))
         except StoreError:
             return None
         return None if kept is None else self._kept(kept)
 
 
-def _load(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, dict[str, Tensor]]]:
-    stored = store.load(path, kind)
-    parts: dict[str, dict[str, Tensor]] = {part: {} for part in stored.manifest["parts"]}
-    for key, (dtype, shape) in stored.manifest["tensors"].items():
+def _kept_step(manifest: Fields) -> int | None:
+    """The step of the kept weights that a checkpoint names."""
+    nothing = manifest.value("kept", int, type(None)) is None
+    return None if nothing else manifest.integer("kept", 0, 10**18)
+
+
+def _parts(stored: store.Stored) -> dict[str, dict[str, Tensor]]:
+    """The tensors by part and name, as the manifest describes them."""
+    parts: dict[str, dict[str, Tensor]] = {part: {} for part in stored.manifest.texts("parts")}
+    described = stored.manifest.table("tensors")
+    for key in described.values:
         part, _, name = key.partition(":")
-        parts[part][name] = _to_tensor(stored.arrays[key], dtype).reshape(shape)
-    return stored.manifest, parts
+        if part not in parts:
+            raise StoreError(f"{stored.where}: the tensor {key!r} belongs to no part")
+        parts[part][name] = _to_tensor(stored, key, described.items(key, str, list))
+    return parts
 
 
-def _to_array(tensor: Tensor) -> store.Array:
+def _to_array(tensor: Tensor) -> AnyArray:
     plain = tensor.detach().cpu().contiguous()
     bits = _AS_BITS.get(plain.dtype)
     return (plain if bits is None else plain.view(bits)).numpy()
 
 
-def _to_tensor(array: store.Array, dtype: str) -> Tensor:
-    tensor = torch.from_numpy(np.array(array))  # A copy: the file may go.
-    return tensor.view(_BY_NAME[dtype]) if dtype in _BY_NAME else tensor
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming of a file last as well, where the system can."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _to_tensor(stored: store.Stored, key: str, description: list[Any]) -> Tensor:
+    """The tensor whose type and shape are described, as the array must have them."""
+    match description:
+        case [str(name), list(shape)] if name in _BY_NAME and all(type(size) is int for size in shape):
+            dtype = _BY_NAME[name]
+        case _:
+            raise StoreError(f"{stored.where}: the tensor {key!r} is described by {shown(description)}")
+    bits = np.dtype(str(_AS_BITS.get(dtype, dtype)).removeprefix("torch."))
+    limits = (-np.inf, np.inf) if bits.kind == "f" else ()
+    array = stored.array(key, bits, tuple(shape), *limits)
+    return torch.from_numpy(np.array(array)).view(dtype)

@@ -11,25 +11,34 @@ from __future__ import annotations
 
 import time
 import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from trellis.errors import ModelError
+from trellis.arrays import IntArray
+from trellis.errors import ModelError, StoreError
+from trellis.training.best import Best
+from trellis.training.driver import undisturbed
+from trellis.training.folder import TrainingFolder
 from trellis.training.history import History, Progress, Reason, Step
+from trellis.training.lock import locked
 from trellis.training.neural.averaging import Average
-from trellis.training.neural.batches import Order, batches_of, count_steps
-from trellis.training.neural.files import TensorBoard, save_history, tensorboard_folder
+from trellis.training.neural.batches import batches_of, count_steps
 from trellis.training.neural.machine import Machine, chance_restored
-from trellis.training.neural.place import Place, Record
+from trellis.training.neural.place import Kept, Place
 from trellis.training.neural.resuming import Memory, State
 from trellis.training.neural.schedules import Schedule
 from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.stepper import Diverged, Stepper, Taken
 from trellis.training.neural.task import DevScores, Task
+from trellis.training.neural.tensorboard import TensorBoard, tensorboard_folder
 from trellis.training.neural.weights import copy_of, put_back, trained_weights
+from trellis.training.record import write_history
 
 
 class DivergedWarning(UserWarning):
@@ -40,49 +49,87 @@ def train(
     task: Task,
     settings: TrainingSettings | None = None,
     *,
-    folder: str | Path | None = None,
+    folder: str | Path | TrainingFolder | None = None,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> History:
     """Train the task's module, which ends up with the weights that were kept, in evaluation mode.
 
     Checkpoints, history.json and the learning curve go to `folder`. With `resume`, training goes on from the newest
-    checkpoint there, if there is one; without it, a folder with an unfinished training is refused. The global
-    generators of chance are left as they were.
+    checkpoint there, if there is one; without it, a folder with an unfinished training is refused. A `TrainingFolder`
+    says both by itself, and its owner says when it is finished. The global generators of chance are left as they were.
     """
     if len(task.lengths) == 0:
         raise ModelError("there is nothing to train on: the task has no examples")
-    with chance_restored():
-        run = _Run(task, settings or TrainingSettings(), None if folder is None else Path(folder), progress)
-        run.begin(resume)
-        return run.finish(run.go())
+    settings = settings or TrainingSettings()
+    machine = Machine(settings)
+    with chance_restored(), _opened(folder, resume, machine) as place:
+        own = None if place is folder else place
+        if own is not None:
+            own.identify(settings=settings.identity(), data={"examples": _fingerprint(task)})
+        run = _Run(task, settings, machine, place, progress)
+        run.begin()
+        history = run.finish(run.go())
+        if own is not None and history.reason != "interrupted":
+            own.finish()
+        return history
+
+
+@contextmanager
+def _opened(
+    folder: str | Path | TrainingFolder | None, resume: bool, machine: Machine
+) -> Iterator[TrainingFolder | None]:
+    """The folder, if there is one, which is locked unless its owner has done so."""
+    if folder is None and resume:
+        raise ModelError("resume needs the folder of the training that is to go on, got none")
+    if folder is None or isinstance(folder, TrainingFolder):
+        yield folder
+        return
+    path = Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+    with locked(path) if machine.is_main else nullcontext():
+        yield TrainingFolder(path, "neural", resume=resume, is_main=machine.is_main)
+
+
+def _fingerprint(task: Task) -> str:
+    """Of what the loop knows of the examples."""
+    lengths = np.asarray(task.lengths, dtype=np.int64)
+    return f"{len(lengths)} of {int(lengths.sum())} tokens, {zlib.crc32(lengths.tobytes()):08x}"
 
 
 class _Run:
-    def __init__(self, task: Task, settings: TrainingSettings, folder: Path | None, progress: Progress | None) -> None:
-        self._task, self._settings, self._folder = task, settings, folder
-        self._machine = Machine(settings)
-        task.module.to(self._machine.device)
+    def __init__(
+        self,
+        task: Task,
+        settings: TrainingSettings,
+        machine: Machine,
+        folder: TrainingFolder | None,
+        progress: Progress | None,
+    ) -> None:
+        self._task, self._settings, self._machine, self._folder = task, settings, machine, folder
+        task.module.to(machine.device)
         self._lengths = np.asarray(task.lengths, dtype=np.int64)
         self._schedule = Schedule(settings, count_steps(self._lengths, settings))
-        self._stepper = Stepper(task, settings, self._machine, self._schedule)
+        self._stepper = Stepper(task, settings, machine, self._schedule)
         self._average = Average(task.module, settings)
-        self._place, self._record = Place(), Record()
-        self._memory = None if folder is None else Memory(folder, settings, self._machine, self._lengths)
+        self._place, self._best = Place(), Best[Kept]()
+        self._memory = None if folder is None else Memory(folder, settings, is_main=machine.is_main)
         self._board: TensorBoard | None = None
-        self._progress = progress if self._machine.is_main else None
+        self._progress = progress if machine.is_main else None
         self._every: float | None = getattr(progress, "every", None)
         self._clock = self._told = time.perf_counter()
 
-    def begin(self, resume: bool) -> None:
+    def begin(self) -> None:
         """From the start, or from the newest checkpoint."""
-        if self._memory is None and resume:
-            raise ModelError("resume needs the folder of the training that is to go on, got none")
-        if self._memory is not None and resume:
-            self._memory.recall(self._state())
-        elif self._memory is not None:
-            self._memory.make_way()
-        board = tensorboard_folder(self._settings.tensorboard, self._folder)
+        if self._folder is not None and self._memory is not None:
+            self._folder.keep = self._settings.keep_when_finished
+            self._folder.identify(machine={"processes": self._machine.processes, "arithmetic": self._machine.precision})
+            if self._folder.resuming:
+                self._memory.recall(self._state())
+        board = tensorboard_folder(self._settings.tensorboard, None if self._folder is None else self._folder.home)
         if board is not None and self._machine.is_main:
             self._board = TensorBoard(board, self._place.step)
         self._clock = self._told = time.perf_counter()
@@ -95,25 +142,29 @@ class _Run:
         except KeyboardInterrupt:
             return "interrupted"
         except Diverged as error:
-            if self._record.weights is None:
+            if self._best.weights is None:
                 raise ModelError(str(error)) from None
-            kept = self._record.steps[self._record.kept].iteration
+            kept = self._best.steps[self._best.kept].iteration
             warnings.warn(f"{error}; the weights of epoch {kept} are kept", DivergedWarning, stacklevel=3)
             return "diverged"
         return reason
 
     def finish(self, reason: Reason) -> History:
         """Leave the module with the weights that are kept."""
-        if self._record.weights is not None:
-            put_back(self._task.module, self._record.weights)
+        history = self._best.history(reason)
+        undisturbed(lambda: self._put_away(history))
+        return history
+
+    def _put_away(self, history: History) -> None:
+        if self._best.weights is not None:
+            put_back(self._task.module, self._best.weights.weights)
         self._task.module.eval()
         if self._board is not None:
             self._board.close()
-        return self._save_history(reason)
+        self._save_history(history)
 
     def _limit(self) -> Reason | None:
-        steps, patience = self._record.steps, self._settings.patience
-        if patience is not None and steps and steps[-1].dev is not None and self._record.waited() >= patience:
+        if self._best.is_out_of_patience(self._settings.patience):
             return "early_stopping"
         return "max_iterations" if self._place.epoch >= self._settings.passes else None
 
@@ -128,43 +179,36 @@ class _Run:
             every = self._settings.checkpoint_every
             if every is not None and self._place.step % every == 0 and self._place.batch < len(plan):
                 self._checkpoint()
-        self._end_epoch(taken, len(plan))
+        step = self._end_epoch(taken, len(plan))
         self._checkpoint()
-        self._save_history("interrupted")  # Which it is for now, and for good if we are killed.
+        self._save_history(self._best.history("interrupted"))  # as it is, should the process be killed now
+        self._tell_of_epoch(step)
 
-    def _step(self, plan: list[Order]) -> Taken:
+    def _step(self, plan: list[IntArray]) -> Taken:
         batches = plan[self._place.batch : self._place.batch + self._settings.accumulate]
         taken = self._stepper.take(self._place.step, batches)
         self._average.step(self._place.epoch)
         self._place.add(taken, len(batches), sum(int(self._task.tokens[batch].sum()) for batch in batches))
         return taken
 
-    def _end_epoch(self, taken: Taken, batches: int) -> None:
+    def _end_epoch(self, taken: Taken, batches: int) -> Step:
         self._tick(training=True)
         scores: DevScores | None
+        kept = None
         with self._average.in_place():
             scores = self._machine.from_main(self._validate)
-            dev = None if scores is None else scores.f1
-            better = self._record.is_better(dev)
-            if better:
-                self._record.weights = copy_of(trained_weights(self._task.module))
-                self._record.weights_step = self._place.step
+            dev = None if scores is None else scores.score
+            if self._best.is_better(dev):
+                kept = Kept(copy_of(trained_weights(self._task.module)), self._place.step)
         self._tick(training=False)
         self._schedule.epoch(dev, self._mean_loss())
-        self._add_epoch(self._as_step(taken, batches), scores, better)
-        self._place.next_epoch()
-
-    def _add_epoch(self, step: Step, scores: DevScores | None, better: bool) -> None:
+        step = self._as_step(taken, batches)
         if scores is not None:
-            best = scores.f1 if better else self._record.best
-            step = replace(step, dev=scores.f1, precision=scores.precision, recall=scores.recall, best=best)
-        self._record.steps.append(step)
-        if better:
-            self._record.kept = len(self._record.steps) - 1
-        if self._progress is not None:
-            self._progress(step)
-        if self._board is not None:
-            self._board.epoch(self._place.step, step)
+            best = self._best.score if kept is None else scores.score
+            step = replace(step, dev=scores.score, precision=scores.precision, recall=scores.recall, best=best)
+        self._best.add(step, kept)
+        self._place.next_epoch()
+        return step
 
     def _validate(self) -> DevScores | None:
         self._task.module.eval()
@@ -182,9 +226,15 @@ class _Run:
             schedule=self._schedule,
             average=self._average,
             place=self._place,
-            record=self._record,
+            best=self._best,
             scaler=self._machine.scaler,
         )
+
+    def _tell_of_epoch(self, step: Step) -> None:
+        if self._progress is not None:
+            self._progress(step)
+        if self._board is not None:
+            self._board.epoch(self._place.step, step)
 
     def _tell_of_step(self, taken: Taken, batches: int) -> None:
         if self._board is not None:
@@ -220,14 +270,12 @@ class _Run:
             batches=batches,
             learning_rate=taken.learning_rate,
             tokens_per_second=place.tokens / place.epoch_seconds if place.epoch_seconds else None,
-            best=self._record.best,
+            best=self._best.score,
         )
 
     def _mean_loss(self) -> float:
         return self._place.loss / max(self._place.items, 1)
 
-    def _save_history(self, reason: Reason) -> History:
-        history = History(tuple(self._record.steps), reason, self._record.kept)
+    def _save_history(self, history: History) -> None:
         if self._folder is not None and self._machine.is_main:
-            save_history(history, self._folder)
-        return history
+            write_history(self._folder.path, history)

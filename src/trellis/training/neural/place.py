@@ -1,12 +1,11 @@
-"""How far a training is, and the weights it would keep if it ended now."""
+"""How far a training is, and the weights that it keeps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
-from trellis.training.history import Step
 from trellis.training.neural.stepper import Taken
 
 
@@ -44,25 +43,9 @@ class Place:
         self.loss = self.epoch_seconds = 0.0
 
 
-@dataclass(slots=True)
-class Record:
-    """The epochs so far, and which one's weights are kept: the best on held-out data, else the last."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Kept:
+    """Weights that are kept, and the number of steps after which they were taken."""
 
-    steps: list[Step] = field(default_factory=list)
-    kept: int = -1
-    weights: dict[str, Tensor] | None = None
-    weights_step: int | None = None
-    """The step after which the kept weights were taken."""
-
-    @property
-    def best(self) -> float | None:
-        """The best score so far."""
-        return self.steps[self.kept].dev if self.kept >= 0 else None
-
-    def is_better(self, dev: float | None) -> bool:
-        """Whether weights of this score are to be kept."""
-        return dev is None or self.best is None or dev > self.best
-
-    def waited(self) -> int:
-        """Epochs since the one that is kept."""
-        return len(self.steps) - 1 - self.kept
+    weights: dict[str, Tensor]
+    step: int

@@ -5,6 +5,11 @@ constant   1
 linear     (K - k) / (K - W)                        steps k = W .. K - 1
 cosine     (1 + cos(pi (k - W) / (K - W))) / 2
 plateau    factor^n, n times that `patience` epochs brought nothing better
+
+K is the number of steps of the whole training; W may be a share of it. A training that is resumed with more epochs
+takes its further steps at the rates of the new K and W, so that a linear or cosine schedule jumps up to where it would
+be at that step in a training of the new length. With the constant or plateau schedule, and W a number of steps, rates
+do not depend on K: more epochs lead to the same weights, bit for bit, as if they had been set from the start.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,6 +52,9 @@ class TrainingSettings:
     seed: int = setting(1, "of the batches and of dropout")
     checkpoint_every: int | None = setting(None, "steps between checkpoints; unset: one each epoch")
     keep: int = setting(2, "checkpoints left on disk; the last but one is used when the last is damaged")
+    keep_when_finished: bool = setting(
+        False, "leave the checkpoints of a finished training, so that it can be resumed with more epochs"
+    )
     tensorboard: bool | str = setting(False, "write TensorBoard's files: true, beside the model; or a folder")
 
     def __post_init__(self) -> None:
@@ -72,16 +75,14 @@ class TrainingSettings:
         """At most so many epochs."""
         return 30 if self.epochs is None else self.epochs
 
-    def differences(self, before: Mapping[str, Any]) -> list[str]:
-        """The settings, by name, that differ from these and lead to other weights: training cannot go on with them."""
-        now = to_dict(self)
-        # Without a schedule that ends with the last epoch, more epochs only append to what was done.
-        open_ended = self.schedule in ("constant", "plateau") and not 0 < self.warmup < 1
-        free = _FREE | {"epochs"} if open_ended else _FREE
-        return [name for name in now if name not in free and before.get(name) != now[name]]
+    def identity(self) -> dict[str, Any]:
+        """The settings that a training which goes on cannot change: those that lead to other weights."""
+        return {name: value for name, value in to_dict(self).items() if name not in FREE}
 
 
-_FREE = {"checkpoint_every", "keep", "patience", "tensorboard"}
+FREE = {"checkpoint_every", "epochs", "keep", "keep_when_finished", "patience", "tensorboard"}
+"""What may be changed when a training goes on. With more epochs, a learning rate that depends on the number of steps
+follows from then on the schedule of the longer training; see `trellis.training.neural.schedules`."""
 _RULES: list[tuple[str, str, Callable[[float], bool]]] = [
     ("learning_rate head_learning_rate clip", "a number above 0", lambda x: x > 0),
     ("weight_decay warmup seed", "a number of at least 0", lambda x: x >= 0),

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from trellis.arrays import IntArray
 from trellis.training.neural.machine import Machine
 from trellis.training.neural.optimizer import build_optimizer, set_learning_rate
 from trellis.training.neural.schedules import Schedule
@@ -40,7 +39,7 @@ class Stepper:
         self.optimizer = build_optimizer(task, settings)
         self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
 
-    def take(self, number: int, batches: Sequence[npt.NDArray[np.int64]]) -> Taken:
+    def take(self, number: int, batches: Sequence[IntArray]) -> Taken:
         """Take step `number`, counted from 0."""
         self._machine.seed(number)
         rate = set_learning_rate(self.optimizer, self._schedule.factor(number))
@@ -58,7 +57,7 @@ class Stepper:
         self._apply()
         return Taken(loss, items, norm, rate)
 
-    def _add_gradients(self, batches: Sequence[npt.NDArray[np.int64]]) -> tuple[Tensor, int, float]:
+    def _add_gradients(self, batches: Sequence[IntArray]) -> tuple[Tensor, int, float]:
         """The summed loss and its items, and what the gradients must be multiplied by to be those of the mean.
 
         A single batch is divided before its backward pass: that is one pass over all gradients less.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor, nn
+
+from trellis.arrays import IntArray
 
 
 class DevScores(NamedTuple):
-    """The score on held-out sentences; where it is an accuracy, it stands as `f1`, without the other two."""
+    """The score on held-out sentences that decides: an F1 with precision and recall, or an accuracy without them."""
 
-    f1: float
+    score: float
     precision: float | None = None
     recall: float | None = None
 
@@ -26,14 +26,14 @@ class Task(Protocol):
         """All that is trained."""
 
     @property
-    def lengths(self) -> npt.NDArray[np.int64]:
+    def lengths(self) -> IntArray:
         """The size of each training example, by which batches are made: its tokens, or subwords where those count."""
 
     @property
-    def tokens(self) -> npt.NDArray[np.int64]:
+    def tokens(self) -> IntArray:
         """The tokens of each training example, for the report of the speed."""
 
-    def loss(self, examples: npt.NDArray[np.int64]) -> tuple[Tensor, int]:
+    def loss(self, examples: IntArray) -> tuple[Tensor, int]:
         """The summed loss of these examples, and how many items it sums over (tokens or sentences).
 
         A step goes down the gradient of the sum over all its examples divided by all its items. Chance is drawn

@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trellis.arrays import FloatArray, IntArray
 from trellis.compat.seqeval.reporters import DictReporter, Reporter, StringReporter
 from trellis.compat.seqeval.scheme import Token, scheme_alphabet
 from trellis.errors import ConfigError
 from trellis.metrics.matching import compare_read, tally
-from trellis.metrics.prf import FloatArray, IntArray, Tally, divide, f_measure
+from trellis.metrics.prf import Tally, divide, f_measure
 from trellis.tags import Role
 from trellis.tags.chunks import Alphabet
 

@@ -1,0 +1,67 @@
+// What bindings are given by Python: arrays, and addresses of torch's tensors as integers. Either must lie where the
+// compiler may assume that such numbers lie. trellis.aligned copies what does not; what slips through is refused here,
+// since kernels would read it with undefined behaviour.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace trellis {
+
+// A contiguous array on the CPU.
+template <typename T>
+struct Array : nanobind::ndarray<T, nanobind::c_contig, nanobind::device::cpu> {
+  using Base = nanobind::ndarray<T, nanobind::c_contig, nanobind::device::cpu>;
+  Array() = default;
+  explicit Array(Base base) : Base(std::move(base)) {}
+};
+
+inline bool is_aligned(size_t address, size_t size) { return address % size == 0; }
+
+// 0 is null.
+template <typename T>
+T* at(size_t address) {
+  if (!is_aligned(address, alignof(T))) throw nanobind::value_error("a tensor is not aligned to the size of its numbers");
+  return reinterpret_cast<T*>(address);
+}
+
+}  // namespace trellis
+
+namespace nanobind::detail {
+
+template <typename T>
+struct type_caster<trellis::Array<T>> {
+  using Base = make_caster<typename trellis::Array<T>::Base>;
+  NB_TYPE_CASTER(trellis::Array<T>, Base::Name)
+
+  template <typename Flags>
+  bool from_python(handle src, Flags flags, cleanup_list* cleanup) noexcept {
+    Base base;
+    if (!base.from_python(src, flags, cleanup)) return false;
+    value = trellis::Array<T>(base.operator cast_t<typename trellis::Array<T>::Base&&>());
+    return trellis::is_aligned(reinterpret_cast<size_t>(value.data()), alignof(T));
+  }
+
+  static handle from_cpp(const trellis::Array<T>& array, rv_policy policy, cleanup_list* cleanup) noexcept {
+    return Base::from_cpp(array, policy, cleanup);
+  }
+};
+
+}  // namespace nanobind::detail
+
+namespace trellis {
+
+// Where an array's numbers are. It must be what is wanted as it comes: a converted copy would be gone before it is used.
+template <typename T>
+T* data_of(nanobind::handle array) {
+  Array<T> found;
+  if (!nanobind::try_cast(array, found, false))
+    throw nanobind::type_error("an array is not of the type and order that it must have, or is not aligned");
+  return found.data();
+}
+
+}  // namespace trellis

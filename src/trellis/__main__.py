@@ -1,0 +1,6 @@
+"""``python -m trellis``, where the ``trellis`` script is not on the path."""
+
+from trellis.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,35 @@
+"""Arrays and tensors as the native code takes them: of one dtype, contiguous, at an address that its numbers may have.
+
+A buffer or a file may hold numbers at any address. NumPy and torch read them there; C++ must not, and its kernels
+assume that it never happens. What comes from outside goes through here before its address does; what does not is
+refused by native/array.h.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis.arrays import AnyArray
+
+if TYPE_CHECKING:
+    from torch import Tensor, dtype
+
+__all__ = ["plain_array", "plain_tensor"]
+
+
+def plain_array(values: npt.ArrayLike, kind: npt.DTypeLike | None = None) -> AnyArray:
+    """The array itself where it can be used as it is, else a copy."""
+    array: AnyArray = np.ascontiguousarray(values, dtype=kind)
+    return array if array.flags.aligned else array.copy()
+
+
+def plain_tensor(tensor: Tensor, kind: dtype | None = None) -> Tensor:
+    """The tensor itself where it can be used as it is, else a copy, through which gradients pass."""
+    if kind is not None and tensor.dtype != kind:
+        tensor = tensor.to(kind)
+    tensor = tensor.contiguous()
+    address = tensor.data_ptr()
+    return tensor.clone() if address % 8 and address % tensor.element_size() else tensor

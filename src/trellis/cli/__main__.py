@@ -1,6 +1,0 @@
-"""``python -m trellis.cli``, where the ``trellis`` script is not on the path."""
-
-from trellis.cli import main
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,76 @@
+"""Networks without weights: what a file's settings describe, before any memory is given to it.
+
+A file may claim a million layers or a width of ten million. What it claims is built on torch's meta device, where a
+weight has a shape and no memory, by `blueprint`, which stops at absurd numbers of weights; `check_state` compares the
+shapes with the arrays that the file does hold.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
+from trellis.errors import StoreError, TrellisError
+from trellis.store import Stored
+
+M = TypeVar("M", bound=nn.Module)
+_SLACK = 64  # weights that are made and not kept, besides as many as are kept: poolers, decoders
+
+
+def blueprint(make: Callable[[], M], arrays: int, where: str) -> M:
+    """What `make` builds on the meta device, stopped at far more weights than there are arrays."""
+    try:
+        with _at_most(4 * arrays + _SLACK, where):
+            return make()
+    except TrellisError:
+        raise
+    except Exception as error:  # torch and transformers raise errors of many kinds for impossible sizes
+        raise StoreError(f"{where}: the saved settings make no network: {type(error).__name__}: {error}") from error
+
+
+def check_state(
+    state: Mapping[str, Tensor], stored: Stored, prefix: str, *, finite: bool = True, left_out: str | None = None
+) -> None:
+    """The arrays under the prefix must be exactly those of the state, each of its type and shape.
+
+    Args:
+        state: names and shapes that are expected.
+        stored: the file.
+        prefix: of the arrays' names.
+        finite: whether infinities are refused; NaN always is.
+        left_out: of the state, what begins so is not looked for.
+
+    """
+    wanted = {
+        f"{prefix}{name}": tensor for name, tensor in state.items() if not (left_out and name.startswith(left_out))
+    }
+    for name in stored.arrays:
+        if name.startswith(prefix) and name not in wanted:
+            raise stored.refused(name, "has no place in the network that the saved settings describe")
+    for name, tensor in wanted.items():
+        limits = () if finite or not tensor.is_floating_point() else (-torch.inf, torch.inf)
+        stored.array(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), *limits)
+
+
+@contextmanager
+def _at_most(count: int, where: str) -> Iterator[None]:
+    """Stop this thread at the first weight beyond so many."""
+    owner, seen = threading.get_ident(), 0
+
+    def count_one(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        nonlocal seen
+        seen += threading.get_ident() == owner
+        if seen > count:
+            raise StoreError(f"{where}: the saved settings describe more than {count} weights, which the file lacks")
+
+    hook = register_module_parameter_registration_hook(count_one)
+    try:
+        yield
+    finally:
+        hook.remove()

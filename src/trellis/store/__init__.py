@@ -1,0 +1,19 @@
+"""Saved models: one safetensors file with arrays, and a JSON manifest in its header.
+
+    bytes 0..7     length of the header
+    header         JSON: name, dtype, shape and place of each array; under __metadata__.trellis a CRC and the manifest
+    the rest       the arrays, one after another
+
+The manifest says what the file is: ``format`` (the version of this layout), ``kind`` (which model), and whatever the
+model adds; a CRC of each array tells damage from data. Nothing is ever pickled, a file appears under its name only once
+it is whole, and a file that was opened is in memory: what happens to it afterwards does not matter.
+
+A file may come from anybody, so checksums prove nothing. `Stored` is where every array and every field of a manifest is
+asked for by what it must be: type, shape, range. What native code or torch will index with has been checked there.
+"""
+
+from trellis.store.reading import load, read_kind, read_manifest
+from trellis.store.stored import Stored
+from trellis.store.writing import FORMAT, pack_strings, save
+
+__all__ = ["FORMAT", "Stored", "load", "pack_strings", "read_kind", "read_manifest", "save"]

@@ -1,0 +1,49 @@
+"""The iterations so far, and the best of them: what every training loop keeps, and when its patience ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from trellis.training.history import History, Reason, Step
+
+W = TypeVar("W")
+
+
+@dataclass(slots=True)
+class Best(Generic[W]):
+    """Weights are kept of the iteration with the best score on held-out data; without such data, of the last one."""
+
+    steps: list[Step] = field(default_factory=list)
+    kept: int = -1
+    """The index of the step whose weights are kept; -1 before the first."""
+    weights: W | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The best score so far."""
+        return self.steps[self.kept].dev if self.kept >= 0 else None
+
+    def is_better(self, dev: float | None) -> bool:
+        """Whether weights of this score are to be kept."""
+        return dev is None or self.score is None or dev > self.score
+
+    def add(self, step: Step, weights: W | None) -> None:
+        """Take in an iteration, with its weights if they are to be kept.
+
+        Python hears of Ctrl-C between calls, so that there is none between the assignment and the end of `append`:
+        an interrupted training never has weights that are not those of its kept step.
+        """
+        count = len(self.steps)
+        if weights is not None:
+            self.kept, self.weights = count, weights
+        self.steps.append(step)
+
+    def is_out_of_patience(self, patience: int | None) -> bool:
+        """Whether this many iterations in a row were not better."""
+        waited = len(self.steps) - 1 - self.kept
+        return patience is not None and bool(self.steps) and self.steps[-1].dev is not None and waited >= patience
+
+    def history(self, reason: Reason) -> History:
+        """The iterations, and why they ended."""
+        return History(tuple(self.steps), reason, self.kept)

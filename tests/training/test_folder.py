@@ -1,0 +1,188 @@
+"""The states of a training's folder, each with what a new training may do there."""
+
+import json
+import os
+
+import pytest
+
+from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.training.folder import STATE, TrainingFolder, read_state
+
+CHECKPOINT = "checkpoint-00000003.safetensors"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model" / "checkpoints"
+
+
+def begin(path, model="bilstm-crf", **options):
+    folder = TrainingFolder(path, model, home=path.parent, **options)
+    folder.identify(settings={"training.seed": 1, "encoder.hidden": None}, data={"training data": "3 sentences, ab"})
+    return folder
+
+
+def with_checkpoint(path, **options):
+    folder = begin(path, **options)
+    (path / CHECKPOINT).touch()
+    return folder
+
+
+def test_looking_writes_nothing(path):
+    TrainingFolder(path, "crf", home=path.parent)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_fresh_folder_begins(path, resume):
+    folder = begin(path, resume=resume)
+    assert not folder.resuming
+    assert read_state(path).state == "begun"
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_killed_before_the_first_checkpoint_begins_again(path, resume):
+    begin(path)
+    folder = TrainingFolder(path, "crf", home=path.parent, resume=resume)
+    folder.identify(settings={"training.seed": 2})
+    assert not folder.resuming
+    assert read_state(path).model == "crf"
+
+
+def test_killed_after_a_checkpoint_is_refused_and_left_as_it_is(path):
+    with_checkpoint(path)
+    message = "model holds a bilstm-crf training that did not end, begun 20.*continue it with --resume.*--overwrite"
+    with pytest.raises(ModelError, match=message):
+        TrainingFolder(path, "bilstm-crf", home=path.parent)
+    assert sorted(os.listdir(path)) == [CHECKPOINT, STATE]
+
+
+def test_killed_after_a_checkpoint_goes_on_with_resume(path):
+    with_checkpoint(path)
+    started = read_state(path).started
+    folder = begin(path, resume=True)
+    assert folder.resuming
+    assert (read_state(path).started, sorted(os.listdir(path))) == (started, [CHECKPOINT, STATE])
+
+
+def test_an_older_history_does_not_make_a_killed_retraining_finished(path):
+    """Once it did: what a finished training had left was taken for the end of the killed one."""
+    with_checkpoint(path).finish()
+    (path.parent / "history.json").write_text('{"reason": "converged", "kept": 0, "steps": []}')
+    with_checkpoint(path)
+    (path / "history.json").write_text('{"reason": "converged", "kept": 0, "steps": []}')
+    with pytest.raises(ModelError, match="did not end"):
+        begin(path)
+    assert (path / CHECKPOINT).exists()
+
+
+def test_overwriting_discards_it_when_the_new_one_begins_and_not_before(path):
+    with_checkpoint(path)
+    folder = TrainingFolder(path, "crf", home=path.parent, overwrite=True)
+    assert (path / CHECKPOINT).exists()
+    folder.identify()
+    assert os.listdir(path) == [STATE]
+
+
+def test_a_finished_training_leaves_nothing(path):
+    folder = with_checkpoint(path)
+    folder.finish()
+    assert os.listdir(path.parent) == []
+    begin(path)
+
+
+def test_unless_its_checkpoints_are_to_be_kept(path):
+    folder = with_checkpoint(path)
+    folder.keep = True
+    folder.finish()
+    assert read_state(path).state == "finished"
+    assert begin(path, resume=True).resuming
+    with pytest.raises(ModelError, match="did not end"):  # since it goes on
+        begin(path)
+
+
+def test_kept_checkpoints_make_way_for_a_new_training(path):
+    folder = with_checkpoint(path)
+    folder.keep = True
+    folder.finish()
+    begin(path)
+    assert os.listdir(path) == [STATE]
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_an_error_leaves_only_what_can_go_on(path, has_checkpoint):
+    folder = with_checkpoint(path) if has_checkpoint else begin(path)
+    folder.close()
+    assert path.exists() == has_checkpoint
+
+
+def test_a_folder_of_the_users_own_is_never_removed(tmp_path):
+    folder = TrainingFolder(tmp_path, "neural")
+    folder.identify()
+    (tmp_path / CHECKPOINT).touch()
+    (tmp_path / "notes.txt").touch()
+    folder.finish()
+    folder.close()
+    assert read_state(tmp_path).state == "finished"
+    assert sorted(os.listdir(tmp_path)) == [CHECKPOINT, "notes.txt", STATE]
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"settings": {"training.seed": 2}}, ConfigError, "another training.seed: .* began with 1, now it is 2"),
+        ({"settings": {"encoder.hidden": 8}}, ConfigError, "another encoder.hidden: .* with unset, now it is 8"),
+        ({"data": {"training data": "3 sentences, cd"}}, ModelError, "the training data differ .*ab, now 3 sent.*cd"),
+        ({"data": {"training data": None}}, ModelError, "the training data differ .* now none"),
+    ],
+)  # fmt: skip
+def test_another_training_cannot_go_on(path, changed, error, message):
+    with_checkpoint(path)
+    folder = TrainingFolder(path, "bilstm-crf", home=path.parent, resume=True)
+    before = (path / STATE).read_bytes()
+    with pytest.raises(error, match=f"^cannot resume.*{message}"):
+        folder.identify(**changed)
+    assert (path / STATE).read_bytes() == before
+    assert (path / CHECKPOINT).exists()
+
+
+def test_what_is_said_later_counts_too(path):
+    folder = with_checkpoint(path)
+    folder.identify(machine={"processes": 1})
+    again = begin(path, resume=True)
+    with pytest.raises(ModelError, match="began with processes 1, now it is 2"):
+        again.identify(machine={"processes": 2})
+
+
+def test_another_family_cannot_go_on(path):
+    with_checkpoint(path)
+    with pytest.raises(ModelError, match=r"cannot resume: .* bilstm-crf training .* not one of softmax"):
+        begin(path, model="softmax", resume=True)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"state": "over"}', json.dumps({"state": "begun", "model": 3})])
+def test_checkpoints_of_an_unknown_training_are_neither_lost_nor_used(path, text):
+    with_checkpoint(path)
+    (path / STATE).unlink()
+    if text is not None:
+        (path / STATE).write_text(text)
+    with pytest.raises(ModelError, match="did not end"):
+        begin(path)
+    with pytest.raises(ModelError if text is None else StoreError, match=r"state\.json"):
+        begin(path, resume=True)
+    begin(path, overwrite=True)
+
+
+def test_what_a_kill_left_half_written_is_removed(path):
+    with_checkpoint(path)
+    (path / ".checkpoint-00000006.safetensors.0a1b2c3d.partial").touch()
+    begin(path, resume=True)
+    assert sorted(os.listdir(path)) == [CHECKPOINT, STATE]
+
+
+def test_other_processes_of_the_same_training_write_nothing(path):
+    folder = TrainingFolder(path, "bilstm-crf", home=path.parent, is_main=False)
+    folder.identify(settings={"a": 1})
+    folder.finish()
+    folder.close()
+    assert not path.exists()
