@@ -196,6 +196,8 @@ class Weights:
     ) -> None: ...
 
 class TokenScorer:
+    bytes: int
+    most_bytes: int
     def __init__(self, templates: TemplateSet, attributes: Attributes, weights: Weights, /) -> None: ...
     def score(
         self, columns: list[list[Any]], names: list[str], /
