@@ -29,6 +29,7 @@ LONGEST = 1 << 26
 
 _BLOCK = 1 << 20
 _OPENING = 1 << 12
+_MOST_DROPPED = 16
 _KEPT_ERRORS = 100
 _KEPT_TEXT = 1000
 _BLANK_LINE = re.compile(r"(?m)^[ \t]+$")
@@ -173,11 +174,11 @@ class Source:
     def _read_blocks(self) -> Iterator[Block]:
         line, size = 1, 0
         pending: list[str] = []  # the beginning of a line, of `size` characters
-        dropping = False  # the rest of a line that is too long, and was passed on at once, is passed over
+        dropping = 0  # characters left to drop of a line that is too long: its beginning was passed on at once
         for text in self._texts:
             if dropping:
-                _, newline, text = text.partition("\n")
-                dropping = not newline
+                dropping = self._drop(text, line - 1, dropping)
+                text = "" if dropping else text.partition("\n")[2]
             lines, newline, rest = text.rpartition("\n")
             if newline:
                 block = "".join([*pending, lines, newline])
@@ -189,10 +190,19 @@ class Source:
             if size > LONGEST:
                 self._cut_lines.add(line)
                 yield line, "".join(part[:_KEPT_TEXT] for part in pending)[:_KEPT_TEXT] + f"{_CUT}\n", True
-                line, size, pending, dropping = line + 1, 0, [], True
+                line, size, pending, dropping = line + 1, 0, [], _MOST_DROPPED * LONGEST
         block = "".join(pending)
         if block:
             yield line, block, has_surrogates(block)
+
+    def _drop(self, text: str, line: int, left: int) -> int:
+        """How much more of a line may be dropped after this text, 0 once the line has ended; a device may not end."""
+        if "\n" in text:
+            return 0
+        if len(text) >= left:
+            problem = f"expected a line that ends, found more than {_MOST_DROPPED * LONGEST:,} characters"
+            raise DataError(f"{self.name}:{line}: {problem}")
+        return left - len(text)
 
     def _read_text(self) -> Iterator[str]:
         r"""Decoded text without its byte-order mark, with ``\n`` as line ends; what does not decode is a surrogate."""
