@@ -92,4 +92,4 @@ def test_what_comes_by_another_way_is_refused(what: str) -> None:
 def test_so_is_what_would_have_to_be_converted() -> None:
     layout = _native.layout_of_lengths(np.array([1]), 1, 1)
     with pytest.raises(TypeError, match="not of the type and order"):
-        _native.InferenceFloat32(layout, np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2), np.zeros(2), 2)
+        _native.InferenceFloat32(layout, np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2), np.zeros(2), 2, 0)
