@@ -12,10 +12,10 @@
 
 namespace trellis {
 
-// A contiguous array on the CPU.
-template <typename T>
-struct Array : nanobind::ndarray<T, nanobind::c_contig, nanobind::device::cpu> {
-  using Base = nanobind::ndarray<T, nanobind::c_contig, nanobind::device::cpu>;
+// A contiguous array on the CPU; further demands as those of nanobind's arrays.
+template <typename T, typename... More>
+struct Array : nanobind::ndarray<T, More..., nanobind::c_contig, nanobind::device::cpu> {
+  using Base = nanobind::ndarray<T, More..., nanobind::c_contig, nanobind::device::cpu>;
   Array() = default;
   explicit Array(Base base) : Base(std::move(base)) {}
 };
@@ -33,20 +33,21 @@ T* at(size_t address) {
 
 namespace nanobind::detail {
 
-template <typename T>
-struct type_caster<trellis::Array<T>> {
-  using Base = make_caster<typename trellis::Array<T>::Base>;
-  NB_TYPE_CASTER(trellis::Array<T>, Base::Name)
+template <typename T, typename... More>
+struct type_caster<trellis::Array<T, More...>> {
+  using Own = trellis::Array<T, More...>;
+  using Base = make_caster<typename Own::Base>;
+  NB_TYPE_CASTER(Own, Base::Name)
 
   template <typename Flags>
   bool from_python(handle src, Flags flags, cleanup_list* cleanup) noexcept {
     Base base;
     if (!base.from_python(src, flags, cleanup)) return false;
-    value = trellis::Array<T>(base.operator cast_t<typename trellis::Array<T>::Base&&>());
+    value = Own(base.operator cast_t<typename Own::Base&&>());
     return trellis::is_aligned(reinterpret_cast<size_t>(value.data()), alignof(T));
   }
 
-  static handle from_cpp(const trellis::Array<T>& array, rv_policy policy, cleanup_list* cleanup) noexcept {
+  static handle from_cpp(const Own& array, rv_policy policy, cleanup_list* cleanup) noexcept {
     return Base::from_cpp(array, policy, cleanup);
   }
 };

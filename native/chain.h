@@ -18,9 +18,14 @@ struct Batch {
   const R* start;           // [L]
   const R* end;             // [L]
   int64_t B, L;
+  const R* edges = nullptr;  // [pairs, L, L] what the place of a transition adds to its score, or null
+  const int64_t* edge_shift = nullptr;  // [B] see `edge`
 
   int64_t row(int64_t token) const { return rows ? rows[token] : token; }
   const R* emission(int64_t token) const { return emissions + row(token) * L; }
+  // The edges [L, L] into a token that is not the first of its sequence b. They belong to the later token of the pair:
+  // with tokens in the rows of a mask with holes, no other choice needs to know where the token before it lies.
+  const R* edge(int64_t b, int64_t token) const { return edges + (row(token) - edge_shift[b]) * L * L; }
   int64_t length(int64_t b) const { return offsets[b + 1] - offsets[b]; }
 };
 
@@ -62,6 +67,7 @@ struct Tape {
   R* alpha;   // [N, P] forward probabilities, each row summing to one
   R* factor;  // [N, P] exp(emission - peak)
   R* scale;   // [N] what the row of alpha was divided by
+  R* steps;   // [N, L, P] scaled transitions into the token where there are edges; null where there are none
 };
 
 enum Status : uint8_t {
@@ -76,6 +82,19 @@ struct Counts {
   double* transitions;  // [L, P] expected transitions
   double* start;        // [P] expected first labels
   double* end;          // [P] expected last labels
+};
+
+// Where results by pair of neighbouring tokens go: the matrix [L, L] of the pair whose later token is n, of sequence b,
+// is number row(n) - shift[b], as that of the edges.
+template <typename R>
+struct Neighbours {
+  R* values;             // [pairs, L, L]
+  const int64_t* rows;   // [N] or null
+  const int64_t* shift;  // [B]
+
+  R* of(int64_t b, int64_t token, int64_t L) const {
+    return values + ((rows ? rows[token] : token) - shift[b]) * L * L;
+  }
 };
 
 // The label that each state of a chain stands for, and the states of each label. Mostly states are labels.
@@ -114,17 +133,24 @@ struct Kernels {
   void (*viterbi)(const Batch<R>&, const LogPrepared<R>&, const int64_t* sequences, int count, int64_t* tags,
                   uint8_t* status);
 
+  // The same with edges: no two tokens share a matrix, so sequences go one by one; see edges.h. Viterbi is in double.
+  void (*edge_forward)(const Batch<R>&, const Prepared<R>&, int64_t b, const Tape<R>* tape, double* log_partition,
+                       uint8_t* status);
+  void (*edge_backward)(const Batch<R>&, const Prepared<R>&, int64_t b, const Tape<R>& tape, double weight, R* gradient,
+                        const Neighbours<R>* pairs, const Counts& counts, uint8_t* status);
+  bool (*edge_viterbi)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t* tags);  // false: no path
+
   // Log space, one sequence at a time, always in double; see logspace.h.
   double (*log_partition)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
   double (*log_marginals)(const Batch<R>&, const LogPrepared<double>&, int64_t b, double weight, R* gradient,
-                          const Counts& counts, R* pairwise);
+                          const Counts& counts, const Neighbours<R>* pairs);
   double (*entropy)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
   double (*sample)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t n, uint64_t seed, int64_t* tags,
                    int64_t stride);
   double (*spans)(const Batch<R>&, const LogPrepared<double>&, const StateLabels&, int64_t b, const Span* spans,
                   int64_t count, double* out);
   double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int32_t* tags,
-                         const double* weights, double outer, R* gradient, const Counts* counts);
+                         const double* weights, double outer, R* gradient, const Counts* counts, const Neighbours<R>* pairs);
   double (*fma_peak)(int64_t repeats);
 };
 

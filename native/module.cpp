@@ -72,9 +72,9 @@ void bind(nb::module_& m, const char* name) {
   nb::class_<I>(m, name)
       .def("__init__",
            [](I* self, std::shared_ptr<Layout> layout, nb::handle emissions, nb::handle transitions, nb::handle start,
-              nb::handle end, int64_t L) {
+              nb::handle end, int64_t L, nb::handle edges) {
              new (self) I(std::move(layout), pointer<const R>(emissions), pointer<const R>(transitions),
-                          pointer<const R>(start), pointer<const R>(end), L);
+                          pointer<const R>(start), pointer<const R>(end), L, pointer<const R>(edges));
            })
       .def("log_partition",
            [](I& self, nb::handle out, bool keep) {
@@ -106,10 +106,11 @@ void bind(nb::module_& m, const char* name) {
            })
       .def("gradient",
            [](I& self, nb::handle weights, double weight, int64_t rows, nb::handle emissions, nb::handle transitions,
-              nb::handle start, nb::handle end) {
+              nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
              const double* w = pointer<const double>(weights);
-             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
-             return unlocked([&] { return self.gradient(w, weight, rows, e, a, s, z); });
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
+               *d = pointer<R>(edges);
+             return unlocked([&] { return self.gradient(w, weight, rows, e, a, s, z, edge_count, d); });
            })
       .def("pairwise",
            [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
@@ -153,10 +154,11 @@ void bind(nb::module_& m, const char* name) {
            })
       .def("weighted_nll_gradient",
            [](I& self, nb::handle weights, nb::handle outer, nb::handle emissions, nb::handle transitions,
-              nb::handle start, nb::handle end) {
+              nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
              const double *w = pointer<const double>(weights), *o = pointer<const double>(outer);
-             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
-             return unlocked([&] { return self.weighted_nll_gradient(w, o, e, a, s, z); });
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
+               *d = pointer<R>(edges);
+             return unlocked([&] { return self.weighted_nll_gradient(w, o, e, a, s, z, edge_count, d); });
            })
       .def_prop_ro("tags",  // those that a loss was asked for, by token
                    [](const I& self) {
@@ -193,6 +195,9 @@ NB_MODULE(_native, m) {
       .def_prop_ro("sequences", &Layout::sequences)
       .def_prop_ro("tokens", &Layout::tokens)
       .def_prop_ro("offsets", [](const Layout& layout) { return to_numpy(layout.offsets); },
+                   nb::rv_policy::move)
+      .def_prop_ro("pairs", &Layout::pairs)
+      .def_prop_ro("edge_rows", [](const Layout& layout) { return to_numpy(layout.edge_rows()); },
                    nb::rv_policy::move)
       .def_prop_ro("rows", [](const Layout& layout) { return to_numpy(layout.rows); },
                    nb::rv_policy::move);

@@ -42,6 +42,7 @@ EXPORTS = {
     "trellis.chain": [
         *CHAIN,
         "get_num_threads",
+        "nll",
         "score",
         "set_num_threads",
         "span_log_prob",

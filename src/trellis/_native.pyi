@@ -15,13 +15,17 @@ class Layout:
     @property
     def tokens(self) -> int: ...
     @property
+    def pairs(self) -> int: ...
+    @property
+    def edge_rows(self) -> npt.NDArray[np.int64]: ...
+    @property
     def offsets(self) -> npt.NDArray[np.int64]: ...
     @property
     def rows(self) -> npt.NDArray[np.int64]: ...
 
 class _Inference:
     def __init__(
-        self, layout: Layout, emissions: Array, transitions: Array, start: Array, end: Array, L: int, /
+        self, layout: Layout, emissions: Array, transitions: Array, start: Array, end: Array, L: int, edges: Array, /
     ) -> None: ...
     def log_partition(self, out: Array, keep: bool, /) -> Report: ...
     def score(self, tags: Array, out: Array, /) -> Report: ...
@@ -36,6 +40,8 @@ class _Inference:
         transitions: Array,
         start: Array,
         end: Array,
+        edge_count: int,
+        edges: Array,
         /,
     ) -> Report: ...
     def pairwise(
@@ -72,6 +78,8 @@ class _Inference:
         transitions: Array,
         start: Array,
         end: Array,
+        edge_count: int,
+        edges: Array,
         /,
     ) -> Report: ...
     @property
@@ -188,6 +196,8 @@ class Weights:
     ) -> None: ...
 
 class TokenScorer:
+    bytes: int
+    most_bytes: int
     def __init__(self, templates: TemplateSet, attributes: Attributes, weights: Weights, /) -> None: ...
     def score(
         self, columns: list[list[Any]], names: list[str], /

@@ -11,12 +11,14 @@ LENGTHS = [6, 1, 0, 9]
 SPANS = [(0, 0, 2), (0, 1, 3), (0, 5, 6), (1, 0, 1), (3, 2, 3), (3, 0, 9), (3, 4, 8)]
 
 
-def sparse_chain(random: np.random.Generator, L: int, live: float) -> chain.ChainScores:
+def sparse_chain(random: np.random.Generator, L: int, live: float, with_edges: bool = False) -> chain.ChainScores:
     """Random scores; a share `live` of the transitions is possible, those from and to state 0 always."""
     transitions = np.where(random.random((L, L)) < live, random.normal(size=(L, L)), NEG_INF)
     transitions[0], transitions[:, 0] = random.normal(size=(2, L))
     emissions = random.normal(scale=2.0, size=(sum(LENGTHS), L))
-    return chain.ChainScores(emissions, LENGTHS, transitions, *random.normal(size=(2, L)))
+    start, end = random.normal(size=(2, L))
+    edges = random.normal(size=(13, L, L)) if with_edges else None
+    return chain.ChainScores(emissions, LENGTHS, transitions, start, end, edges)
 
 
 def by_restriction(scores: chain.ChainScores, span, tags, before, after, labels) -> float:
@@ -39,11 +41,14 @@ def by_restriction(scores: chain.ChainScores, span, tags, before, after, labels)
 @pytest.mark.parametrize("sided", [False, True])
 @pytest.mark.parametrize("live", [0.0, 0.2, 1.0])
 @pytest.mark.parametrize("L", [3, 9, 20, 41])
-def test_spans_of_labels_have_the_probability_of_the_paths_that_keep_to_them(L: int, live: float, sided: bool) -> None:
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_spans_of_labels_have_the_probability_of_the_paths_that_keep_to_them(
+    L: int, live: float, sided: bool, with_edges: bool
+) -> None:
     possible = 0
     for seed in range(5):
         random = np.random.default_rng(seed)
-        scores = sparse_chain(random, L, live)
+        scores = sparse_chain(random, L, live, with_edges)
         labels = np.concatenate([np.arange(3), random.integers(0, 3, L - 3)])
         drawn = labels[chain.sample(scores, 1, seed=seed)[0]]  # labels of a path that exists
         begins = np.concatenate([[0], np.cumsum(LENGTHS)])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from trellis import corpus
 from trellis.corpus import CorpusError, _json, _source
 from trellis.corpus._source import Source
+from trellis.errors import DataError
 
 LIMIT = 100
 
@@ -74,6 +75,12 @@ def test_what_is_too_long_is_named_or_skipped(
     assert "".join(token for sentence in read for token in sentence.tokens) == left
     assert [error.line for error in read.report.errors] == [line]
     assert (read.report.skipped, read.report.errors[0].problem) == (1, caught.value.problem)
+
+
+def test_a_line_that_never_ends_is_refused_even_when_skipping(tmp_path: Path) -> None:
+    path = write(tmp_path, "a/X\n" + "x" * 18 * LIMIT)
+    with pytest.raises(DataError, match=r"f:2: expected a line that ends, found more than 1,600 characters$"):
+        corpus.read(path, format="wordtag", on_error="skip")
 
 
 def test_skipping_keeps_little_of_what_it_skips(tmp_path: Path) -> None:

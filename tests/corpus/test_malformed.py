@@ -254,12 +254,12 @@ LINES = {
     "deep nesting that can be parsed": Case(
         "jsonl",
         '{"tokens": [' + "[" * 400 + "]" * 400 + "]}",
-        f"f:1: expected strings in 'tokens', found [[[[[[[...]]]]]]]: '{{\"tokens\": [{'[' * 108}…'",
+        f"f:1: expected strings in 'tokens', found [[[[[...]]]]]: '{{\"tokens\": [{'[' * 108}…'",
     ),
     "a value of many characters": Case(
         "jsonl",
         f'{{"tokens": "{"x" * 10_000}"}}',
-        f"f:1: expected a list in 'tokens', found '{'x' * 37}...{'x' * 38}': '{{\"tokens\": \"{'x' * 108}…'",
+        f"f:1: expected a list in 'tokens', found '{'x' * 57}...{'x' * 58}': '{{\"tokens\": \"{'x' * 108}…'",
     ),
     "many fields": Case(
         "jsonl",

@@ -122,7 +122,7 @@ def _skip(file: IO[bytes], size: int) -> None:
 
 
 def _xz() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(memlimit=_WINDOW)
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_WINDOW)
 
 
 def _read_zstd(file: IO[bytes], path: str) -> Any:

@@ -12,7 +12,6 @@ import numpy as np
 from trellis import chain
 from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.errors import NoPathError
-from trellis.ragged import split
 
 
 def to_labels(paths: IntArray, labels: IntArray | None) -> IntArray:
@@ -35,7 +34,7 @@ def log_mass(scores: chain.ChainScores, allowed: BoolArray | None = None) -> Flo
     try:
         return chain.log_partition(kept)
     except NoPathError:
-        return np.array([_log_mass(kept, own) for own in split(kept.emissions, kept.lengths)])
+        return np.array([_log_mass(kept.part(b)) for b in range(len(kept.lengths))])
 
 
 def score(scores: chain.ChainScores, tags: IntArray, labels: IntArray | None) -> FloatArray:
@@ -43,9 +42,8 @@ def score(scores: chain.ChainScores, tags: IntArray, labels: IntArray | None) ->
     return chain.score(scores, tags) if labels is None else log_mass(scores, labels == tags[:, None])
 
 
-def _log_mass(scores: chain.ChainScores, emissions: FloatArray) -> float:
-    single = chain.ChainScores(emissions, [len(emissions)], scores.transitions, scores.start, scores.end)
+def _log_mass(one: chain.ChainScores) -> float:
     try:
-        return float(chain.log_partition(single)[0])
+        return float(chain.log_partition(one)[0])
     except NoPathError:
         return -np.inf

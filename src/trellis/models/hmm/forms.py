@@ -13,10 +13,8 @@ like Good and Turing do from the words seen once.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 
@@ -28,17 +26,6 @@ LONGEST_SUFFIX = 6
 WEIGHT = 2.0
 """How many observations the next, more general form counts for."""
 _ANY = ""
-_RUN = re.compile(r"(.)\1+")
-
-
-@lru_cache(maxsize=1 << 16)
-def shape(word: str) -> str:
-    """Upper case X, lower case x, other letters as o, digits as d, the rest as it is; runs count once.
-
-    >>> shape("Xerox-1984"), shape("中文")
-    ('Xx-d', 'o')
-    """
-    return _RUN.sub(r"\1", "".join(map(_kind, word)))
 
 
 def _kind(character: str) -> str:
@@ -47,6 +34,26 @@ def _kind(character: str) -> str:
     if not character.isalpha():
         return character
     return "X" if character.isupper() else "x" if character.islower() else "o"
+
+
+class _Kinds(dict[int, str]):
+    """What `shape` makes of code points, for `str.translate`; those of ASCII are kept ready."""
+
+    def __missing__(self, code: int) -> str:
+        return _kind(chr(code))
+
+
+_KINDS = _Kinds({code: _kind(chr(code)) for code in range(128)})
+
+
+def shape(word: str) -> str:
+    """Upper case X, lower case x, other letters as o, digits as d, the rest as it is; runs count once.
+
+    >>> shape("Xerox-1984"), shape("中文")
+    ('Xx-d', 'o')
+    """
+    kinds = word.translate(_KINDS)  # before the first stands a newline, which is never part of a run
+    return "".join([here for here, before in zip(kinds, "\n" + kinds, strict=False) if here != before or here == "\n"])
 
 
 def look(word: str) -> Iterator[str]:
