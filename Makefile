@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz check format bench docs clean
+.PHONY: help demo test fuzz sanitize check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 
 fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+sanitize: $(VENV)/.dev  ## tests of native code, built with AddressSanitizer and UndefinedBehaviorSanitizer
+	$(BIN)/python -m tests.sanitize
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .
