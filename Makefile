@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz sanitize check format bench docs clean
+.PHONY: help demo test faults fuzz sanitize check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 
 test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
+
+KILLS ?= 30
+faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost
+	$(BIN)/python -m tests.faults --kills $(KILLS)
 
 fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)

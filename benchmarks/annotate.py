@@ -30,7 +30,7 @@ def gsd(folder: Path) -> tuple[Any, list[Any]]:
         ]
         for part in ("train", "test")
     )
-    return trellis.CRF(features="segment", max_iterations=60).fit(train), test
+    return trellis.CRF(features="seg", max_iterations=60).fit(train), test
 
 
 def ewt(folder: Path) -> tuple[Any, list[Any]]:

@@ -271,7 +271,7 @@ def segmentation(folder: Path, out: Path) -> Section:
         [corpus.sentence_from_words(words) for words in read_pos(folder, part)[0]] for part in ("train", "test")
     )
     begin = time.perf_counter()
-    model = CRF(features="segment", c2=0.3).fit(train)
+    model = CRF(features="seg", c2=0.3).fit(train)
     trained = time.perf_counter() - begin
     model.save(out / "segment.trellis")
     chain.set_num_threads(1)

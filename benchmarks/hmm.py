@@ -16,9 +16,9 @@ from hmmlearn.hmm import CategoricalHMM as Theirs
 from trellis import chain, corpus
 from trellis.compat.hmmlearn.hmm import CategoricalHMM as Ours
 from trellis.metrics import segmentation_scores
-from trellis.models.hmm import HMM
-from trellis.models.hmm_expectation import HMMObjective
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.model import HMM
+from trellis.models.hmm.probabilities import Probabilities
 from trellis.text import Sentence
 
 # States, symbols, tokens: the shapes of the bars. Each comes as sentences, which is what taggers see, and as the long
@@ -76,7 +76,7 @@ class Problem:
         """One iteration of our EM alone, without the work that is done once before the first."""
         L, V = self.start[2].shape
         objective = HMMObjective(self.X.ravel(), self.lengths, L, V)
-        weights = Parameters.checked(*self.start).flat()
+        weights = Probabilities.checked(*self.start).flat()
         return lambda: objective.maximise(weights, objective.expect(weights)[1])
 
 
@@ -184,7 +184,7 @@ def agreement(options: Options) -> Section:
         Bar(f"{row['states']} states, 1e8 times the difference", 1e8 * row["greatest difference"], 1, False)
         for row in rows
     ]
-    return Section("Parameters after each iteration", rows, bars)
+    return Section("Probabilities after each iteration", rows, bars)
 
 
 def _difference(models: list[Ours | Theirs], part: str) -> float:

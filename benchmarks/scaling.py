@@ -14,14 +14,19 @@ import json
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from random import Random
 
 from _harness import Bar, Row, Section, best_of, machine, make_console, write_json
 
 from trellis import corpus
+from trellis.models.hmm import HMM
+from trellis.text import Sentence
 
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
 FACTORS = (1, 4, 16)
+CHUNKS = [["O"], ["O"], *([f"B-{kind}", *[f"I-{kind}"] * more] for kind in "XYZ" for more in range(3))]
 WORDS = ("Ada", "wrote", "the", "first", "program", "in", "London", "1843", "über", "好")
 
 
@@ -61,10 +66,37 @@ def conll_without_blank_lines(folder: Path, tokens: int) -> Callable[[], object]
     return reading(folder / "one.conll", "".join(f"{word}\tO\n" for word in words(tokens)), "conll")
 
 
+@cache
+def hmm_of_order_2() -> HMM:
+    """Three types of entities, of up to three words, among other words: 7 labels and about 45 states."""
+    random = Random(0)
+    sentences = []
+    for _ in range(400):
+        tags = [tag for _ in range(12) for tag in random.choice(CHUNKS)]
+        tokens = [f"{tag[-1]}{random.randrange(500 if tag == 'O' else 100)}" for tag in tags]
+        sentences.append(Sentence(tokens, tags))
+    return HMM(order=2).fit(sentences)
+
+
+def one_sentence(question: str) -> Callable[[Path, int], Callable[[], object]]:
+    """A question to a tagger about a text that is one sentence."""
+
+    def prepare(folder: Path, tokens: int) -> Callable[[], object]:
+        model, random = hmm_of_order_2(), Random(1)
+        text = [f"{random.choice('OXYZ')}{random.randrange(500)}" for _ in range(tokens)]
+        return lambda: getattr(model, question)([text])
+
+    return prepare
+
+
 CASES = (
     Case("JSON array on one line", 10_000, json_array),
     Case("JSON array, indented", 10_000, json_array_of_lines),
     Case("CoNLL without blank lines", 100_000, conll_without_blank_lines),
+    Case("HMM of order 2, predict", 5_000, one_sentence("predict")),
+    Case("HMM of order 2, marginals", 5_000, one_sentence("marginals")),
+    Case("HMM of order 2, annotate", 5_000, one_sentence("annotate")),
+    Case("HMM of order 2, span_probabilities", 5_000, one_sentence("span_probabilities")),
 )
 
 

@@ -27,8 +27,8 @@ from _harness import Bar, Row, Section, best_of_each, machine, make_console, wri
 from trellis import corpus, demo
 from trellis.models import NeuralTagger
 from trellis.models.data import Labelled
-from trellis.models.neural_config import resolved
-from trellis.models.neural_training import TaggingTask, Targets
+from trellis.models.neural.config import resolved
+from trellis.models.neural.training import TaggingTask, Targets
 from trellis.nn.pooling import WordPooling
 from trellis.nn.transformer import TransformerEncoder
 from trellis.text import Sentence

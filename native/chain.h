@@ -18,9 +18,14 @@ struct Batch {
   const R* start;           // [L]
   const R* end;             // [L]
   int64_t B, L;
+  const R* edges = nullptr;  // [pairs, L, L] what the place of a transition adds to its score, or null
+  const int64_t* edge_shift = nullptr;  // [B] see `edge`
 
   int64_t row(int64_t token) const { return rows ? rows[token] : token; }
   const R* emission(int64_t token) const { return emissions + row(token) * L; }
+  // The edges [L, L] into a token that is not the first of its sequence b. They belong to the later token of the pair:
+  // with tokens in the rows of a mask with holes, no other choice needs to know where the token before it lies.
+  const R* edge(int64_t b, int64_t token) const { return edges + (row(token) - edge_shift[b]) * L * L; }
   int64_t length(int64_t b) const { return offsets[b + 1] - offsets[b]; }
 };
 
@@ -37,6 +42,14 @@ struct Prepared {
   bool mixing;        // no transition or end score is zero: whatever underflows can never matter again
 };
 
+// The rows of a matrix that are not minus infinity throughout `live_columns` columns, for each such block of columns:
+// where histories or a scheme forbid most transitions, sums in log space go over these alone. Null: all rows.
+constexpr int64_t live_columns = 8;
+struct LiveRows {
+  const int64_t* ends;   // [blocks] where the rows of each block end
+  const int32_t* rows;
+};
+
 // The same in log space (double) and, for Viterbi, in R.
 template <typename R>
 struct LogPrepared {
@@ -45,6 +58,7 @@ struct LogPrepared {
   R* backward;  // [L, P] their transpose
   R* start;     // [P]
   R* end;       // [P]
+  LiveRows forward_rows, backward_rows;
 };
 
 // What the forward pass leaves for the backward pass, by token.
@@ -53,6 +67,7 @@ struct Tape {
   R* alpha;   // [N, P] forward probabilities, each row summing to one
   R* factor;  // [N, P] exp(emission - peak)
   R* scale;   // [N] what the row of alpha was divided by
+  R* steps;   // [N, L, P] scaled transitions into the token where there are edges; null where there are none
 };
 
 enum Status : uint8_t {
@@ -69,13 +84,35 @@ struct Counts {
   double* end;          // [P] expected last labels
 };
 
+// Where results by pair of neighbouring tokens go: the matrix [L, L] of the pair whose later token is n, of sequence b,
+// is number row(n) - shift[b], as that of the edges.
+template <typename R>
+struct Neighbours {
+  R* values;             // [pairs, L, L]
+  const int64_t* rows;   // [N] or null
+  const int64_t* shift;  // [B]
+
+  R* of(int64_t b, int64_t token, int64_t L) const {
+    return values + ((rows ? rows[token] : token) - shift[b]) * L * L;
+  }
+};
+
+// The label that each state of a chain stands for, and the states of each label. Mostly states are labels.
+struct StateLabels {
+  const int64_t* label;    // [L] of each state
+  const int64_t* ends;     // [labels] label k has the states members[ends[k - 1] .. ends[k] - 1]
+  const int64_t* members;  // [L]
+
+  int64_t begin(int64_t k) const { return k ? ends[k - 1] : 0; }
+};
+
 // One labelled span and what surrounds it; see span_log_prob in logspace.h.
 struct Span {
   int64_t index;           // its place among all spans asked for
   int64_t sequence, begin, end;
   const int64_t* tags;     // [end - begin]
-  const uint8_t* before;   // [L] labels allowed just before, or null
-  const uint8_t* after;    // [L] labels allowed just after, or null
+  const uint8_t* before;   // [labels] which are allowed just before, or null
+  const uint8_t* after;    // [labels] which are allowed just after, or null
 };
 
 // The kernels of one instruction set for one number type. A group is up to `group` sequences, longest first, that go
@@ -96,17 +133,24 @@ struct Kernels {
   void (*viterbi)(const Batch<R>&, const LogPrepared<R>&, const int64_t* sequences, int count, int64_t* tags,
                   uint8_t* status);
 
+  // The same with edges: no two tokens share a matrix, so sequences go one by one; see edges.h. Viterbi is in double.
+  void (*edge_forward)(const Batch<R>&, const Prepared<R>&, int64_t b, const Tape<R>* tape, double* log_partition,
+                       uint8_t* status);
+  void (*edge_backward)(const Batch<R>&, const Prepared<R>&, int64_t b, const Tape<R>& tape, double weight, R* gradient,
+                        const Neighbours<R>* pairs, const Counts& counts, uint8_t* status);
+  bool (*edge_viterbi)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t* tags);  // false: no path
+
   // Log space, one sequence at a time, always in double; see logspace.h.
   double (*log_partition)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
   double (*log_marginals)(const Batch<R>&, const LogPrepared<double>&, int64_t b, double weight, R* gradient,
-                          const Counts& counts, R* pairwise);
+                          const Counts& counts, const Neighbours<R>* pairs);
   double (*entropy)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
   double (*sample)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t n, uint64_t seed, int64_t* tags,
                    int64_t stride);
-  double (*spans)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const Span* spans, int64_t count,
-                  double* out);
+  double (*spans)(const Batch<R>&, const LogPrepared<double>&, const StateLabels&, int64_t b, const Span* spans,
+                  int64_t count, double* out);
   double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int32_t* tags,
-                         const double* weights, double outer, R* gradient, const Counts* counts);
+                         const double* weights, double outer, R* gradient, const Counts* counts, const Neighbours<R>* pairs);
   double (*fma_peak)(int64_t repeats);
 };
 

@@ -135,40 +135,47 @@ Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>
 Scorer::Scorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights)
     : set_(set), attributes_(attributes), weights_(weights) {
   for (int c = 0; c < set.columns || c == 0; ++c) columns_.push_back(std::make_unique<Column>());
-  forget();
+  forget_rows();
 }
 
-void Scorer::forget() {
+void Scorer::forget_rows() {
   numbers_.clear();
   bundles_ = 0;
-  rows_.assign(rows_padding, 0.0);
+  std::vector<double>(rows_padding, 0.0).swap(rows_);  // assigning would keep the memory
 }
 
-bool Scorer::full() const {
-  constexpr int64_t most_bytes = 64 << 20;
-  int64_t bytes = int64_t(rows_.size() * sizeof(double));
+int64_t Scorer::row_bytes() const {
+  int64_t bytes = int64_t(rows_.capacity() * sizeof(double));
   for (const GroupNumbers& numbers : numbers_) bytes += numbers.bytes();
-  return bytes > most_bytes;
+  return bytes;
 }
 
-void Scorer::begin() {
-  constexpr size_t most_values = 1 << 20;
-  bool many = false;
-  for (const auto& column : columns_) many |= column->values.view().count > most_values;
-  if (many) {
-    forget();
-    for (auto& column : columns_) column = std::make_unique<Column>();
-  }
+int64_t Scorer::bytes() const {
+  int64_t bytes = row_bytes();
+  for (const auto& column : columns_) bytes += column->bytes();
+  return bytes;
+}
+
+void Scorer::finish() {
   for (auto& column : columns_) column->cells.clear();
+  if (bytes() <= most_bytes) return;
+  forget_rows();
+  for (auto& column : columns_) column = std::make_unique<Column>();
 }
 
+// Rows may be forgotten between blocks; strings are needed until the last one.
 void Scorer::score(const std::vector<int64_t>& offsets, double* emissions) {
   constexpr int64_t block = 16384;  // tokens
   const int64_t B = int64_t(offsets.size()) - 1;
   for (int64_t first = 0, last = 1; first < B; first = last++) {
     while (last < B && offsets[size_t(last) + 1] - offsets[size_t(first)] <= block) ++last;
-    if (full()) forget();
-    score_block(offsets, first, last, emissions + offsets[size_t(first)] * weights_.labels());
+    if (row_bytes() > most_bytes) forget_rows();
+    try {
+      score_block(offsets, first, last, emissions + offsets[size_t(first)] * weights_.labels());
+    } catch (...) {  // numbers without rows must not stay
+      forget_rows();
+      throw;
+    }
   }
 }
 

@@ -37,6 +37,8 @@ struct Dataset {
 struct Column {
   StringIndex values;
   std::vector<int32_t> cells;  // [N]
+
+  int64_t bytes() const { return values.bytes() + int64_t(cells.capacity() * sizeof(int32_t)); }
 };
 
 // Where the attributes of new bundles come from: a growing index takes every string, a fixed one only those it knows.

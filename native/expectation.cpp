@@ -50,7 +50,7 @@ void forward_pass(const HmmTokens& tokens, const HmmPrepared& prepared, HmmRunne
   for (int64_t t = 0, active = count;; ++t) {
     for (; active && runners[active - 1].length == t; --active) {
       HmmRunner& runner = runners[active - 1];
-      finish(chain, x + (active - 1) * P, runner, log_likelihood[runner.b], status[runner.b]);
+      finish(chain, chain.gap, x + (active - 1) * P, runner, log_likelihood[runner.b], status[runner.b]);
     }
     if (!active) return;
     if (t == 0) {

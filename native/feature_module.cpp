@@ -109,6 +109,12 @@ void emissions_of(const Dataset& data, const ReadyWeights& weights, const Array<
   score_dataset(data, weights.table, emissions);
 }
 
+// Leaves the scorer in order, also where reading ends with an error.
+struct Finish {
+  Scorer& scorer;
+  ~Finish() { scorer.finish(); }
+};
+
 // A scorer with the Python objects that it points into. One call at a time: the lock is never waited for with the
 // interpreter lock in hand.
 struct TokenScorer {
@@ -122,7 +128,7 @@ struct TokenScorer {
       nb::gil_scoped_release release;
       lock.lock();
     }
-    scorer.begin();
+    const Finish finish{scorer};
     std::vector<int64_t> offsets;
     for (size_t c = 0; c < columns.size(); ++c)
       read_column(columns[c], names[c].c_str(), offsets, *scorer.columns()[c]);
@@ -215,7 +221,9 @@ void bind_data(nb::module_& m) {
         new (self) TokenScorer{{nb::cast<const TemplateSet&>(set), nb::cast<Attributes&>(attributes).view(), table}, {},
                                nb::make_tuple(set, attributes, weights)};
       })
-      .def("score", &TokenScorer::score);
+      .def("score", &TokenScorer::score)
+      .def_prop_ro("bytes", [](const TokenScorer& self) { return self.scorer.bytes(); })
+      .def_prop_ro_static("most_bytes", [](nb::handle) { return Scorer::most_bytes; });
   m.def("compile_tokens", &compile_tokens);
   m.def("compile_features", [](nb::handle sentences, Attributes& attributes, bool grow) {
     return std::make_shared<Dataset>(read_features(sentences, attributes.source(grow)));

@@ -40,7 +40,7 @@ class Model {
         peaks_(V) {
     Prepared<double>& chain = prepared.chain;
     chain = {L, P, scaled_, scaled_ + L * P, scaled_ + 2 * L * P, scaled_ + (2 * L + 1) * P, 0, 0, 0, -forbidden, true};
-    log_prepared = {L, P, logs_, logs_ + L * P, logs_ + 2 * L * P, logs_ + (2 * L + 1) * P};
+    log_prepared = {L, P, logs_, logs_ + L * P, logs_ + 2 * L * P, logs_ + (2 * L + 1) * P, {}, {}};
     bool start_mixing = true;
     for (int64_t i = 0; i < L; ++i) {
       chain.start[i] = scaled(start[i], start_mixing);

@@ -1,5 +1,5 @@
 // The kernels of one instruction set. CMake compiles this file once for each, with TRELLIS_ISA naming the namespace.
-#include "logspace.h"
+#include "edges.h"
 
 namespace trellis {
 
@@ -8,9 +8,9 @@ const Kernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _kernels)() {
   namespace isa = TRELLIS_ISA;
   static const Kernels<R> kernels = {
       isa::width<R>,        isa::group_size,       isa::prepare<R>, isa::forward<R>, isa::backward<R>,
-      isa::viterbi<R>,      isa::log_partition<R>, isa::log_marginals<R>,
-      isa::entropy<R>,      isa::sample<R>,        isa::spans<R>,   isa::weighted_nll<R>,
-      isa::fma_peak<R>,
+      isa::viterbi<R>,      isa::edge_forward<R>,  isa::edge_backward<R>, isa::edge_viterbi<R>,
+      isa::log_partition<R>, isa::log_marginals<R>, isa::entropy<R>, isa::sample<R>,  isa::spans<R>,
+      isa::weighted_nll<R>, isa::fma_peak<R>,
   };
   return kernels;
 }

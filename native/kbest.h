@@ -34,7 +34,7 @@ template <typename R>
 class KBestSearch {
  public:
   KBestSearch(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b)
-      : batch_(batch), prepared_(prepared), first_(batch.offsets[b]), T_(batch.length(b)), L_(batch.L) {
+      : batch_(batch), prepared_(prepared), b_(b), first_(batch.offsets[b]), T_(batch.length(b)), L_(batch.L) {
     // best[t, j] = e[t, j] + max_i (best[t-1, i] + A[i, j])
     best_.reserve(size_t(T_ * L_));
     back_.reserve(size_t(T_ * L_ + 1));
@@ -69,7 +69,9 @@ class KBestSearch {
 
   // Position T is one past the last, with a single label: the end.
   double step(int64_t t, int64_t i, int64_t j) const {
-    return t == T_ ? prepared_.end[i] : prepared_.forward[i * prepared_.P + j];
+    if (t == T_) return prepared_.end[i];
+    const double shared = prepared_.forward[i * prepared_.P + j];
+    return batch_.edges ? shared + double(batch_.edge(b_, first_ + t)[i * L_ + j]) : shared;
   }
   double emission(int64_t t, int64_t j) const { return t == T_ ? 0.0 : double(batch_.emission(first_ + t)[j]); }
 
@@ -169,7 +171,7 @@ class KBestSearch {
 
   const Batch<R>& batch_;
   const LogPrepared<double>& prepared_;
-  int64_t first_, T_, L_;
+  int64_t b_, first_, T_, L_;
   std::vector<double> best_;      // [T, L] score of the best way to each label, with its emission
   std::vector<int32_t> back_;     // [T L + 1] the predecessor on that way
   std::vector<int32_t> opened_;   // [T L + 1] the node of each label, or -1 where only the best way is known

@@ -1,4 +1,4 @@
-// Labels to small integers: the one loop over Python strings that evaluation cannot do without.
+// Python strings to small integers: the one loop over labels or words that nothing can do without.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
@@ -22,7 +22,7 @@ struct Cache {
 
 // table[label] of every label of every sequence, with a 0 after each sequence. The table may register a label that it
 // meets for the first time (__missing__).
-nb::ndarray<nb::numpy, uint32_t> encode_labels(nb::handle sequences, nb::handle table) {
+nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle table) {
   const nb::object outer = nb::steal(PySequence_Fast(sequences.ptr(), "labels must be sequences of strings"));
   if (!outer.is_valid()) throw nb::python_error();
   auto codes = std::make_unique<std::vector<uint32_t>>();
@@ -52,6 +52,6 @@ nb::ndarray<nb::numpy, uint32_t> encode_labels(nb::handle sequences, nb::handle 
 
 }  // namespace
 
-void bind_labels(nb::module_& m) { m.def("encode_labels", &encode_labels); }
+void bind_labels(nb::module_& m) { m.def("number_strings", &number_strings); }
 
 }  // namespace trellis

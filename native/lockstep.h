@@ -285,12 +285,13 @@ inline R dot(const R* x, const R* y, int64_t P) {
 
 // log Z of a sequence whose last forward row is `alpha`.
 template <typename R>
-void finish(const Prepared<R>& prepared, const R* alpha, Runner<R>& runner, double& log_partition, uint8_t& status) {
+void finish(const Prepared<R>& prepared, double gap, const R* alpha, Runner<R>& runner, double& log_partition,
+            uint8_t& status) {
   const R last = dot(alpha, prepared.end, prepared.P);
   runner.lost |= !(last >= Range<R>::tiny) || any<R>(runner.lost_lanes);
   const double relative = runner.scales.log() + std::log(double(last));
   const double T = double(runner.length);
-  runner.lost |= !(relative >= T * std::log(double(prepared.L)) - prepared.gap + negligible_log);
+  runner.lost |= !(relative >= T * std::log(double(prepared.L)) - gap + negligible_log);
   log_partition = relative + runner.peaks + (T - 1) * prepared.transition_max + prepared.start_max + prepared.end_max;
   status = runner.bad() ? trellis::not_finite : runner.lost ? trellis::underflow : trellis::exact;
 }
@@ -306,7 +307,7 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
   for (int64_t t = 0, active = count;; ++t) {
     for (; active && runners[active - 1].length == t; --active) {
       Runner<R>& runner = runners[active - 1];
-      finish(prepared, x + (active - 1) * P, runner, log_partition[runner.b], status[runner.b]);
+      finish(prepared, prepared.gap, x + (active - 1) * P, runner, log_partition[runner.b], status[runner.b]);
     }
     if (!active) return;
     // The emissions first: they do not wait for the step before, so the processor overlaps the two.

@@ -9,7 +9,10 @@
 
 namespace TRELLIS_ISA {
 
+using trellis::LiveRows;
+using trellis::Neighbours;
 using trellis::Span;
+using trellis::StateLabels;
 
 // The rows of one sequence: row(t)[j] + shift[t] is the log of the forward (or backward) sum, and step[t] is what was
 // taken off at t alone.
@@ -18,6 +21,51 @@ struct LogRows {
   Block<double> values, shift, step;
   LogRows(int64_t T, int64_t P) : T(T), P(P), values(T * P), shift(T), step(T) {}
   double* row(int64_t t) const { return values + t * P; }
+};
+
+// The transition scores into a token of a sequence: those of the chain, and what the edges add where there are any.
+template <typename R>
+class Steps {
+ public:
+  Steps(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b)
+      : batch_(batch), prepared_(prepared), b_(b), own_(batch.edges ? prepared.L * prepared.P : 0) {}
+
+  // What these return holds until the next call. All of them: [L, P] from, to
+  const double* into(int64_t token) const {
+    return batch_.edges ? add_rows(token, prepared_.forward, 0, prepared_.L, prepared_.L, 1) : prepared_.forward;
+  }
+  // [L, P] to, from
+  const double* back_from(int64_t token) const {
+    return batch_.edges ? add_rows(token, prepared_.backward, 0, prepared_.L, 1, prepared_.L) : prepared_.backward;
+  }
+  // [P] from label i
+  const double* row(int64_t token, int64_t i) const {
+    const double* shared = prepared_.forward + i * prepared_.P;
+    return batch_.edges ? add_rows(token, shared, i * prepared_.L, 1, prepared_.L, 1) : shared;
+  }
+  // [P] to label j
+  const double* column(int64_t token, int64_t j) const {
+    const double* shared = prepared_.backward + j * prepared_.P;
+    return batch_.edges ? add_rows(token, shared, j, 1, 1, prepared_.L) : shared;
+  }
+
+ private:
+  // own[i, j] = shared[i, j] + edge[first + i * row + j * column] for some rows
+  const double* add_rows(int64_t token, const double* shared, int64_t first, int64_t rows, int64_t row,
+                         int64_t column) const {
+    const int64_t L = prepared_.L, P = prepared_.P;
+    const R* edge = batch_.edge(b_, token) + first;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < L; ++j) own_[i * P + j] = shared[i * P + j] + double(edge[i * row + j * column]);
+      for (int64_t j = L; j < P; ++j) own_[i * P + j] = -infinity<double>;
+    }
+    return own_;
+  }
+
+  const Batch<R>& batch_;
+  const LogPrepared<double>& prepared_;
+  int64_t b_;
+  Block<double> own_;
 };
 
 template <typename R>
@@ -35,13 +83,20 @@ inline double log_sum_exp(const double* x, int64_t n) {
   return top + std::log(sum);
 }
 
-// out[j] = lse_i(x[i] + A[i, j])
-inline void log_multiply(const double* x, const double* A, int64_t L, int64_t P, double* out) {
+// out[j] = lse_i(x[i] + A[i, j]); rows that are minus infinity add nothing, and may be left out.
+inline void log_multiply(const double* x, const double* A, const LiveRows& live, int64_t L, int64_t P, double* out) {
   for (int64_t j = 0; j < P; j += width<double>) {
+    const int64_t block = j / trellis::live_columns, begin = live.ends && block ? live.ends[block - 1] : 0;
+    const int64_t count = live.ends ? live.ends[block] - begin : L;
+    const int32_t* rows = live.ends ? live.rows + begin : nullptr;
+    const auto term = [&](int64_t k) {
+      const int64_t i = rows ? rows[k] : k;
+      return x[i] + load(A + i * P + j);
+    };
     Vec<double> top = broadcast(-infinity<double>), sum{};
-    for (int64_t i = 0; i < L; ++i) top = max<double>(top, x[i] + load(A + i * P + j));
+    for (int64_t k = 0; k < count; ++k) top = max<double>(top, term(k));
     const Vec<double> base = top == -infinity<double> ? Vec<double>{} : top;
-    for (int64_t i = 0; i < L; ++i) sum += exp<double>(x[i] + load(A + i * P + j) - base);
+    for (int64_t k = 0; k < count; ++k) sum += exp<double>(term(k) - base);
     for (int lane = 0; lane < width<double>; ++lane)
       out[j + lane] = sum[lane] > 0.0 ? base[lane] + std::log(sum[lane]) : -infinity<double>;
   }
@@ -60,6 +115,7 @@ inline double shift_row(double* row, int64_t P) {
 template <typename R>
 void log_forward(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const LogRows& a) {
   const int64_t P = prepared.P, first = batch.offsets[b];
+  const Steps<R> steps(batch, prepared, b);
   Block<double> e(P);
   for (int64_t t = 0; t < a.T; ++t) {
     emission_row(batch, first + t, P, e);
@@ -67,7 +123,7 @@ void log_forward(const Batch<R>& batch, const LogPrepared<double>& prepared, int
     if (t == 0) {
       __builtin_memcpy(row, prepared.start, P * sizeof(double));
     } else {
-      log_multiply(a.row(t - 1), prepared.forward, prepared.L, P, row);
+      log_multiply(a.row(t - 1), steps.into(first + t), prepared.forward_rows, prepared.L, P, row);
     }
     for (int64_t j = 0; j < P; ++j) row[j] += e[j];
     a.step[t] = shift_row(row, P);
@@ -78,6 +134,7 @@ void log_forward(const Batch<R>& batch, const LogPrepared<double>& prepared, int
 template <typename R>
 void log_backward(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const LogRows& beta) {
   const int64_t P = prepared.P, first = batch.offsets[b];
+  const Steps<R> steps(batch, prepared, b);
   Block<double> e(P);
   for (int64_t t = beta.T - 1; t >= 0; --t) {
     double* row = beta.row(t);
@@ -87,7 +144,7 @@ void log_backward(const Batch<R>& batch, const LogPrepared<double>& prepared, in
     } else {
       emission_row(batch, first + t + 1, P, e);
       for (int64_t j = 0; j < P; ++j) e[j] += beta.row(t + 1)[j];
-      log_multiply(e, prepared.backward, prepared.L, P, row);
+      log_multiply(e, steps.back_from(first + t + 1), prepared.backward_rows, prepared.L, P, row);
     }
     beta.step[t] = shift_row(row, P);
     beta.shift[t] = beta.step[t] + (last ? 0.0 : beta.shift[t + 1]);
@@ -117,18 +174,18 @@ double log_partition(const Batch<R>& batch, const LogPrepared<double>& prepared,
 // the result is handed to `use(i, row)`.
 template <typename R, typename Use>
 void pair_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, int64_t t, const LogRows& a,
-                    const LogRows& beta, double* e, double* rows, Use use) {
+                    const LogRows& beta, const double* steps, double* e, double* rows, Use use) {
   const int64_t L = prepared.L, P = prepared.P;
   emission_row(batch, batch.offsets[b] + t, P, e);
   for (int64_t j = 0; j < P; ++j) e[j] += beta.row(t)[j];
   Vec<double> top = broadcast(-infinity<double>), sum{};
   for (int64_t i = 0; i < L; ++i)
     for (int64_t j = 0; j < P; j += width<double>)
-      top = max<double>(top, a.row(t - 1)[i] + load(prepared.forward + i * P + j) + load(e + j));
+      top = max<double>(top, a.row(t - 1)[i] + load(steps + i * P + j) + load(e + j));
   const double base = horizontal_max<double>(top);
   for (int64_t i = 0; i < L; ++i)
     for (int64_t j = 0; j < P; j += width<double>) {
-      const Vec<double> score = a.row(t - 1)[i] + load(prepared.forward + i * P + j) + load(e + j);
+      const Vec<double> score = a.row(t - 1)[i] + load(steps + i * P + j) + load(e + j);
       const Vec<double> p = exp<double>(score - base);
       store(rows + i * P + j, p);
       sum += p;
@@ -141,16 +198,17 @@ void pair_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared, 
 }
 
 // Marginals times weight into the gradient rows, expected counts times weight added to `counts`, and, where asked
-// for, P(y[t-1], y[t]) for t = 1 .. T-1 into pairwise[T-1, L, L].
+// for, P(y[t-1], y[t]) times weight for t = 1 .. T-1 into `pairs`.
 template <typename R>
 double log_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, double weight, R* gradient,
-                     const Counts& counts, R* pairwise) {
+                     const Counts& counts, const Neighbours<R>* pairs) {
   const int64_t T = batch.length(b), L = prepared.L, P = prepared.P, first = batch.offsets[b];
   LogRows a(T, P), beta(T, P);
   log_forward(batch, prepared, b, a);
   const double total = log_total(prepared, a);
   if (total == -infinity<double>) return total;
   log_backward(batch, prepared, b, beta);
+  const Steps<R> steps(batch, prepared, b);
   Block<double> e(P), rows(L * P), both(P);
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t j = 0; j < L; ++j) both[j] = a.row(t)[j] + beta.row(t)[j];
@@ -163,10 +221,11 @@ double log_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared,
       if (t == T - 1) counts.end[j] += p;
     }
     if (t == 0) continue;
-    pair_marginals(batch, prepared, b, t, a, beta, e, rows, [&](int64_t i, const double* row) {
+    R* pair = pairs ? pairs->of(b, first + t, L) : nullptr;
+    pair_marginals(batch, prepared, b, t, a, beta, steps.into(first + t), e, rows, [&](int64_t i, const double* row) {
       for (int64_t j = 0; j < L; ++j) counts.transitions[i * P + j] += weight * row[j];
-      if (pairwise)
-        for (int64_t j = 0; j < L; ++j) pairwise[((t - 1) * L + i) * L + j] = R(row[j]);
+      if (pair)
+        for (int64_t j = 0; j < L; ++j) pair[i * L + j] = R(weight * row[j]);
     });
   }
   return total;
@@ -197,9 +256,11 @@ double entropy(const Batch<R>& batch, const LogPrepared<double>& prepared, int64
   const double total = log_last(prepared, a, last);
   if (total == -infinity<double>) return total;
   double *h = current, *g = next;
+  const Steps<R> steps(batch, prepared, b);
   for (int64_t t = 1; t < T; ++t) {
-    log_multiply(a.row(t - 1), prepared.forward, L, P, norm);
-    mix_entropies(a.row(t - 1), prepared.forward, norm, h, L, P, g);
+    const double* A = steps.into(batch.offsets[b] + t);
+    log_multiply(a.row(t - 1), A, prepared.forward_rows, L, P, norm);
+    mix_entropies(a.row(t - 1), A, norm, h, L, P, g);
     double* swap = h;
     h = g;
     g = swap;
@@ -265,12 +326,14 @@ double sample(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_
   Block<uint8_t> known(L);
   Block<Random> streams(n);
   for (int64_t s = 0; s < n; ++s) streams[s] = Random(seed, uint64_t(b), uint64_t(s));
+  const Steps<R> steps(batch, prepared, b);
   for (int64_t t = T - 1; t >= 0; --t) {
+    const double* back = t == T - 1 ? prepared.end : steps.back_from(first + t + 1);
     __builtin_memset(known, 0, L);
     for (int64_t s = 0; s < n; ++s) {
       int64_t* path = tags + s * stride;
       const int64_t next = t == T - 1 ? 0 : path[batch.row(first + t + 1)];
-      const double* onward = t == T - 1 ? prepared.end : prepared.backward + next * P;
+      const double* onward = back + next * P;
       if (!known[next]) {
         for (int64_t i = 0; i < L; ++i) weights[i] = a.row(t)[i] + onward[i];
         cumulate(weights, L, cumulative + next * L);
@@ -282,47 +345,99 @@ double sample(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_
   return total;
 }
 
-// log P(y[begin] .. y[end-1] = tags, y[begin-1] in before, y[end] in after): the forward sum into the first tag, the
-// scores inside, the backward sum out of the last tag.
+// The log probability of a span: the labels of y[begin] .. y[end-1] are its tags, that of y[begin-1] is in `before`, that
+// of y[end] in `after`. w[t, j] is the log of the sum over the paths that keep to this up to t and are in state j then:
+//   w[begin, j] = a[begin, j], or e[begin, j] + lse_i(a[begin-1, i] + A[i, j]) over the states i in `before`
+//   w[t, j]     = e[t, j] + lse_i(w[t-1, i] + A[i, j])                         over the states i of the tag before
+//   log P       = lse_j(w[end-1, j] + b[end-1, j]) - lse_j(a[begin, j] + b[begin, j])
+// Shifts are counted from `begin`, so that a span is as exact far into a long sequence as at its start.
 template <typename R>
-double span_log_prob(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const Span& span,
-                     const LogRows& a, const LogRows& beta, double total, double* work) {
-  const int64_t L = prepared.L, P = prepared.P, first = batch.offsets[b];
-  const int64_t head = span.tags[0], tail = span.tags[span.end - span.begin - 1];
-  double score;
-  if (span.begin > 0 && span.before) {
-    for (int64_t i = 0; i < L; ++i)
-      work[i] = span.before[i] ? a.row(span.begin - 1)[i] + prepared.forward[i * P + head] : -infinity<double>;
-    score = log_sum_exp(work, L) + a.shift[span.begin - 1] + double(batch.emission(first + span.begin)[head]);
-  } else {
-    score = a.row(span.begin)[head] + a.shift[span.begin];
+class SpanSums {
+ public:
+  SpanSums(const Batch<R>& batch, const LogPrepared<double>& prepared, const StateLabels& labels, int64_t b,
+           const LogRows& a, const LogRows& beta)
+      : batch_(batch), prepared_(prepared), labels_(labels), steps_(batch, prepared, b), first_(batch.offsets[b]),
+        a_(a), beta_(beta), current_(prepared.L), next_(prepared.L), terms_(prepared.L) {}
+
+  double log_prob(const Span& span) {
+    enter(span);
+    for (int64_t t = span.begin + 1; t < span.end; ++t) step(t, span.tags[t - span.begin - 1], span.tags[t - span.begin]);
+    double score = leave(span) - whole(span.begin);
+    for (int64_t t = span.begin; t < span.end - 1; ++t) score -= beta_.step[t];
+    return score < 0.0 ? score : 0.0;
   }
-  for (int64_t t = span.begin + 1; t < span.end; ++t) {
-    const int64_t k = t - span.begin;
-    score += prepared.forward[span.tags[k - 1] * P + span.tags[k]] + double(batch.emission(first + t)[span.tags[k]]);
+
+ private:
+  // f(m, j) for the states j = members[m] of a label
+  template <typename F>
+  void each(int64_t label, F f) const {
+    for (int64_t m = labels_.begin(label); m < labels_.ends[label]; ++m) f(m, labels_.members[m]);
   }
-  if (span.end < a.T && span.after) {
-    const R* e = batch.emission(first + span.end);
-    for (int64_t j = 0; j < L; ++j)
-      work[j] = span.after[j] ? prepared.forward[tail * P + j] + double(e[j]) + beta.row(span.end)[j] : -infinity<double>;
-    score += log_sum_exp(work, L) + beta.shift[span.end];
-  } else {
-    score += beta.row(span.end - 1)[tail] + beta.shift[span.end - 1];
+  double emission(int64_t t, int64_t j) const { return double(batch_.emission(first_ + t)[j]); }
+
+  void enter(const Span& span) {
+    const int64_t t = span.begin;
+    each(span.tags[0], [&](int64_t m, int64_t j) {
+      if (t == 0 || !span.before) {
+        current_[m] = a_.row(t)[j];
+        return;
+      }
+      const double *from = a_.row(t - 1), *into = steps_.column(first_ + t, j);
+      for (int64_t i = 0; i < prepared_.L; ++i)
+        terms_[i] = span.before[labels_.label[i]] ? from[i] + into[i] : -infinity<double>;
+      current_[m] = log_sum_exp(terms_, prepared_.L) + emission(t, j) - a_.step[t];
+    });
   }
-  return score < total ? score - total : 0.0;
-}
+
+  void step(int64_t t, int64_t from, int64_t to) {
+    each(to, [&](int64_t m, int64_t j) {
+      int64_t count = 0;
+      const double* into = steps_.column(first_ + t, j);
+      each(from, [&](int64_t n, int64_t i) { terms_[count++] = current_[n] + into[i]; });
+      next_[m] = log_sum_exp(terms_, count) + emission(t, j);
+    });
+    each(to, [&](int64_t m, int64_t) { current_[m] = next_[m]; });
+  }
+
+  double leave(const Span& span) {
+    const int64_t t = span.end - 1, tail = span.tags[t - span.begin];
+    each(tail, [&](int64_t m, int64_t i) { next_[m] = current_[m] + onward(span, t, i); });
+    return log_sum_exp(next_ + labels_.begin(tail), labels_.ends[tail] - labels_.begin(tail));
+  }
+
+  // b[t, i], as far as `after` allows
+  double onward(const Span& span, int64_t t, int64_t i) {
+    if (span.end == a_.T || !span.after) return beta_.row(t)[i];
+    const double *to = beta_.row(span.end), *out = steps_.row(first_ + span.end, i);
+    for (int64_t j = 0; j < prepared_.L; ++j)
+      terms_[j] = span.after[labels_.label[j]] ? out[j] + emission(span.end, j) + to[j] : -infinity<double>;
+    return log_sum_exp(terms_, prepared_.L) - beta_.step[t];
+  }
+
+  double whole(int64_t t) {
+    for (int64_t j = 0; j < prepared_.L; ++j) terms_[j] = a_.row(t)[j] + beta_.row(t)[j];
+    return log_sum_exp(terms_, prepared_.L);
+  }
+
+  const Batch<R>& batch_;
+  const LogPrepared<double>& prepared_;
+  const StateLabels& labels_;
+  Steps<R> steps_;
+  int64_t first_;
+  const LogRows &a_, &beta_;
+  Block<double> current_, next_, terms_;  // the first two by place among the members of all labels
+};
 
 template <typename R>
-double spans(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const Span* spans, int64_t count,
-             double* out) {
+double spans(const Batch<R>& batch, const LogPrepared<double>& prepared, const StateLabels& labels, int64_t b,
+             const Span* spans, int64_t count, double* out) {
   LogRows a(batch.length(b), prepared.P), beta(batch.length(b), prepared.P);
   log_forward(batch, prepared, b, a);
   const double total = log_total(prepared, a);
   if (total == -infinity<double>) return total;
   log_backward(batch, prepared, b, beta);
-  Block<double> work(prepared.L);
-  for (int64_t s = 0; s < count; ++s)
-    out[spans[s].index] = span_log_prob(batch, prepared, b, spans[s], a, beta, total, work);
+  SpanSums<R> sums(batch, prepared, labels, b, a, beta);
+  for (int64_t s = 0; s < count; ++s) out[spans[s].index] = sums.log_prob(spans[s]);
   return total;
 }
 
@@ -336,17 +451,28 @@ inline void move_flow(double flow, const double* from, const double* open, doubl
   }
 }
 
+// counts += moves, and writes them to `out`: the flow between two tokens, which is what its edges get.
+template <typename R>
+void pass_on(const double* moves, int64_t L, int64_t P, double* counts, R* out) {
+  for (int64_t i = 0; i < L; ++i)
+    for (int64_t j = 0; j < L; ++j) {
+      counts[i * P + j] += moves[i * P + j];
+      out[i * L + j] = R(moves[i * P + j]);
+    }
+}
+
 // sum_t w[t] * -log P(y[t] | y[0..t-1]), the negative log-likelihood with a weight for each token, from
 //   log P(y[t] = j | y[t-1] = i) = A[i, j] + e[t, j] + b[t, j] - b[t-1, i].
 // With counts, its gradient times `outer` as well: the derivative `adjoint` of the backward sums flows from the first
 // token to the last, since b[t-1] is made from b[t]: flow(i, j) = adjoint[t-1, i] P(y[t] = j | y[t-1] = i).
 template <typename R>
 double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const int32_t* tags,
-                    const double* weights, double outer, R* gradient, const Counts* counts) {
+                    const double* weights, double outer, R* gradient, const Counts* counts, const Neighbours<R>* pairs) {
   const int64_t T = batch.length(b), L = prepared.L, P = prepared.P, first = batch.offsets[b];
   LogRows beta(T, P);
   log_backward(batch, prepared, b, beta);
-  Block<double> open(P), work(P), current(P, 0.0), next(P, 0.0);
+  const Steps<R> matrices(batch, prepared, b);
+  Block<double> open(P), work(P), current(P, 0.0), next(P, 0.0), between(pairs ? L * P : 0);
   double *adjoint = current, *onward = next, loss = 0.0;
   for (int64_t t = 0; t < T; ++t) {
     const int64_t row = batch.row(first + t);
@@ -354,19 +480,21 @@ double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, 
     const double w = weights[row], w_next = t + 1 < T ? weights[batch.row(first + t + 1)] : 0.0;
     emission_row(batch, first + t, P, open);
     for (int64_t j = 0; j < P; ++j) open[j] += beta.row(t)[j];
-    const double* steps = t ? prepared.forward : prepared.start;  // [L, P], or the one row before the first token
+    const double* steps = t ? matrices.into(first + t) : prepared.start;  // [L, P], or one row before the first token
     for (int64_t j = 0; j < L; ++j) work[j] = steps[before * P + j] + open[j];
     const double norm = log_sum_exp(work, L);
     if (norm == -infinity<double>) return norm;
     if (w != 0.0) loss -= w * (work[y] - norm);
     if (!counts) continue;
-    double* moves = t ? counts->transitions : counts->start;
+    double* moves = t == 0 ? counts->start : pairs ? between : counts->transitions;
+    if (t && pairs) __builtin_memset(between, 0, L * P * sizeof(double));
     for (int64_t j = 0; j < P; ++j) onward[j] = 0.0;
     if (t == 0) move_flow(outer * w, steps, open, norm, P, onward, moves);
     for (int64_t i = 0; t > 0 && i < L; ++i)
       if (adjoint[i] != 0.0)
         move_flow(adjoint[i], steps + i * P, open, beta.row(t - 1)[i] + beta.step[t - 1], P, onward, moves + i * P);
     moves[before * P + y] -= outer * w;
+    if (t && pairs) pass_on(between, L, P, counts->transitions, pairs->of(b, first + t, L));
     R* out = gradient + row * L;
     for (int64_t j = 0; j < L; ++j) out[j] = R(onward[j] - (j == y ? outer * w : 0.0));
     onward[y] += outer * (w_next - w);

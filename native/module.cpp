@@ -52,14 +52,14 @@ nb::ndarray<nb::numpy, T> to_numpy(std::vector<T> values) {
 }
 
 // Spans as arrays, sorted by sequence: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
-// masks before[S, L] and after[S, L].
+// masks before[S, labels] and after[S, labels].
 std::vector<Span> span_list(const int64_t* spans, int64_t count, const int64_t* tags, const uint8_t* before,
-                            const uint8_t* after, int64_t L) {
+                            const uint8_t* after, int64_t labels) {
   std::vector<Span> list;
   for (int64_t s = 0; s < count; ++s) {
     const int64_t* span = spans + 3 * s;
-    list.push_back({s, span[0], span[1], span[2], tags, before ? before + s * L : nullptr,
-                    after ? after + s * L : nullptr});
+    list.push_back({s, span[0], span[1], span[2], tags, before ? before + s * labels : nullptr,
+                    after ? after + s * labels : nullptr});
     tags += span[2] - span[1];
   }
   std::stable_sort(list.begin(), list.end(), [](const Span& a, const Span& b) { return a.sequence < b.sequence; });
@@ -72,9 +72,9 @@ void bind(nb::module_& m, const char* name) {
   nb::class_<I>(m, name)
       .def("__init__",
            [](I* self, std::shared_ptr<Layout> layout, nb::handle emissions, nb::handle transitions, nb::handle start,
-              nb::handle end, int64_t L) {
+              nb::handle end, int64_t L, nb::handle edges) {
              new (self) I(std::move(layout), pointer<const R>(emissions), pointer<const R>(transitions),
-                          pointer<const R>(start), pointer<const R>(end), L);
+                          pointer<const R>(start), pointer<const R>(end), L, pointer<const R>(edges));
            })
       .def("log_partition",
            [](I& self, nb::handle out, bool keep) {
@@ -106,10 +106,11 @@ void bind(nb::module_& m, const char* name) {
            })
       .def("gradient",
            [](I& self, nb::handle weights, double weight, int64_t rows, nb::handle emissions, nb::handle transitions,
-              nb::handle start, nb::handle end) {
+              nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
              const double* w = pointer<const double>(weights);
-             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
-             return unlocked([&] { return self.gradient(w, weight, rows, e, a, s, z); });
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
+               *d = pointer<R>(edges);
+             return unlocked([&] { return self.gradient(w, weight, rows, e, a, s, z, edge_count, d); });
            })
       .def("pairwise",
            [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
@@ -136,12 +137,13 @@ void bind(nb::module_& m, const char* name) {
              return unlocked([&] { return self.sample(n, seed, to, stride); });
            })
       .def("spans",
-           [](I& self, nb::handle spans, int64_t count, nb::handle tags, nb::handle before, nb::handle after, int64_t L,
-              nb::handle out) {
+           [](I& self, nb::handle spans, int64_t count, nb::handle tags, nb::handle before, nb::handle after,
+              nb::handle state_labels, int64_t labels, nb::handle out) {
              const auto list = span_list(pointer<const int64_t>(spans), count, pointer<const int64_t>(tags),
-                                         pointer<const uint8_t>(before), pointer<const uint8_t>(after), L);
+                                         pointer<const uint8_t>(before), pointer<const uint8_t>(after), labels);
+             const int64_t* label = pointer<const int64_t>(state_labels);
              double* to = pointer<double>(out);
-             return unlocked([&] { return self.spans(list, to); });
+             return unlocked([&] { return self.spans(list, label, labels, to); });
            })
       .def("weighted_nll",
            [](I& self, nb::handle tags, nb::handle weights, nb::handle out) {
@@ -152,10 +154,11 @@ void bind(nb::module_& m, const char* name) {
            })
       .def("weighted_nll_gradient",
            [](I& self, nb::handle weights, nb::handle outer, nb::handle emissions, nb::handle transitions,
-              nb::handle start, nb::handle end) {
+              nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
              const double *w = pointer<const double>(weights), *o = pointer<const double>(outer);
-             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end);
-             return unlocked([&] { return self.weighted_nll_gradient(w, o, e, a, s, z); });
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
+               *d = pointer<R>(edges);
+             return unlocked([&] { return self.weighted_nll_gradient(w, o, e, a, s, z, edge_count, d); });
            })
       .def_prop_ro("tags",  // those that a loss was asked for, by token
                    [](const I& self) {
@@ -192,6 +195,9 @@ NB_MODULE(_native, m) {
       .def_prop_ro("sequences", &Layout::sequences)
       .def_prop_ro("tokens", &Layout::tokens)
       .def_prop_ro("offsets", [](const Layout& layout) { return to_numpy(layout.offsets); },
+                   nb::rv_policy::move)
+      .def_prop_ro("pairs", &Layout::pairs)
+      .def_prop_ro("edge_rows", [](const Layout& layout) { return to_numpy(layout.edge_rows()); },
                    nb::rv_policy::move)
       .def_prop_ro("rows", [](const Layout& layout) { return to_numpy(layout.rows); },
                    nb::rv_policy::move);

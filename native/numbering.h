@@ -34,7 +34,9 @@ class PairIndex {
     keys_[at] = key;
     return numbers_[at] = count_++;
   }
-  int64_t bytes() const { return int64_t(keys_.size() * sizeof(uint64_t) + numbers_.size() * sizeof(int32_t)); }
+  int64_t bytes() const {
+    return int64_t(keys_.capacity() * sizeof(uint64_t) + numbers_.capacity() * sizeof(int32_t));
+  }
 
  private:
   static constexpr uint64_t empty = ~uint64_t(0);
@@ -75,7 +77,7 @@ struct GroupNumbers {
   GroupNumbers(std::size_t sources, int64_t expected)
       : chain(sources > 1 ? sources - 1 : 0, PairIndex(expected)) {}
   int64_t bytes() const {
-    int64_t sum = int64_t(bundle_of.size() * sizeof(int32_t));
+    int64_t sum = int64_t(bundle_of.capacity() * sizeof(int32_t));
     for (const PairIndex& index : chain) sum += index.bytes();
     return sum;
   }

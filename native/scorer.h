@@ -12,16 +12,21 @@ class Scorer {
   // Points into all three.
   Scorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights);
 
-  // The columns to read the next sentences into, empty of cells. Forgets strings once they are a million.
+  // What is kept from call to call, strings and rows and their numbers, takes at most so many bytes.
+  static constexpr int64_t most_bytes = 96 << 20;
+  int64_t bytes() const;
+
+  // The columns to read the next sentences into, empty of cells.
   std::vector<std::unique_ptr<Column>>& columns() { return columns_; }
-  void begin();
   // emissions[N, L] of the sentences that were read
   void score(const std::vector<int64_t>& offsets, double* emissions);
+  // After the last of these: clears the cells, and forgets everything if it has become too much.
+  void finish();
   int64_t labels() const { return weights_.labels(); }
 
  private:
-  void forget();
-  bool full() const;
+  void forget_rows();
+  int64_t row_bytes() const;
   void score_block(const std::vector<int64_t>& offsets, int64_t first, int64_t last, double* emissions);
 
   const TemplateSet& set_;

@@ -99,6 +99,10 @@ class StringIndex {
     return int64_t(ends_.size()) - 1;
   }
   const IndexView& view() const { return view_; }
+  int64_t bytes() const {
+    return int64_t(bytes_.capacity() + ends_.capacity() * sizeof(uint64_t) + marks_.capacity() +
+                   table_.capacity() * sizeof(uint32_t));
+  }
 
  private:
   void look() {

@@ -10,8 +10,8 @@ import torch
 from tests.misaligned import misaligned, misaligned_tensor
 from trellis import HMM, _native, store
 from trellis.aligned import plain_array, plain_tensor
-from trellis.models.hmm_expectation import HMMObjective
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.probabilities import Probabilities
 from trellis.tags import AllowedTransitions
 from trellis.text import Sentence
 
@@ -55,7 +55,7 @@ def test_arrays_of_a_file_are_aligned_wherever_they_lie_in_it(tmp_path: Path) ->
 
 
 def test_expectations_of_symbols_anywhere() -> None:
-    p = Parameters.random(2, 3, np.random.default_rng(0), LEGAL)
+    p = Probabilities.random(2, 3, np.random.default_rng(0), LEGAL)
     symbols, lengths, weights = np.array([0, 1, 2, 2, 1]), np.array([3, 2]), np.array([1.0, 0.5])
 
     def counts(put: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -92,4 +92,4 @@ def test_what_comes_by_another_way_is_refused(what: str) -> None:
 def test_so_is_what_would_have_to_be_converted() -> None:
     layout = _native.layout_of_lengths(np.array([1]), 1, 1)
     with pytest.raises(TypeError, match="not of the type and order"):
-        _native.InferenceFloat32(layout, np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2), np.zeros(2), 2)
+        _native.InferenceFloat32(layout, np.zeros((1, 2)), np.zeros((2, 2)), np.zeros(2), np.zeros(2), 2, 0)

@@ -49,7 +49,7 @@ def test_toml_round_trip_keeps_every_value(rate, name, words, weights, size):
 
 
 def test_the_crf_settings_round_trip_through_a_file(tmp_path):
-    settings = CRFConfig(features="ready", c1=0.25, label_weights={"O": 0.5}, patience=3)
+    settings = CRFConfig(features="given", c1=0.25, label_weights={"O": 0.5}, patience=3)
     config.save(settings, tmp_path / "crf.toml")
     assert config.load(CRFConfig, tmp_path / "crf.toml") == settings
 
@@ -123,3 +123,31 @@ def test_a_file_comes_on_top_of_what_is_there(tmp_path):
 
 def test_the_keys_are_dotted():
     assert list(config.keys(Outer())) == ["rate", "name", "kind", "words", "weights", "inner.size"]
+
+
+def test_a_file_takes_the_place_of_the_old_one_or_leaves_it(tmp_path):
+    path = tmp_path / "crf.toml"
+    path.write_text("old")
+    with pytest.raises(ConfigError, match=r"nowhere/crf\.toml cannot be written: No such file or directory"):
+        config.save(Outer(), tmp_path / "nowhere" / "crf.toml")
+    with pytest.raises(ConfigError, match="which TOML cannot say"):
+        config.save(Outer(inner=Inner(None)), path)
+    assert path.read_text() == "old"
+    config.save(Outer(), path)
+    assert config.load(Outer, path) == Outer()
+    assert [file.name for file in tmp_path.iterdir()] == ["crf.toml"]
+
+
+def test_values_beyond_reason_are_refused_in_few_words():
+    deep: list = []
+    for _ in range(5000):
+        deep = [deep]
+    for value in (deep, "x" * 10**6, 10**400):
+        with pytest.raises(ConfigError) as found:
+            config.from_dict(Outer, {"rate": value})
+        assert len(str(found.value)) < 300
+    with pytest.raises(ConfigError, match=r"has no setting 'x+\.\.\.x+'"):
+        config.from_dict(Outer, {"x" * 10**5: 1})
+    for text in ("a = " + "[" * 100_000, "a = " + "9" * 5000):
+        with pytest.raises(ConfigError, match="configuration is not TOML"):
+            config.from_toml(Outer, text)

@@ -42,6 +42,7 @@ EXPORTS = {
     "trellis.chain": [
         *CHAIN,
         "get_num_threads",
+        "nll",
         "score",
         "set_num_threads",
         "span_log_prob",
@@ -123,6 +124,7 @@ def test_exception_tree() -> None:
         "NoPathError": ["ChainError"],
         "TagError": ["TrellisError", "ValueError"],
         "DataError": ["TrellisError", "ValueError"],
+        "CorpusError": ["DataError"],
         "ConfigError": ["TrellisError", "ValueError"],
         "ModelError": ["TrellisError", "ValueError"],
         "NotFittedError": ["ModelError", "AttributeError"],

@@ -15,13 +15,17 @@ class Layout:
     @property
     def tokens(self) -> int: ...
     @property
+    def pairs(self) -> int: ...
+    @property
+    def edge_rows(self) -> npt.NDArray[np.int64]: ...
+    @property
     def offsets(self) -> npt.NDArray[np.int64]: ...
     @property
     def rows(self) -> npt.NDArray[np.int64]: ...
 
 class _Inference:
     def __init__(
-        self, layout: Layout, emissions: Array, transitions: Array, start: Array, end: Array, L: int, /
+        self, layout: Layout, emissions: Array, transitions: Array, start: Array, end: Array, L: int, edges: Array, /
     ) -> None: ...
     def log_partition(self, out: Array, keep: bool, /) -> Report: ...
     def score(self, tags: Array, out: Array, /) -> Report: ...
@@ -36,6 +40,8 @@ class _Inference:
         transitions: Array,
         start: Array,
         end: Array,
+        edge_count: int,
+        edges: Array,
         /,
     ) -> Report: ...
     def pairwise(
@@ -52,7 +58,16 @@ class _Inference:
     def entropy(self, out: Array, /) -> Report: ...
     def sample(self, n: int, seed: int, tags: Array, stride: int, /) -> Report: ...
     def spans(
-        self, spans: Array, count: int, tags: Array, before: Array, after: Array, L: int, out: Array, /
+        self,
+        spans: Array,
+        count: int,
+        tags: Array,
+        before: Array,
+        after: Array,
+        state_labels: Array,
+        labels: int,
+        out: Array,
+        /,
     ) -> Report: ...
     def weighted_nll(self, tags: Array, weights: Array, out: Array, /) -> Report: ...
     def weighted_nll_gradient(
@@ -63,6 +78,8 @@ class _Inference:
         transitions: Array,
         start: Array,
         end: Array,
+        edge_count: int,
+        edges: Array,
         /,
     ) -> Report: ...
     @property
@@ -74,7 +91,7 @@ class _Inference:
 class InferenceFloat32(_Inference): ...
 class InferenceFloat64(_Inference): ...
 
-def encode_labels(sequences: Iterable[Sequence[object]], table: dict[object, int], /) -> npt.NDArray[np.uint32]: ...
+def number_strings(sequences: Iterable[Sequence[object]], table: dict[object, int], /) -> npt.NDArray[np.uint32]: ...
 def lstm_forward(
     doubles: bool,
     lengths: npt.NDArray[np.int64],
@@ -179,6 +196,8 @@ class Weights:
     ) -> None: ...
 
 class TokenScorer:
+    bytes: int
+    most_bytes: int
     def __init__(self, templates: TemplateSet, attributes: Attributes, weights: Weights, /) -> None: ...
     def score(
         self, columns: list[list[Any]], names: list[str], /

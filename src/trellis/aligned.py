@@ -7,10 +7,12 @@ refused by native/array.h.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+from trellis.arrays import AnyArray
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["plain_array", "plain_tensor"]
 
 
-def plain_array(values: npt.ArrayLike, kind: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
+def plain_array(values: npt.ArrayLike, kind: npt.DTypeLike | None = None) -> AnyArray:
     """The array itself where it can be used as it is, else a copy."""
-    array: npt.NDArray[Any] = np.ascontiguousarray(values, dtype=kind)
+    array: AnyArray = np.ascontiguousarray(values, dtype=kind)
     return array if array.flags.aligned else array.copy()
 
 

@@ -38,6 +38,7 @@ from trellis.suggest import did_you_mean
 from trellis.untrusted import shown
 
 __all__ = [
+    "changed",
     "dataclass",
     "flat",
     "from_dict",
@@ -81,7 +82,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
     for key in values:
         if key not in names:
             hint = did_you_mean(key, names, always=True)
-            raise ConfigError(f"{cls.__name__} has no setting {where + key!r}{hint}")
+            raise ConfigError(f"{cls.__name__} has no setting {shown(where + key)}{hint}")
     checked = {key: _check(f"{where}{key}", value, hints[key]) for key, value in values.items()}
     try:
         return cls(**checked)
@@ -113,6 +114,11 @@ def layered(config: T, path: str | Path) -> T:
     """The configuration with what a TOML file sets on top; what the file leaves out stays as it is."""
     values = _merged(config, _toml(_text(path), str(path)))
     return _from_file(type(config), values, str(path))
+
+
+def changed(config: T, values: Mapping[str, Any]) -> T:
+    """The configuration with some values on top; a mapping in the place of a section changes what it names there."""
+    return from_dict(type(config), _merged(config, values))
 
 
 def _merged(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:

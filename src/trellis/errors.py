@@ -8,6 +8,7 @@
     │   └── NoPathError            every label sequence is forbidden
     ├── TagError                   a label or a span that the tag scheme does not allow (also a ValueError)
     ├── DataError                  a file or a row that cannot be read as what it should be (also a ValueError)
+    │   └── CorpusError            the same with file, line and text
     ├── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
     ├── TemplateError              a feature template that cannot be read or applied (also a ValueError)
     ├── StoreError                 a saved model that is damaged, foreign or too new (also a ValueError)
@@ -20,6 +21,14 @@ Every message says what, where, what was expected and what came.
 from __future__ import annotations
 
 from typing import Self
+
+LONGEST_SHOWN = 120
+"""Characters of somebody's text that a message quotes."""
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text, for a message."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 class TrellisError(Exception):
@@ -61,6 +70,21 @@ class TagError(TrellisError, ValueError):
 
 class DataError(TrellisError, ValueError):
     """A file or a row that cannot be read as what it should be."""
+
+
+class CorpusError(DataError):
+    """A line that cannot be read as what the format wants, with its `path`, `line` (from 1) and `text`.
+
+    `whole` is all that is lost with it: the lines of its sentence, or the line itself.
+    """
+
+    def __init__(self, problem: str, *, path: str, line: int, text: str, whole: str | None = None) -> None:
+        super().__init__(f"{path}:{line}: {problem}: {shortened(text)!r}")
+        self.problem = problem
+        self.path = path
+        self.line = line
+        self.text = text
+        self.whole = text if whole is None else whole
 
 
 class ConfigError(TrellisError, ValueError):

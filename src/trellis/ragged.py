@@ -29,24 +29,20 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
     array = np.asarray(lengths)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ShapeError(f"lengths must be integers (B,), got {array.dtype} of shape {array.shape}")
-    if array.size and array.min() < 0:
-        b = int(np.argmax(array < 0))
-        raise ShapeError(f"lengths must be >= 0, got {array[b]} for sequence {b}")
-    total = _exact_sum(array)
+    whole = plain_array(array, np.uint64 if array.dtype == np.uint64 else np.int64)
+    # Taken as unsigned, negative numbers are among the largest: one look finds them, and what a sum may wrap around at.
+    small = not whole.size or int(whole.view(np.uint64).max()) <= _MOST_TOKENS // whole.size
+    if not small and whole.min() < 0:
+        b = int(np.argmax(whole < 0))
+        raise ShapeError(f"lengths must be >= 0, got {whole[b]} for sequence {b}")
+    total = int(whole.sum()) if small else sum(whole.tolist())
     if tokens is not None and total != tokens:
         raise ShapeError(
             f"lengths must add up to the number of tokens N = {tokens}, got {total} from {array.size} sequences"
         )
     if total > _MOST_TOKENS:
         raise ShapeError(f"lengths must add up to at most {_MOST_TOKENS} tokens, got {total}")
-    return plain_array(array, np.int64)
-
-
-def _exact_sum(array: AnyArray) -> int:
-    """The sum of integers >= 0 as it is, where a sum of int64 or uint64 would wrap around."""
-    if array.size and int(array.max()) > _MOST_TOKENS // array.size:
-        return sum(array.tolist())
-    return int(array.sum())
+    return whole.view(np.int64)
 
 
 def offsets_of(lengths: IntArray) -> IntArray:

@@ -54,7 +54,10 @@ def shown(value: Any) -> str:
     >>> shown([1, "two", None])
     "[1, 'two', None]"
     """
-    return _SHORT.repr(value)
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # a `repr` of the caller's, or an integer of too many digits
+        return f"a value of type {type(value).__name__}"
 
 
 class Fields:

@@ -1,7 +1,7 @@
 """Every chain operation by enumeration of all L**T paths, in float64 NumPy.
 
 Written to be obvious, not fast, and shares nothing with the code under test. A path is a tuple of labels; its
-score is start + emissions + transitions + end; everything else is a sum over the table of all paths.
+score is start + emissions + transitions + edges + end; everything else is a sum over the table of all paths.
 """
 
 import itertools
@@ -21,18 +21,28 @@ class Case:
     transitions: np.ndarray  # [L, L]
     start: np.ndarray  # [L]
     end: np.ndarray  # [L]
+    edges: np.ndarray | None = None  # [P, L, L]
 
     @property
     def num_labels(self) -> int:
         return len(self.start)
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        return self.emissions, self.lengths, self.transitions, self.start, self.end
+        """All that there are: edges are left out where there are none."""
+        edges = () if self.edges is None else (self.edges,)
+        return self.emissions, self.lengths, self.transitions, self.start, self.end, *edges
 
     def split(self, flat: np.ndarray) -> list[np.ndarray]:
         """Flat rows -> one array a sequence."""
         bounds = np.concatenate([[0], np.cumsum(self.lengths)])
         return [flat[a:b] for a, b in itertools.pairwise(bounds)]
+
+    def steps(self, b: int) -> np.ndarray:
+        """Scores of the transitions between neighbours of one sequence, [T - 1, L, L]."""
+        pairs = np.maximum(self.lengths - 1, 0)
+        first, count = int(pairs[:b].sum()), int(pairs[b])
+        shared = np.repeat(self.transitions[None], count, axis=0)
+        return shared if self.edges is None else shared + self.edges[first : first + count]
 
     def with_allowed(self, allowed: np.ndarray) -> "Case":
         """Forbid every label at every token where `allowed[N, L]` is False."""
@@ -56,20 +66,25 @@ class Paths:
         return np.exp(self.scores - self.log_partition)
 
 
-def sequence_score(case: Case, emissions: np.ndarray, tags: tuple[int, ...]) -> float:
+def sequence_score(case: Case, b: int, tags: tuple[int, ...]) -> float:
+    """Score of one path of sequence b."""
+    return path_sum(case, case.split(case.emissions)[b], case.steps(b), tags)
+
+
+def path_sum(case: Case, emissions: np.ndarray, steps: np.ndarray, tags: tuple[int, ...]) -> float:
     if not tags:
         return 0.0
     score = case.start[tags[0]] + case.end[tags[-1]]
     score += sum(emissions[t, label] for t, label in enumerate(tags))
-    return float(score + sum(case.transitions[i, j] for i, j in itertools.pairwise(tags)))
+    return float(score + sum(steps[t, i, j] for t, (i, j) in enumerate(itertools.pairwise(tags))))
 
 
 def enumerate_paths(case: Case) -> list[Paths]:
     """Return the table of all paths of each sequence."""
     tables = []
-    for emissions in case.split(case.emissions):
-        tags = list(itertools.product(range(case.num_labels), repeat=len(emissions)))
-        scores = [sequence_score(case, emissions, path) for path in tags]
+    for b, emissions in enumerate(case.split(case.emissions)):
+        tags, steps = list(itertools.product(range(case.num_labels), repeat=len(emissions))), case.steps(b)
+        scores = [path_sum(case, emissions, steps, path) for path in tags]
         tables.append(Paths(np.array(tags, dtype=np.int64).reshape(len(tags), -1), np.array(scores)))
     return tables
 
@@ -84,8 +99,7 @@ def log_partition(case: Case) -> np.ndarray:
 
 
 def path_score(case: Case, tags: np.ndarray) -> np.ndarray:
-    pairs = zip(case.split(case.emissions), case.split(tags), strict=True)
-    return np.array([sequence_score(case, emissions, tuple(path)) for emissions, path in pairs])
+    return np.array([sequence_score(case, b, tuple(path)) for b, path in enumerate(case.split(tags))])
 
 
 def best_order(paths: Paths) -> np.ndarray:

@@ -43,14 +43,20 @@ def tags_of(case: Case) -> st.SearchStrategy[np.ndarray]:
     return hnp.arrays(np.int64, len(case.emissions), elements=st.integers(0, case.num_labels - 1))
 
 
+def pairs_of(lengths: np.ndarray) -> int:
+    """How many pairs of neighbouring tokens there are."""
+    return int(np.maximum(lengths - 1, 0).sum())
+
+
 @st.composite
 def finite_cases(draw: st.DrawFn, elements: st.SearchStrategy[float] = FINITE, min_length: int = 0) -> Case:
-    """Scores without minus infinity."""
+    """Scores without minus infinity; half of the cases have edges."""
     lengths = np.array(draw(st.lists(st.integers(min_length, 5), max_size=4)), dtype=np.int64)
     L = draw(st.integers(1, 4))
     shapes = ((int(lengths.sum()), L), (L, L), (L,), (L,))
     emissions, transitions, start, end = (draw(arrays(shape, elements)) for shape in shapes)
-    return Case(emissions, lengths, transitions, start, end)
+    edges = draw(arrays((pairs_of(lengths), L, L), elements)) if draw(st.booleans()) else None
+    return Case(emissions, lengths, transitions, start, end, edges)
 
 
 @st.composite
@@ -67,16 +73,20 @@ def forbidding_cases(draw: st.DrawFn, elements: st.SearchStrategy[float] = FINIT
         transitions=forbid(case.transitions),
         start=forbid(case.start),
         end=forbid(case.end),
+        edges=None if case.edges is None else forbid(case.edges),
     )
 
 
 def forbid_around(case: Case, banned: Case, tags: np.ndarray) -> Case:
     """Forbid scores where `banned`, a case of booleans, says so, except on the path of the tags."""
     banned.emissions[np.arange(len(tags)), tags] = False
+    pair = itertools.count()
     for path in filter(len, case.split(tags)):
         banned.start[path[0]] = banned.end[path[-1]] = False
         for i, j in itertools.pairwise(path):
             banned.transitions[i, j] = False
+            if banned.edges is not None:
+                banned.edges[next(pair), i, j] = False
     scores = (
         values if values is case.lengths else np.where(mask, NEG_INF, values)
         for values, mask in zip(case.arrays(), banned.arrays(), strict=True)
@@ -95,16 +105,17 @@ def labelled_cases(draw: st.DrawFn, elements: st.SearchStrategy[float] = FINITE)
         draw(holes(finite.transitions.shape)),
         draw(holes(finite.start.shape)),
         draw(holes(finite.end.shape)),
+        None if finite.edges is None else draw(holes(finite.edges.shape)),
     )
     return forbid_around(finite, banned, tags), tags
 
 
-def grid_case(L: int, forbidden: float, scale: float) -> tuple[Case, np.ndarray]:
+def grid_case(L: int, forbidden: float, scale: float, with_edges: bool = False) -> tuple[Case, np.ndarray]:
     """One batch with a sequence of every length 0..5 and valid tags; a share of the scores is forbidden."""
     rng = np.random.default_rng([L, int(10 * forbidden), int(scale)])
     lengths = np.array([3, 0, 5, 1, 4, 2])
     N = int(lengths.sum())
-    shapes = ((N, L), (L, L), L, L)
+    shapes = [(N, L), (L, L), L, L, *([(pairs_of(lengths), L, L)] if with_edges else [])]
     emissions, *others = (rng.normal(scale=scale, size=shape) for shape in shapes)
     mask, *masks = (rng.random(shape) < forbidden for shape in shapes)
     tags = rng.integers(L, size=N)

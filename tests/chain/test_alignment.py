@@ -25,6 +25,7 @@ OPERATIONS: dict[str, Callable[[chain.ChainScores, Move], Any]] = {
     "kbest": lambda s, put: chain.kbest(s, 3),
     "log_partition": lambda s, put: chain.log_partition(s),
     "marginals": lambda s, put: [chain.marginals(s), chain.marginals(s, pairwise=True)],
+    "nll": lambda s, put: chain.nll(s, put(TAGS)),
     "sample": lambda s, put: chain.sample(s, 2),
     "score": lambda s, put: chain.score(s, put(TAGS)),
     "span_log_prob": lambda s, put: chain.span_log_prob(s, put(SPANS), put(SPAN_TAGS), before=put(SIDE)),
@@ -50,9 +51,13 @@ TORCH_OPERATIONS: dict[str, Callable[[chain_torch.ChainScores, Move], Any]] = {
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
-def parts(dtype: Any) -> list[np.ndarray]:
+EDGES = pytest.mark.parametrize("with_edges", [False, True])
+
+
+def parts(dtype: Any, with_edges: bool) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
-    return [rng.normal(size=shape).astype(dtype) for shape in ((N, L), (L, L), (L,), (L,))]
+    shapes = [(N, L), (L, L), (L,), (L,), *([(4, L, L)] if with_edges else [])]
+    return [rng.normal(size=shape).astype(dtype) for shape in shapes]
 
 
 def leaves(value: Any) -> list[Any]:
@@ -70,10 +75,11 @@ def test_every_operation_is_here(own: dict[str, Any], module: Any) -> None:
 
 
 @DTYPES
+@EDGES
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_arrays(name: str, dtype: Any) -> None:
+def test_arrays(name: str, with_edges: bool, dtype: Any) -> None:
     def answer(put: Move) -> list[np.ndarray]:
-        emissions, *others = (put(part) for part in parts(dtype))
+        emissions, *others = (put(part) for part in parts(dtype, with_edges))
         return leaves(OPERATIONS[name](chain.ChainScores(emissions, put(LENGTHS), *others), put))
 
     for found, expected in zip(answer(misaligned), answer(np.asarray), strict=True):
@@ -81,11 +87,12 @@ def test_arrays(name: str, dtype: Any) -> None:
 
 
 @DTYPES
+@EDGES
 @pytest.mark.parametrize("learning", [False, True])
 @pytest.mark.parametrize("name", TORCH_OPERATIONS)
-def test_tensors(name: str, learning: bool, dtype: Any) -> None:
+def test_tensors(name: str, learning: bool, with_edges: bool, dtype: Any) -> None:
     def answer(put: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        inputs = [put(torch.from_numpy(part).requires_grad_(learning)) for part in parts(dtype)]
+        inputs = [put(torch.from_numpy(part).requires_grad_(learning)) for part in parts(dtype, with_edges)]
         scores = chain_torch.ChainScores(inputs[0], put(torch.from_numpy(LENGTHS)), *inputs[1:])
         found = leaves(TORCH_OPERATIONS[name](scores, put))
         for own in found:

@@ -30,24 +30,21 @@ from trellis import chain
 ALL_SIZES = st.sampled_from([FINITE, TIED, LARGE]).flatmap(labelled_cases)
 TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-10}
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
-GRID = list(itertools.product([1, 2, 3, 4], [0.0, 0.2, 0.5], [1.0, 1e3]))
+GRID = [
+    *itertools.product([1, 2, 3, 4], [0.0, 0.2, 0.5], [1.0, 1e3], [False]),
+    *itertools.product([1, 2, 3, 4], [0.0, 0.3], [1.0, 1e3], [True]),
+]
 
 
 def make(case: Case, dtype: npt.DTypeLike = np.float64) -> chain.ChainScores:
-    return chain.ChainScores(
-        case.emissions.astype(dtype),
-        case.lengths,
-        case.transitions.astype(dtype),
-        case.start.astype(dtype),
-        case.end.astype(dtype),
-    )
+    return chain.ChainScores(*(x if x is case.lengths else x.astype(dtype) for x in case.arrays()))
 
 
 def rounded(case: Case, dtype: npt.DTypeLike) -> Case:
     """The scores as the kernels see them, in float64 for the oracle."""
     scores = make(case, dtype)
-    parts = (scores.emissions, scores.lengths, scores.transitions, scores.start, scores.end)
-    return Case(*(x if x.dtype == np.int64 else x.astype(np.float64) for x in parts))
+    parts = (scores.emissions, scores.lengths, scores.transitions, scores.start, scores.end, scores.edges)
+    return Case(*(x if x is None or x.dtype == np.int64 else x.astype(np.float64) for x in parts))
 
 
 def close(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-10) -> None:
@@ -63,8 +60,8 @@ def all_spans(case: Case, tags: np.ndarray) -> tuple[np.ndarray, list[np.ndarray
 class Exact:
     """The answers for one batch with a sequence of every length, by enumeration; shared by all instruction sets."""
 
-    def __init__(self, L: int, forbidden: float, scale: float, dtype: npt.DTypeLike) -> None:
-        case, tags = grid_case(L, forbidden, scale)
+    def __init__(self, L: int, forbidden: float, scale: float, with_edges: bool, dtype: npt.DTypeLike) -> None:
+        case, tags = grid_case(L, forbidden, scale, with_edges)
         self.case, self.tags, self.tolerance = rounded(case, dtype), tags, TOLERANCE[np.dtype(dtype)]
         self.scores = make(case, dtype)
         self.log_partition = oracle.log_partition(self.case)
@@ -87,14 +84,14 @@ exact_answers = functools.cache(Exact)
 
 
 @pytest.mark.usefixtures("instruction_set")
-@pytest.mark.parametrize(("L", "forbidden", "scale"), GRID)
+@pytest.mark.parametrize(("L", "forbidden", "scale", "with_edges"), GRID)
 @DTYPES
 class TestEveryLength:
     """One batch with a sequence of every length, in the kernels of every instruction set."""
 
     @pytest.fixture
-    def exact(self, L: int, forbidden: float, scale: float, dtype: npt.DTypeLike) -> Exact:
-        return exact_answers(L, forbidden, scale, dtype)
+    def exact(self, L: int, forbidden: float, scale: float, with_edges: bool, dtype: npt.DTypeLike) -> Exact:
+        return exact_answers(L, forbidden, scale, with_edges, dtype)
 
     def test_values_of_sequences(self, exact: Exact) -> None:
         close(chain.log_partition(exact.scores), exact.log_partition, exact.tolerance)
@@ -102,6 +99,8 @@ class TestEveryLength:
         close(chain.entropy(exact.scores), exact.entropy, exact.tolerance)
         loss = chain.weighted_nll(exact.scores, exact.tags, exact.weights)
         close(loss, exact.weighted_nll, exact.tolerance)
+        nll = exact.log_partition - exact.path_score
+        close(chain.nll(exact.scores, exact.tags), nll, exact.tolerance * max(1.0, abs(exact.path_score).max()))
 
     @pytest.mark.parametrize("pairwise", [False, True])
     def test_marginals(self, exact: Exact, pairwise: bool) -> None:
@@ -218,8 +217,8 @@ class TestRandomCases:
             close(values, best)
             assert len({tuple(path) for path in tags.tolist()}) == len(tags) == len(best)
             assert (np.diff(values) <= 0).all()
-        for emissions, tags, values in zip(case.split(case.emissions), found.tags, found.scores, strict=True):
-            own = [oracle.sequence_score(case, emissions, tuple(path)) for path in tags]
+        for b, (tags, values) in enumerate(zip(found.tags, found.scores, strict=True)):
+            own = [oracle.sequence_score(case, b, tuple(path)) for path in tags]
             close(values, np.array(own, dtype=np.float64))
 
     @check(valid_cases(LARGE))
@@ -236,10 +235,13 @@ def own_allows(path: np.ndarray, allowed: np.ndarray) -> bool:
 
 @pytest.mark.usefixtures("instruction_set")
 @pytest.mark.parametrize("L", [5, 8, 9, 16, 17, 33])
+@pytest.mark.parametrize("with_edges", [False, True])
 @DTYPES
-def test_label_counts_around_the_vector_width_agree_with_enumeration(L: int, dtype: npt.DTypeLike) -> None:
+def test_label_counts_around_the_vector_width_agree_with_enumeration(
+    L: int, with_edges: bool, dtype: npt.DTypeLike
+) -> None:
     rng = np.random.default_rng(L)
-    shapes = ((5, L), (L, L), L, L)
+    shapes = [(5, L), (L, L), L, L, *([(2, L, L)] if with_edges else [])]
     emissions, *others = (rng.normal(size=shape) for shape in shapes)
     case = rounded(Case(emissions, np.array([2, 0, 1, 2]), *others), dtype)
     scores, tolerance = make(case, dtype), TOLERANCE[np.dtype(dtype)]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trellis.chain.torch import library
+from trellis.chain.torch import ChainScores, library
 from trellis.nn import CRF
 
 
@@ -25,10 +25,16 @@ class Tagger(nn.Module):
         self.scorer = nn.Linear(5, 3)
         self.crf = CRF(3, batch_first=batch_first, constraints=constraints)
 
-    def forward(self, x: Tensor, tags: Tensor, mask: Tensor | None, reduction: str) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, tags: Tensor, mask: Tensor | None, reduction: str, with_edges: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
         emissions = self.scorer(x)
-        best = self.crf.viterbi(emissions, mask)
-        return self.crf.nll(emissions, tags, mask, reduction=reduction), best.tags, best.scores.detach()
+        edges = emissions[1:, :, :, None] * emissions[:-1, :, None, :]  # of neighbours along the first axis
+        if self.crf.batch_first:
+            edges = emissions[:, 1:, :, None] * emissions[:, :-1, None, :]
+        options = {"edges": edges} if with_edges else {}
+        best = self.crf.viterbi(emissions, mask, **options)
+        return self.crf.nll(emissions, tags, mask, reduction=reduction, **options), best.tags, best.scores.detach()
 
 
 def compiled(module: Any) -> Any:
@@ -55,14 +61,15 @@ def inputs(batch_first: bool) -> tuple[Tensor, Tensor, Tensor]:
         (True, False, "token_mean"),
     ],
 )
+@pytest.mark.parametrize("with_edges", [False, True])
 def test_loss_gradients_and_labels_are_those_of_the_plain_module(
-    batch_first: bool, masked: bool, reduction: str
+    batch_first: bool, masked: bool, reduction: str, with_edges: bool
 ) -> None:
     x, tags, mask = inputs(batch_first)
     results = []
     for wrap in (lambda module: module, compiled):
         model = Tagger(batch_first)
-        loss, best, scores = wrap(model)(x, tags, mask if masked else None, reduction)
+        loss, best, scores = wrap(model)(x, tags, mask if masked else None, reduction, with_edges)
         (loss * torch.linspace(1, 2, loss.numel()).reshape(loss.shape)).sum().backward()
         results.append([loss.detach(), best, scores, *(p.grad for p in model.parameters())])
     for plain, fast in zip(*results, strict=True):
@@ -98,33 +105,51 @@ def test_second_batch_of_another_shape_runs_in_the_same_graph() -> None:
         torch.testing.assert_close(fast(x, tags, None, "sum")[0], model(x, tags, None, "sum")[0])
 
 
-def arguments(transposed: bool, masked: bool) -> tuple[Tensor, ...]:
+def arguments(transposed: bool, masked: bool, with_edges: bool = False) -> tuple[Tensor, ...]:
     emissions = torch.randn(3, 4, 2, dtype=torch.float64)
     emissions = (emissions.transpose(0, 1).contiguous().transpose(0, 1) if transposed else emissions).requires_grad_()
     tags = torch.zeros(3, 4, dtype=torch.int64)
     mask = torch.tensor([[1, 1, 1, 0], [0, 1, 0, 1], [0, 0, 0, 0]], dtype=torch.bool) if masked else None
     chain = [torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((2, 2), (2,), (2,))]
-    return emissions, tags, mask, *chain  # type: ignore[return-value]
+    edges = torch.randn(3, 3, 2, 2, dtype=torch.float64, requires_grad=True) if with_edges else None
+    return emissions, tags, mask, *chain, edges  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("with_edges", [False, True])
 class TestOperators:
     """torch's own checks of schema, fake shapes and strides, autograd registration and tracing."""
 
-    def test_nll(self, transposed: bool, masked: bool) -> None:
-        torch.library.opcheck(library._nll, (*arguments(transposed, masked), True, -100))
+    def test_nll(self, transposed: bool, masked: bool, with_edges: bool) -> None:
+        torch.library.opcheck(library._nll, (*arguments(transposed, masked, with_edges), True, -100))
 
-    def test_nll_backward(self, transposed: bool, masked: bool) -> None:
-        plain = (x.detach() if isinstance(x, Tensor) else x for x in arguments(transposed, masked))
+    def test_nll_backward(self, transposed: bool, masked: bool, with_edges: bool) -> None:
+        given = arguments(transposed, masked, with_edges)
+        plain = (x.detach() if isinstance(x, Tensor) else x for x in given)
         torch.library.opcheck(library._nll_backward, (torch.ones(3, dtype=torch.float64), *plain, True, -100))
 
-    def test_viterbi(self, transposed: bool, masked: bool) -> None:
-        emissions, _, *rest = (x.detach() if isinstance(x, Tensor) else x for x in arguments(transposed, masked))
+    def test_viterbi(self, transposed: bool, masked: bool, with_edges: bool) -> None:
+        given = arguments(transposed, masked, with_edges)
+        emissions, _, *rest = (x.detach() if isinstance(x, Tensor) else x for x in given)
         torch.library.opcheck(library._viterbi, (emissions, *rest, True))
 
 
 def test_operator_gradients_are_those_of_the_layer() -> None:
-    emissions, tags, mask, *chain = arguments(False, True)
-    function: Callable[..., Tensor] = lambda e, a, s, f: library._nll(e, tags, mask, a, s, f, True, -100)  # noqa: E731
+    emissions, tags, mask, *chain = arguments(False, True, True)
+    function: Callable[..., Tensor] = lambda e, *rest: library._nll(e, tags, mask, *rest, True, -100)  # noqa: E731
     assert torch.autograd.gradcheck(function, (emissions, *chain))
+
+
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_gradient_without_autograd_is_the_same_on_both_implementations(with_edges: bool) -> None:
+    """Other devices have no kernels; the operator's backward pass takes the torch implementation there."""
+    emissions, tags, mask, *chain = (
+        x.detach() if isinstance(x, Tensor) else x for x in arguments(False, True, with_edges)
+    )
+    found = [
+        ChainScores.padded(emissions, mask, *chain, backend=backend).nll_gradient(tags, torch.tensor([0.5, 2.0, 1.0]))
+        for backend in ("auto", "scan")
+    ]
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours.reshape(theirs.shape), theirs)

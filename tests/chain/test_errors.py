@@ -27,6 +27,11 @@ def arrays(**changes: Any) -> dict[str, Any]:
     return parts | changes
 
 
+def with_edges(**changes: Any) -> dict[str, Any]:
+    """The same with edges: two pairs of the first sequence, one of the second."""
+    return arrays(edges=np.zeros((3, 2, 2))) | changes
+
+
 def with_value(name: str, place: tuple[int, ...], value: float) -> dict[str, Any]:
     parts = arrays()
     parts[name][place] = value
@@ -77,9 +82,10 @@ OPERATIONS: dict[str, Callable[[Side, Any], Any]] = {
         "span_log_prob", scores, np.array([[0, 0, 1], [1, 0, 1]]), np.array([0, 0])
     ),
     "score": lambda side, scores: side.call("score", scores, TAGS),
+    "nll": lambda side, scores: side.call("nll", scores, TAGS),
     "weighted_nll": lambda side, scores: side.call("weighted_nll", scores, TAGS, np.ones(5)),
 }
-INFERENCES = [name for name in OPERATIONS if name not in ("score", "weighted_nll")]
+INFERENCES = [name for name in OPERATIONS if name not in ("score", "nll", "weighted_nll")]
 
 
 def refuses(error: type[ChainError], message: str, call: Callable[[], Any]) -> None:
@@ -125,6 +131,12 @@ class TestScores:
     def test_lengths(self, side: Side, lengths: list[Any], message: str) -> None:
         refuses(ShapeError, message, lambda: side.scores(arrays(lengths=lengths)))
 
+    @pytest.mark.parametrize("shape", [(2, 2, 2), (4, 2, 2), (3, 2), (3, 3, 3), (0,)])
+    def test_edges_of_another_shape(self, side: Side, shape: tuple[int, ...]) -> None:
+        emissions = "(N, L) = (5, 2)" if side.name == "numpy" else "(5, 2)"
+        message = f"edges must be (P, L, L) = (3, 2, 2) to match emissions {emissions}, got {shape}"
+        refuses(ShapeError, message, lambda: side.scores(arrays(edges=np.zeros(shape))))
+
     def test_what_is_no_number(self) -> None:
         message = "scores must be numbers, got an array of <U1"
         refuses(ShapeError, message, lambda: chain.ChainScores([["a", "b"]], [1], np.zeros((2, 2))))
@@ -151,6 +163,27 @@ class TestNonFinite:
         scores = side.scores(with_value("emissions", (2, 1), NAN))
         message = "emissions of sequence 0, position 2, label 1 are nan: scores must be finite or minus infinity"
         refuses(NonFiniteError, message, lambda: OPERATIONS[name](side, scores))
+
+    @pytest.mark.parametrize(
+        ("place", "where"),
+        [
+            ((0, 0, 0), "sequence 0, position 1, from label 0 to label 0"),
+            ((1, 1, 0), "sequence 0, position 2, from label 1 to label 0"),
+            ((2, 0, 1), "sequence 1, position 1, from label 0 to label 1"),
+        ],
+    )
+    @pytest.mark.parametrize("value", [NAN, INF])
+    @pytest.mark.parametrize("forbidden", [False, True])
+    def test_edge_is_named_by_sequence_position_and_labels(
+        self, side: Side, name: str, place: tuple[int, int, int], where: str, value: float, forbidden: bool
+    ) -> None:
+        """On a transition that is forbidden anyway, too."""
+        parts = with_edges()
+        parts["edges"][place] = value
+        if forbidden:
+            parts["transitions"][place[1:]] = -INF
+        message = f"edges of {where} are {value}: scores must be finite or minus infinity"
+        refuses(NonFiniteError, message, lambda: OPERATIONS[name](side, side.scores(parts)))
 
     @pytest.mark.parametrize(
         ("part", "place", "where"),
@@ -186,6 +219,18 @@ class TestNoPath:
         message = "sequence 0 of length 3 has no valid path: no label can be reached at position 2"
         refuses(NoPathError, message, lambda: OPERATIONS[name](side, side.scores(parts)))
 
+    def test_edges_that_leave_nothing(self, side: Side, name: str) -> None:
+        parts = with_edges()
+        parts["edges"][1] = [[-INF, -INF], [-INF, -INF]]
+        message = "sequence 0 of length 3 has no valid path: no label can be reached at position 2"
+        refuses(NoPathError, message, lambda: OPERATIONS[name](side, side.scores(parts)))
+
+    def test_transitions_and_edges_that_leave_nothing_together(self, side: Side, name: str) -> None:
+        parts = with_edges(transitions=np.array([[0.0, -INF], [0.0, -INF]]))
+        parts["edges"][2] = [[-INF, 0.0], [-INF, 0.0]]
+        message = "sequence 1 of length 2 has no valid path: no label can be reached at position 1"
+        refuses(NoPathError, message, lambda: OPERATIONS[name](side, side.scores(parts)))
+
     def test_first_position(self, side: Side, name: str) -> None:
         message = "sequence 0 of length 3 has no valid path: no label can be reached at position 0"
         scores = side.scores(arrays(start=np.full(2, -INF)))
@@ -200,8 +245,7 @@ class TestNoPath:
         refuses(NoPathError, message, lambda: OPERATIONS[name](side, scores))
 
 
-# The NumPy side has no nll.
-LOSSES = [(Side(side), name) for side in ("numpy", "native", "scan") for name in ("nll", "weighted_nll")][1:]
+LOSSES = [(Side(side), name) for side in ("numpy", "native", "scan") for name in ("nll", "weighted_nll")]
 
 
 class TestTags:
@@ -229,13 +273,16 @@ class TestTags:
             ("end", (0,), "it may not end with tag 0 (position 1)"),
             ("emissions", (4, 0), "tag 0 has emission score -inf at position 1"),
             ("transitions", (1, 0), "the transition from tag 1 to tag 0 has score -inf (position 1)"),
+            ("edges", (2, 1, 0), "the transition from tag 1 to tag 0 has score -inf (position 1)"),
         ],
     )
     @pytest.mark.parametrize(("side", "name"), LOSSES, ids=str)
     def test_forbidden_gold_path_has_no_likelihood(
         self, side: Side, name: str, part: str, place: tuple[int, ...], reason: str
     ) -> None:
-        scores = side.scores(with_value(part, place, -INF))
+        parts = with_edges() if part == "edges" else arrays()
+        parts[part][place] = -INF
+        scores = side.scores(parts)
         tags = np.array([0, 0, 1, 1, 0])
         extra = (np.ones(5),) if name == "weighted_nll" else ()
         message = f"tags of sequence 1 are forbidden, so their likelihood is zero: {reason}"
@@ -271,6 +318,15 @@ class TestOptions:
             "ask for fewer, or for fewer sequences at a time"
         )
         refuses(ChainError, message, lambda: side.call("kbest", scores, 2_000_000))
+
+    def test_losses_are_of_tags_or_of_allowed_labels(self, side: Side) -> None:
+        scores, allowed = side.scores(arrays()), np.ones((5, 2), bool)
+        message = "give either tags or allowed, got neither"
+        refuses(ChainError, message, lambda: side.call("nll", scores))
+        message = "give either tags or allowed, got both"
+        refuses(ChainError, message, lambda: side.call("nll", scores, TAGS, allowed=allowed))
+        message = "weights are those of tags: give tags, not allowed"
+        refuses(ChainError, message, lambda: side.call("nll", scores, allowed=allowed, weights=np.ones(5)))
 
     def test_weights_of_another_shape(self, side: Side) -> None:
         scores = side.scores(arrays())

@@ -67,6 +67,11 @@ class TestPadded:
         refuses(ShapeError, message, lambda: make(emissions, mask, square))
         message = "tags must be (2, 3) to match emissions (2, 3, 2), got (2,)"
         refuses(ShapeError, message, lambda: make(emissions, None, square, tags=torch.zeros(2, dtype=torch.int64)))
+        message = "edges must be (B, T - 1, L, L) = (2, 2, 2, 2) to match emissions (2, 3, 2), got (2, 3, 2, 2)"
+        refuses(ShapeError, message, lambda: make(emissions, None, square, edges=torch.zeros(2, 3, 2, 2)))
+        message = "edges must be (T - 1, B, L, L) = (1, 3, 2, 2) to match emissions (2, 3, 2), got (2, 2, 2, 2)"
+        edges = torch.zeros(2, 2, 2, 2)
+        refuses(ShapeError, message, lambda: make(emissions, None, square, edges=edges, batch_first=False))
         message = "emissions must be (B, T, L) with L >= 1, got (2, 3)"
         refuses(ShapeError, message, lambda: make(emissions[..., 0], None, square))
 
@@ -78,14 +83,24 @@ class TestPadded:
         emissions = torch.zeros(2, 4, 2)
         emissions[1, 3, 1] = NAN
 
-        def make(e: Tensor) -> chain_torch.ChainScores:
+        def make(e: Tensor, edges: Tensor | None = None) -> chain_torch.ChainScores:
+            if edges is not None and not batch_first:
+                edges = edges.transpose(0, 1)
             own, places = (e, mask) if batch_first else (e.transpose(0, 1), mask.T)
             return chain_torch.ChainScores.padded(
-                own, places, torch.zeros(2, 2), batch_first=batch_first, backend=backend
+                own, places, torch.zeros(2, 2), edges=edges, batch_first=batch_first, backend=backend
             )
 
         message = "emissions of sequence 1, position 1, label 1 are nan: scores must be finite or minus infinity"
         refuses(NonFiniteError, message, lambda: chain_torch.log_partition(make(emissions)))
+        edges = torch.zeros(2, 3, 2, 2)
+        edges[1, 0] = edges[1, 1] = NAN  # into its first token, and into a hole: nobody looks
+        chain_torch.log_partition(make(torch.zeros(2, 4, 2), edges))
+        edges[1, 2, 0, 1] = INF
+        message = (
+            "edges of sequence 1, position 1, from label 0 to label 1 are inf: scores must be finite or minus infinity"
+        )
+        refuses(NonFiniteError, message, lambda: chain_torch.log_partition(make(torch.zeros(2, 4, 2), edges)))
         message = "sequence 1 of length 2 has no valid path: no label can be reached at position 1"
         forbidden = torch.where(torch.arange(4)[:, None] == 3, -INF, 0.0).expand(4, 2)
         forbidden = torch.stack([torch.zeros(4, 2), forbidden])

@@ -4,6 +4,8 @@ The hot kernels work with scaled probabilities and hand a sequence to log space 
 cases here are made to lose one: a label that is negligible now and decides everything later.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -18,7 +20,7 @@ from trellis.errors import NonFiniteError, NoPathError
 
 NEG_INF = -np.inf
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
-Scores = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # emissions, transitions, start, end
+Scores = tuple[np.ndarray, ...]  # emissions, transitions, start, end, and edges of some
 
 
 def zeros_around(emissions: npt.ArrayLike, transitions: npt.ArrayLike) -> Scores:
@@ -27,8 +29,7 @@ def zeros_around(emissions: npt.ArrayLike, transitions: npt.ArrayLike) -> Scores
 
 
 def as_type(case: Scores, dtype: npt.DTypeLike) -> Scores:
-    emissions, transitions, start, end = (x.astype(dtype) for x in case)
-    return emissions, transitions, start, end
+    return tuple(x.astype(dtype) for x in case)
 
 
 def make(case: Scores) -> chain.ChainScores:
@@ -54,10 +55,44 @@ def assert_exact(case: Scores, dtype: npt.DTypeLike) -> None:
     leaves = [torch.from_numpy(x.copy()).requires_grad_() for x in seen]
     value = chain_torch.log_partition(chain_torch.ChainScores(leaves[0], [len(seen[0])], *leaves[1:]))
     (3 * value).sum().backward()
-    wanted = (expected.tokens, expected.transitions, expected.tokens[0], expected.tokens[-1])
-    for leaf, gradient in zip(leaves, wanted, strict=True):
+    wanted = [expected.tokens, expected.transitions, expected.tokens[0], expected.tokens[-1], expected.pairs]
+    for leaf, gradient in zip(leaves, wanted[: len(leaves)], strict=True):
         assert leaf.grad is not None
         np.testing.assert_allclose(leaf.grad.numpy() / 3, gradient, **counts)
+
+
+def repeated(transitions: np.ndarray, emissions: np.ndarray) -> np.ndarray:
+    """Transitions as edges, [T - 1, L, L]."""
+    return np.repeat(transitions[None], len(emissions) - 1, axis=0)
+
+
+def all_in_edges(e: np.ndarray, A: np.ndarray, s: np.ndarray, f: np.ndarray) -> Scores:
+    return e, np.zeros_like(A), s, f, repeated(A, e)
+
+
+def emissions_in_edges(e: np.ndarray, A: np.ndarray, s: np.ndarray, f: np.ndarray) -> Scores:
+    """Only the first token keeps its emissions; whatever else is forbidden or favoured, an edge says so."""
+    return np.concatenate([e[:1], np.zeros_like(e[1:])]), np.zeros_like(A), s, f, repeated(A, e) + e[1:, None, :]
+
+
+def in_halves(e: np.ndarray, A: np.ndarray, s: np.ndarray, f: np.ndarray) -> Scores:
+    return e, A / 2, s, f, repeated(A / 2, e)
+
+
+def at_odds(e: np.ndarray, A: np.ndarray, s: np.ndarray, f: np.ndarray) -> Scores:
+    """Edges undo what the transitions add: the greatest of each lie far from the greatest of their sum."""
+    favour = 30.0 * np.arange(A.size, dtype=np.float64).reshape(A.shape) / A.size
+    return e, A + favour, s, f, repeated(-favour, e)
+
+
+# The same chain, said in other ways.
+WAYS: dict[str, Callable[..., Scores]] = {
+    "shared": lambda *case: case,
+    "all in edges": all_in_edges,
+    "emissions in edges": emissions_in_edges,
+    "in halves": in_halves,
+    "at odds": at_odds,
+}
 
 
 def random_case(rng: np.random.Generator, T: int, L: int, scale: float = 1.0) -> Scores:
@@ -159,14 +194,16 @@ ADVERSARIAL = adversarial()
 
 @pytest.mark.usefixtures("instruction_set")
 @pytest.mark.parametrize("name", ADVERSARIAL)
+@pytest.mark.parametrize("way", WAYS)
 @DTYPES
-def test_scaled_arithmetic_loses_no_path_that_matters(name: str, dtype: npt.DTypeLike) -> None:
-    assert_exact(ADVERSARIAL[name], dtype)
+def test_scaled_arithmetic_loses_no_path_that_matters(name: str, way: str, dtype: npt.DTypeLike) -> None:
+    assert_exact(WAYS[way](*ADVERSARIAL[name]), dtype)
 
 
 @pytest.mark.usefixtures("instruction_set")
+@pytest.mark.parametrize("with_edges", [False, True])
 @DTYPES
-def test_sequences_that_go_through_log_space_do_not_disturb_their_group(dtype: npt.DTypeLike) -> None:
+def test_sequences_that_go_through_log_space_do_not_disturb_their_group(with_edges: bool, dtype: npt.DTypeLike) -> None:
     """Ordinary and lost sequences of equal length side by side: counts of the batch are the sum over both."""
     rng = np.random.default_rng(2)
     parts = [rng.normal(size=(T, 2)) for T in (12, 12, 12, 12, 12, 9, 9, 3)]
@@ -174,7 +211,10 @@ def test_sequences_that_go_through_log_space_do_not_disturb_their_group(dtype: n
         parts[b][0, 1] -= 300
         parts[b][-1, 1] += 299
     transitions = identity(2)
-    scores = chain.ChainScores(np.concatenate(parts).astype(dtype), [len(p) for p in parts], transitions)
+    flat, lengths = np.concatenate(parts).astype(dtype), [len(p) for p in parts]
+    edges = np.concatenate([repeated(transitions, p) for p in parts]) if with_edges else None
+    shared = np.zeros((2, 2)) if with_edges else transitions
+    scores = chain.ChainScores(flat, lengths, shared, edges=edges)
     expected = [reference(p.astype(dtype), transitions, np.zeros(2), np.zeros(2)) for p in parts]
     tolerance = 1e-5 if dtype == np.float32 else 1e-10
     found = chain.marginals(scores)
@@ -188,17 +228,39 @@ def test_sequences_that_go_through_log_space_do_not_disturb_their_group(dtype: n
 @pytest.mark.usefixtures("instruction_set")
 @pytest.mark.parametrize("L", [1, 9, 50, 300])
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e4])
+@pytest.mark.parametrize("with_edges", [False, True])
 @DTYPES
-def test_label_counts_up_to_300(L: int, scale: float, dtype: npt.DTypeLike) -> None:
+def test_label_counts_up_to_300(L: int, scale: float, with_edges: bool, dtype: npt.DTypeLike) -> None:
     rng = np.random.default_rng(L)
-    case = random_case(rng, 12, L, scale if scale < 1e4 else 3e3)
-    assert_exact((np.clip(case[0], -1e4, 1e4), *case[1:]), dtype)
+    size = scale if scale < 1e4 else 3e3
+    case = random_case(rng, 12, L, size)
+    edges = [rng.normal(scale=size, size=(11, L, L))] if with_edges else []
+    assert_exact((np.clip(case[0], -1e4, 1e4), *case[1:], *edges), dtype)
 
 
 @DTYPES
+@pytest.mark.parametrize("with_edges", [False, True])
 @pytest.mark.parametrize("T", [1, 2, 63, 64, 65, 1000])
-def test_lengths_around_the_folding_of_counts(T: int, dtype: npt.DTypeLike) -> None:
-    assert_exact(random_case(np.random.default_rng(T), T, 4), dtype)
+def test_lengths_around_the_folding_of_counts(T: int, with_edges: bool, dtype: npt.DTypeLike) -> None:
+    rng = np.random.default_rng(T)
+    edges = [rng.normal(size=(T - 1, 4, 4))] if with_edges else []
+    assert_exact((*random_case(rng, T, 4), *edges), dtype)
+
+
+@pytest.mark.parametrize("size", [1e4, 1e30, 3e38])
+def test_float32_sums_of_large_transitions_and_edges_are_neither_rounded_nor_overflow(size: float) -> None:
+    """The two are scaled one by one: what they differ by is exact, however large they are."""
+    e = np.array([[0.0, 0.5, -0.5], [0.25, 0.0, 0.0], [0.0, -0.25, 1.0]])
+    fine = np.array([[0.0, 0.5, -1.0], [2.0, 0.0, 0.25], [-0.5, 1.0, 0.0]])
+    blurred = fine * (size <= 1e4)  # a number as large as the others has no such digits
+    size = float(np.float32(size))
+    case = (e, size + blurred, np.zeros(3), np.zeros(3), size + np.stack([blurred, -blurred]))
+    seen = as_type(case, np.float32)
+    plain = (e, seen[1].astype(np.float64) - size, np.zeros(3), np.zeros(3), seen[4].astype(np.float64) - size)
+    expected, found = reference(*plain), chain.marginals(make(seen))
+    np.testing.assert_allclose(found.tokens, expected.tokens, rtol=1e-5)
+    np.testing.assert_allclose(found.log_partition, expected.log_partition + 4 * size, rtol=1e-6)
+    assert np.isfinite(chain.viterbi(make(seen)).scores).all()
 
 
 LEVELS = st.sampled_from([NEG_INF, 0.0, 1.0, -1.0, 40.0, -40.0, 90.0, -90.0, 300.0, -300.0, 1e4, -1e4])
@@ -209,11 +271,12 @@ def level_cases(draw: st.DrawFn) -> Scores:
     """Chains of up to 8 tokens and 4 labels whose scores are all from a few levels far apart."""
     T, L = draw(st.integers(1, 8)), draw(st.integers(1, 4))
     levels = st.sampled_from(draw(st.lists(LEVELS, min_size=1, max_size=4)))
-    shapes = ((T, L), (L, L), (L,), (L,))
-    emissions, transitions, start, end = (
-        np.array(draw(st.lists(levels, min_size=int(np.prod(s)), max_size=int(np.prod(s))))).reshape(s) for s in shapes
+    shapes = [(T, L), (L, L), (L,), (L,), *([(T - 1, L, L)] if draw(st.booleans()) else [])]
+    sizes = [int(np.prod(s)) for s in shapes]
+    return tuple(
+        np.array(draw(st.lists(levels, min_size=n, max_size=n)), dtype=np.float64).reshape(s)
+        for s, n in zip(shapes, sizes, strict=True)
     )
-    return emissions, transitions, start, end
 
 
 @check(level_cases(), st.sampled_from([np.float32, np.float64]), max_examples=300)

@@ -26,7 +26,9 @@ JUNK = float("nan")  # what padding may hold without harm
 class Both:
     """One batch twice: padded in the axis order asked for, and flat."""
 
-    def __init__(self, mask: Tensor, batch_first: bool, backend: Any, grad: bool = False) -> None:
+    def __init__(
+        self, mask: Tensor, batch_first: bool, backend: Any, grad: bool = False, with_edges: bool = False
+    ) -> None:
         generator = torch.Generator().manual_seed(3)
         draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
         B, T = mask.shape
@@ -38,10 +40,20 @@ class Both:
         self.tags = torch.where(mask, 0, -7)  # 0 -> 0 is allowed; out of range where nobody looks
         self.emissions = self.order(dense.masked_fill(~mask.unsqueeze(-1), JUNK)).requires_grad_(grad)
         self.flat_emissions = dense[mask].requires_grad_(grad)
+        self.edges = self.flat_edges = None
+        if with_edges:
+            own = draw(B, max(T - 1, 0), L, L)
+            later = self.later()
+            self.flat_edges = own[later].requires_grad_(grad)
+            self.edges = self.order(own.masked_fill(~later[..., None, None], JUNK)).requires_grad_(grad)
         self.padded = chain.ChainScores.padded(
-            self.emissions, self.order(mask), *self.chain, batch_first=batch_first, backend=backend
+            self.emissions, self.order(mask), *self.chain, self.edges, batch_first=batch_first, backend=backend
         )
-        self.flat = chain.ChainScores(self.flat_emissions, self.lengths, *self.chain, backend=backend)
+        self.flat = chain.ChainScores(self.flat_emissions, self.lengths, *self.chain, self.flat_edges, backend=backend)
+
+    def later(self) -> Tensor:
+        """Which places but the first hold a token that has one before it: edges belong to those, [B, T - 1]."""
+        return self.mask[:, 1:] & (self.mask.cumsum(1)[:, 1:] > 1)
 
     def order(self, x: Tensor) -> Tensor:
         return x if self.batch_first else x.transpose(0, 1)
@@ -89,15 +101,20 @@ def check_layout(both: Both) -> None:
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("batch_first", [True, False])
 @pytest.mark.parametrize("backend", ["auto", "scan"])
+@pytest.mark.parametrize("with_edges", [False, True])
 class TestMasks:
-    def test_every_operation_equals_the_flat_one(self, name: str, batch_first: bool, backend: str) -> None:
-        check_layout(Both(torch.tensor(MASKS[name], dtype=torch.bool), batch_first, backend))
+    def test_every_operation_equals_the_flat_one(
+        self, name: str, batch_first: bool, backend: str, with_edges: bool
+    ) -> None:
+        mask = torch.tensor(MASKS[name], dtype=torch.bool)
+        check_layout(Both(mask, batch_first, backend, with_edges=with_edges))
 
     @pytest.mark.parametrize("loss", ["log_partition", "nll", "weighted_nll"])
     def test_gradients_equal_the_flat_ones_and_padding_has_none(
-        self, name: str, batch_first: bool, backend: str, loss: str
+        self, name: str, batch_first: bool, backend: str, loss: str, with_edges: bool
     ) -> None:
-        both = Both(torch.tensor(MASKS[name], dtype=torch.bool), batch_first, backend, grad=True)
+        mask = torch.tensor(MASKS[name], dtype=torch.bool)
+        both = Both(mask, batch_first, backend, grad=True, with_edges=with_edges)
         if loss == "log_partition":
             values = [chain.log_partition(s) for s in (both.padded, both.flat)]
         elif loss == "nll":
@@ -115,6 +132,12 @@ class TestMasks:
         assert both.flat_emissions.grad is not None
         assert_same(both.tokens(both.emissions.grad), both.flat_emissions.grad)
         assert (both.padding(both.emissions.grad) == 0).all()
+        if both.edges is not None and both.flat_edges is not None:
+            assert both.edges.grad is not None
+            assert both.flat_edges.grad is not None
+            found = both.order(both.edges.grad)
+            assert_same(found[both.later()], both.flat_edges.grad)
+            assert (found[~both.later()] == 0).all()
 
 
 @check(
@@ -125,10 +148,11 @@ class TestMasks:
     ),
     st.booleans(),
     st.sampled_from(["auto", "scan"]),
+    st.booleans(),
     max_examples=60,
 )
-def test_masks_of_every_shape(mask: Tensor, batch_first: bool, backend: str) -> None:
-    check_layout(Both(mask, batch_first, backend))
+def test_masks_of_every_shape(mask: Tensor, batch_first: bool, backend: str, with_edges: bool) -> None:
+    check_layout(Both(mask, batch_first, backend, with_edges=with_edges))
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])

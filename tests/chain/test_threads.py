@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 
 from tests.chain.strategies import check
 from trellis import chain
-from trellis.chain import arrays
 from trellis.chain import torch as chain_torch
 
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 pytestmark = pytest.mark.usefixtures("thread_count")
 
 
-def batch(lengths: npt.ArrayLike, L: int, dtype: npt.DTypeLike = np.float32, extreme: bool = True) -> chain.ChainScores:
+def batch(
+    lengths: npt.ArrayLike, L: int, dtype: npt.DTypeLike = np.float32, extreme: bool = True, with_edges: bool = False
+) -> chain.ChainScores:
     """A random batch; where `extreme`, every seventh sequence is one for log space."""
     rng = np.random.default_rng(L)
     own = np.asarray(lengths)
@@ -33,10 +34,11 @@ def batch(lengths: npt.ArrayLike, L: int, dtype: npt.DTypeLike = np.float32, ext
         for part in parts[::7]:
             part[: len(part) // 2] *= 500
     transitions = rng.normal(size=(L, L))
-    transitions[0, L - 1] = -np.inf
+    transitions[0, L - 1] = -np.inf if L > 1 else 0.0
     start, end = rng.normal(size=(2, L))
     flat = np.concatenate([np.empty((0, L)), *parts])
-    return chain.ChainScores(flat.astype(dtype), own, transitions, start, end)
+    edges = rng.normal(size=(int(np.maximum(own - 1, 0).sum()), L, L)) if with_edges else None
+    return chain.ChainScores(flat.astype(dtype), own, transitions, start, end, edges)
 
 
 def some_spans(scores: chain.ChainScores) -> tuple[np.ndarray, np.ndarray]:
@@ -54,9 +56,9 @@ def flattened(value: Any) -> list[np.ndarray]:
 
 def gradients(scores: chain.ChainScores, tags: np.ndarray, weights: np.ndarray | None) -> list[np.ndarray]:
     """Of the plain or the weighted loss on the torch side, with a weight for each sequence."""
-    parts = (scores.emissions, scores.transitions, scores.start, scores.end)
-    leaves = [torch.from_numpy(x.copy()).requires_grad_() for x in parts]
-    own = chain_torch.ChainScores(leaves[0], torch.tensor(scores.lengths), *leaves[1:])
+    parts = (scores.emissions, scores.transitions, scores.start, scores.end, scores.edges)
+    leaves = [torch.from_numpy(x.copy()).requires_grad_() for x in parts if x is not None]
+    own = chain_torch.ChainScores(leaves[0], torch.from_numpy(scores.lengths), *leaves[1:])
     path = torch.from_numpy(tags)
     loss = (
         chain_torch.nll(own, path)
@@ -98,31 +100,38 @@ class TestBitIdentical:
     @pytest.mark.parametrize(
         ("lengths", "L"), [(LARGE, 9), (LARGE[:150], 33), ([3, 0, 7], 4)], ids=["L9", "L33", "small"]
     )
+    @pytest.mark.parametrize("with_edges", [False, True])
     @DTYPES
-    def test_for_any_number_of_threads(self, name: str, lengths: npt.ArrayLike, L: int, dtype: npt.DTypeLike) -> None:
-        scores = batch(lengths, L, dtype)
+    def test_for_any_number_of_threads(
+        self, name: str, lengths: npt.ArrayLike, L: int, with_edges: bool, dtype: npt.DTypeLike
+    ) -> None:
+        scores = batch(lengths, L, dtype, with_edges=with_edges)
         alone = answers(name, scores, 1)
         assert alone
         for count in (2, 3, 8):
             assert answers(name, scores, count) == alone, f"{count} threads"
 
-    @check(st.lists(st.integers(0, 80), max_size=80), st.integers(1, 20), st.integers(2, 9), max_examples=20)
-    def test_for_any_shape(self, lengths: list[int], L: int, count: int) -> None:
-        scores = batch(np.array(lengths, np.int64), L)
+    @check(
+        st.lists(st.integers(0, 80), max_size=80), st.integers(1, 20), st.integers(2, 9), st.booleans(), max_examples=20
+    )
+    def test_for_any_shape(self, lengths: list[int], L: int, count: int, with_edges: bool) -> None:
+        scores = batch(np.array(lengths, np.int64), L, with_edges=with_edges)
         for name in ("marginals", "viterbi", "sample", "gradient of nll"):
             assert answers(name, scores, count) == answers(name, scores, 1)
 
     @pytest.mark.usefixtures("instruction_set")
     @pytest.mark.parametrize("L", [3, 9, 33])
+    @pytest.mark.parametrize("with_edges", [False, True])
     @DTYPES
-    def test_a_sequence_alone_and_in_a_batch(self, L: int, dtype: npt.DTypeLike) -> None:
-        scores = batch([17, 1, 0, 17, 40, 5, 17, 16, 40, 2, 33], L, dtype)
+    def test_a_sequence_alone_and_in_a_batch(self, L: int, with_edges: bool, dtype: npt.DTypeLike) -> None:
+        scores = batch([17, 1, 0, 17, 40, 5, 17, 16, 40, 2, 33], L, dtype, with_edges=with_edges)
         together = chain.marginals(scores)
         best = chain.viterbi(scores)
         first = 0
         for b, T in enumerate(scores.lengths.tolist()):
             own = slice(first, first := first + T)
-            one = chain.ChainScores(scores.emissions[own], [T], scores.transitions, scores.start, scores.end)
+            one = scores.part(b)
+            assert len(one.emissions) == T
             alone = chain.marginals(one)
             assert alone.log_partition.tolist() == [together.log_partition[b]]
             assert alone.tokens.tobytes() == together.tokens[own].tobytes()
@@ -137,13 +146,13 @@ class TestWithTheRestOfTheProgram:
         interval = sys.getswitchinterval()
         chain.set_num_threads(1)
         scores = batch([2_000] * 20, 9, extreme=False)
-        call, out = arrays._Call(scores), np.empty(20)
+        native, out = scores._inference(), np.empty(20)
         inside, seen = [False], [False]
 
         def calls() -> None:
             for _ in range(200):
                 inside[0] = True
-                call.native.entropy(out)
+                native.entropy(out)
                 inside[0] = False
                 if seen[0]:
                     return

@@ -19,9 +19,12 @@ from trellis.chain.torch.autograd import ChainLoss
 BACKENDS = pytest.mark.parametrize("backend", ["auto", "scan"])
 ALL_SIZES = st.sampled_from([st.floats(-5, 5, width=32), LARGE]).flatmap(labelled_cases)
 GRID = grid_case(3, 0.2, 1.0)
+EDGES = grid_case(3, 0.2, 1.0, with_edges=True)
+BOTH = pytest.mark.parametrize("batch", [GRID, EDGES], ids=["shared", "edges"])
 
 
 def tensors(case: Case, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """All scores, without the lengths."""
     emissions, _, *rest = case.arrays()
     return [torch.tensor(x, dtype=dtype) for x in (emissions, *rest)]
 
@@ -77,9 +80,12 @@ WITH_GRADIENT = [name for name in NAMES if name != "kbest"]
 class TestBothImplementations:
     @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize(("L", "forbidden"), [(1, 0.0), (2, 0.5), (3, 0.2), (4, 0.0)])
+    @pytest.mark.parametrize("with_edges", [False, True])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_agree_on_every_length(self, name: str, L: int, forbidden: float, dtype: torch.dtype) -> None:
-        case, tags = grid_case(L, forbidden, 1.0)
+    def test_agree_on_every_length(
+        self, name: str, L: int, forbidden: float, with_edges: bool, dtype: torch.dtype
+    ) -> None:
+        case, tags = grid_case(L, forbidden, 1.0, with_edges)
         operation = operations(case, tags)[name]
         tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {}
         assert_same(operation(make(case, dtype=dtype)), operation(make(case, "scan", dtype)), **tolerance)
@@ -100,15 +106,27 @@ class TestBothImplementations:
             assert_same(*found)
 
     @BACKENDS
-    def test_agree_with_enumeration_on_the_gradient_of_log_partition(self, backend: str) -> None:
-        case, _ = GRID
+    @BOTH
+    def test_agree_with_enumeration_on_the_gradient_of_log_partition(self, backend: str, batch: Any) -> None:
+        case, _ = batch
         found = gradients(chain.log_partition, case, backend, outer=torch.ones(len(case.lengths)))
-        start, end, moves = oracle.expected_counts(case)
-        assert_same(found, [torch.from_numpy(x) for x in (oracle.token_marginals(case), moves, start, end)])
+        assert_same(found, [torch.from_numpy(x) for x in expected_gradients(case)])
 
     @BACKENDS
-    def test_sampling_draws_valid_paths_in_the_layout_and_repeats_itself(self, backend: str) -> None:
-        case, _ = GRID
+    @BOTH
+    def test_agree_with_enumeration_on_the_gradient_of_the_loss(self, backend: str, batch: Any) -> None:
+        """What a path has, less what is expected: pairwise probabilities minus indicators for the edges."""
+        case, tags = batch
+        path = torch.from_numpy(tags)
+        found = gradients(lambda s: chain.nll(s, path), case, backend, outer=torch.ones(len(case.lengths)))
+        alone = case.with_allowed(np.arange(case.num_labels) == tags[:, None])
+        pairs = zip(expected_gradients(case), expected_gradients(alone), strict=True)
+        assert_same(found, [torch.from_numpy(expected - observed) for expected, observed in pairs])
+
+    @BACKENDS
+    @BOTH
+    def test_sampling_draws_valid_paths_in_the_layout_and_repeats_itself(self, backend: str, batch: Any) -> None:
+        case, _ = batch
         drawn = chain.sample(make(case, backend), 8, seed=4)
         assert drawn.shape == (8, len(case.emissions))
         assert torch.equal(drawn, chain.sample(make(case, backend), 8, seed=4))
@@ -124,16 +142,24 @@ class TestBothImplementations:
         shared = chain.span_log_prob(scores, spans, [[0]] * len(spans), after=after)
         assert_same(shared, chain.span_log_prob(scores, spans, [[0]] * len(spans), after=after.repeat(len(spans), 1)))
 
-    def test_native_samples_are_those_of_numpy(self) -> None:
-        case, _ = GRID
+    @BOTH
+    def test_native_samples_are_those_of_numpy(self, batch: Any) -> None:
+        case, _ = batch
         scores = numpy_chain.ChainScores(*case.arrays())
         assert chain.sample(make(case), 3, seed=9).tolist() == numpy_chain.sample(scores, 3, seed=9).tolist()
+
+
+def expected_gradients(case: Case) -> list[np.ndarray]:
+    """The gradient of the sum of log partitions."""
+    start, end, moves = oracle.expected_counts(case)
+    edges = [] if case.edges is None else [oracle.pairwise_marginals(case)]
+    return [oracle.token_marginals(case), moves, start, end, *edges]
 
 
 def gradients(
     operation: Callable[[chain.ChainScores], Tensor], case: Case, backend: Any, outer: Tensor | None = None
 ) -> list[Tensor]:
-    """Of a weighted sum of the values with respect to emissions, transitions, start and end."""
+    """Of a weighted sum of the values with respect to all scores."""
     leaves = [x.requires_grad_() for x in tensors(case)]
     value = operation(chain.ChainScores(leaves[0], case.lengths.tolist(), *leaves[1:], backend=backend))
     weights = torch.linspace(0.5, 1.5, value.numel()).reshape(value.shape) if outer is None else outer
@@ -145,8 +171,10 @@ class TestDerivatives:
     """In float64, as functions of the scores that are not forbidden."""
 
     @staticmethod
-    def function_of_free_scores(name: str, backend: Any) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
-        case, tags = grid_case(2, 0.2, 1.0)
+    def function_of_free_scores(
+        name: str, backend: Any, with_edges: bool
+    ) -> tuple[Callable[..., Any], tuple[Tensor, ...]]:
+        case, tags = grid_case(2, 0.2, 1.0, with_edges)
         operation = operations(case, tags)[name]
         scores = tensors(case)
         holes = [x == -torch.inf for x in scores]
@@ -155,29 +183,34 @@ class TestDerivatives:
         def function(*free: Tensor) -> Any:
             e, *others = (x.masked_fill(h, -torch.inf) for x, h in zip(free, holes, strict=True))
             value = operation(chain.ChainScores(e, case.lengths.tolist(), *others, backend=backend))
-            return tuple(x for x in parts_of(value) if x.is_floating_point())
+            # Minus infinity has no derivative: a span may be impossible.
+            return tuple(x.masked_fill(x == -torch.inf, 0) for x in parts_of(value) if x.is_floating_point())
 
         return function, inputs
 
     @pytest.mark.parametrize("name", WITH_GRADIENT)
+    @pytest.mark.parametrize("with_edges", [False, True])
     @BACKENDS
-    def test_gradcheck(self, name: str, backend: str) -> None:
-        assert torch.autograd.gradcheck(*self.function_of_free_scores(name, backend), fast_mode=True)
+    def test_gradcheck(self, name: str, backend: str, with_edges: bool) -> None:
+        assert torch.autograd.gradcheck(*self.function_of_free_scores(name, backend, with_edges), fast_mode=True)
 
     @pytest.mark.parametrize("name", WITH_GRADIENT)
-    def test_gradgradcheck_from_the_native_side(self, name: str) -> None:
-        assert torch.autograd.gradgradcheck(*self.function_of_free_scores(name, "auto"), fast_mode=True)
+    @pytest.mark.parametrize("with_edges", [False, True])
+    def test_gradgradcheck_from_the_native_side(self, name: str, with_edges: bool) -> None:
+        assert torch.autograd.gradgradcheck(*self.function_of_free_scores(name, "auto", with_edges), fast_mode=True)
 
     @pytest.mark.parametrize("name", ["log_partition", "nll", "scaled nll", "weighted_nll"])
-    def test_gradgradcheck_of_the_scan(self, name: str) -> None:
-        assert torch.autograd.gradgradcheck(*self.function_of_free_scores(name, "scan"), fast_mode=True)
+    @pytest.mark.parametrize("with_edges", [False, True])
+    def test_gradgradcheck_of_the_scan(self, name: str, with_edges: bool) -> None:
+        assert torch.autograd.gradgradcheck(*self.function_of_free_scores(name, "scan", with_edges), fast_mode=True)
 
     @pytest.mark.parametrize("name", ["log_partition", "nll", "scaled nll", "weighted_nll"])
-    def test_gradient_penalty_is_never_dropped_in_silence(self, name: str) -> None:
+    @pytest.mark.parametrize("with_edges", [False, True])
+    def test_gradient_penalty_is_never_dropped_in_silence(self, name: str, with_edges: bool) -> None:
         """A backward that forgets its graph would leave the penalty out of the gradient without a word."""
         totals = []
         for backend in ("auto", "scan"):
-            function, inputs = self.function_of_free_scores(name, backend)
+            function, inputs = self.function_of_free_scores(name, backend, with_edges)
             value = function(*inputs)[0].sum()
             first = torch.autograd.grad(value, inputs, create_graph=True)
             penalty = sum((x.square().sum() for x in first), torch.zeros(()))
@@ -246,8 +279,11 @@ class TestDtypes:
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
     @pytest.mark.parametrize("name", NAMES)
     @BACKENDS
-    def test_half_precision_is_computed_in_float32(self, name: str, dtype: torch.dtype, backend: Any) -> None:
-        case, tags = GRID
+    @BOTH
+    def test_half_precision_is_computed_in_float32(
+        self, name: str, dtype: torch.dtype, backend: Any, batch: Any
+    ) -> None:
+        case, tags = batch
         operation = operations(case, tags)[name]
         emissions, *others = tensors(case, dtype)
         lengths = case.lengths.tolist()
@@ -289,8 +325,9 @@ class TestMemory:
             assert_same(operation(scores), operation(make(case, backend)))
 
     @BACKENDS
-    def test_inputs_are_left_alone(self, backend: Any) -> None:
-        case, tags = GRID
+    @BOTH
+    def test_inputs_are_left_alone(self, backend: Any, batch: Any) -> None:
+        case, tags = batch
         inputs = tensors(case)
         copies = [x.clone() for x in inputs]
         scores = chain.ChainScores(inputs[0], case.lengths.tolist(), *inputs[1:], backend=backend)

@@ -89,7 +89,7 @@ def seg_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from trellis.corpus import sentence_from_words
 
     data = [sentence_from_words(line.split()) for line in SEGMENTED.splitlines()]
-    return _saved(tmp_path_factory.mktemp("models") / "seg", CRF(features="segment", c2=0.1).fit(data))
+    return _saved(tmp_path_factory.mktemp("models") / "seg", CRF(features="seg", c2=0.1).fit(data))
 
 
 @pytest.fixture

@@ -93,6 +93,12 @@ def test_a_killed_training_goes_on_with_resume_only(here, shell, whole):
     assert sorted(os.listdir("model")) == sorted(os.listdir("whole"))
 
 
+def test_resuming_what_was_never_begun_says_so_and_begins(here, shell, whole):
+    done = shell(*CRF, "--resume")
+    assert "model: no checkpoint to resume from, training starts from the beginning" in done.err
+    assert Path("model/model.safetensors").read_bytes() == whole
+
+
 def test_or_is_discarded_if_asked_for(here, shell, whole):
     stop(shell, CRF, 2)
     done = shell(*CRF, "--overwrite")

@@ -89,7 +89,7 @@ def test_segmentation_learns_characters_and_scores_words(here, shell):
     assert done.code == 0, done.err
     assert "task seg, scheme BMES" in done.err
     model = trellis.load("model")
-    assert (model.config.features, model.config.scheme, model.tokenizer_) == ("segment", "bmes", "characters")
+    assert (model.config.features, model.config.scheme, model.tokenizer_) == ("seg", "bmes", "characters")
     assert folder.read_record("model")["data"]["train"]["tokens"] == 22
 
 
@@ -240,13 +240,13 @@ def test_a_family_that_lacks_what_it_needs(here, shell):
 def test_init_prints_settings_that_train_takes(here, shell):
     text = shell("init", "--model", "crf", "--task", "seg", "--set", "c2=0.5").out
     assert text.startswith("# trellis train --model crf --config THIS_FILE")
-    assert '\nfeatures = "segment"\n' in text
+    assert '\nfeatures = "seg"\n' in text
     assert "# coefficient of |w|^2\nc2 = 0.5\n" in text
     Path("crf.toml").write_text(text)
     done = shell(*TRAIN[:3], "--train", "train.seg", "--out", "model", "--config", "crf.toml", "--set", "c1=0.125")
     assert done.code == 0, done.err
     found = config.load(CRFConfig, "model/config.toml")
-    assert (found.features, found.scheme, found.c1, found.c2) == ("segment", "bmes", 0.125, 0.5)
+    assert (found.features, found.scheme, found.c1, found.c2) == ("seg", "bmes", 0.125, 0.5)
 
 
 def test_init_knows_every_family_without_torch():

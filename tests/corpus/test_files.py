@@ -6,8 +6,10 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import re
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 import zstandard
 
 from trellis import corpus
-from trellis.corpus import _source
+from trellis.corpus import _json, _source
 from trellis.errors import DataError
 from trellis.text import Sentence
 
@@ -178,3 +180,116 @@ def test_streaming_takes_memory_that_does_not_grow_with_the_file(
 
     small = peak(150)
     assert peak(600) < 1.2 * small
+
+
+@pytest.mark.parametrize(
+    "encoding", ["idna", "punycode", "undefined", "rot13", "zlib", "bz2", "base64", "hex", "quopri", "uu"]
+)
+def test_a_codec_that_is_none_for_files_of_text_is_refused(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text(CONTENT)
+    expected = f"^the encoding '{encoding}' is not one for files of text$"
+    with pytest.raises(DataError, match=expected):
+        corpus.read(path, encoding=encoding)
+    with pytest.raises(DataError, match=expected):
+        corpus.write(path, SENTENCES, encoding=encoding)
+
+
+@pytest.mark.parametrize("encoding", ["", "a\0b", "é", "x" * 1000, None, 3])
+def test_an_encoding_that_does_not_exist_is_refused(tmp_path: Path, encoding: str) -> None:
+    with pytest.raises(DataError, match=r"^unknown encoding "):
+        corpus.read(tmp_path / "a.conll", encoding=encoding)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bad"),
+    [
+        ("raw_unicode_escape", rb"\ud800"),
+        ("unicode_escape", rb"\ud800"),
+        ("utf-7", b"+2AA-"),
+    ],
+)
+def test_a_codec_that_gives_lone_surrogates_costs_their_sentences_alone(
+    tmp_path: Path, encoding: str, bad: bytes
+) -> None:
+    path = tmp_path / "a.conll"
+    path.write_bytes(b"a\tO\n\nb" + bad + b"\tO\n\nc\tO\n")
+    message = f"a.conll:3: expected text in {encoding}, found the surrogate U.D800 at character 2"
+    with pytest.raises(DataError, match=message):
+        corpus.read(path, encoding=encoding)
+    read = corpus.read(path, encoding=encoding, on_error="skip")
+    assert [sentence.tokens for sentence in read] == [("a",), ("c",)]
+    assert read.report.skipped == 1
+
+
+def test_bytes_that_no_mark_can_stand_for_are_named_with_their_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_bytes("a\tO\n".encode("utf-16-le") + b"\x00\xd8")
+    expected = r"a\.conll: expected text in utf-16-le, found unexpected end of data at byte 8; pass the right encoding$"
+    with pytest.raises(DataError, match=expected):
+        corpus.read(path, encoding="utf-16-le")
+
+
+@pytest.mark.parametrize("path", ["a\0b.conll", "a\0b"])
+def test_a_name_that_is_none_is_refused(path: str) -> None:
+    with pytest.raises(DataError, match="embedded null byte"):
+        corpus.read(path)
+    with pytest.raises(DataError, match="cannot be written: expected the name of a file"):
+        corpus.write(path, SENTENCES, format="conll")
+
+
+def test_a_folder_is_not_written_over(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be written: expected the name of a file"):
+        corpus.write(tmp_path, SENTENCES, format="conll")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_goes_on_pointing_to_what_is_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    link = tmp_path / "a.conll"
+    link.symlink_to(tmp_path / "folder" / "b.conll")
+    corpus.write(link, SENTENCES)
+    assert link.is_symlink()
+    assert corpus.read(tmp_path / "folder" / "b.conll").sentences == SENTENCES
+    assert [item.name for item in (tmp_path / "folder").iterdir()] == ["b.conll"]
+
+
+def test_a_pipe_is_written_into(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    os.mkfifo(path)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(path.read_bytes()))
+    reader.start()
+    corpus.write(path, SENTENCES)
+    reader.join()
+    assert found == [b"Ada\tB-PER\nl\xc3\xa4chelt\tO\n\n\xe5\xa5\xbd\tO\n\n"]
+    assert path.is_fifo()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")
+def test_a_full_device_is_an_error_that_names_it() -> None:
+    with pytest.raises(DataError, match=r"^/dev/full cannot be written: No space left on device$"):
+        corpus.write("/dev/full", [SENTENCES[0]] * 9999, format="conll")
+
+
+def test_paragraphs_are_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_source, "_BLOCK", 100)
+    searched: list[int] = []
+    search = _source._without_blanks
+    monkeypatch.setattr(_source, "_without_blanks", lambda text: searched.append(len(text)) or search(text))
+    path = tmp_path / "a.conll"
+    path.write_text("a\tO\n" * 1000)
+    assert len(corpus.read(path).sentences[0]) == 1000
+    assert sum(searched) == 4000
+
+
+def test_little_of_an_array_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_json, "_PIECE", 100)
+    held: list[int] = []
+    parse = _json.parse_json_prefix
+    monkeypatch.setattr(_json, "parse_json_prefix", lambda text, at: held.append(len(text)) or parse(text, at))
+    path = tmp_path / "a.json"
+    path.write_text("[" + ",".join(['{"tokens": ["a"]}'] * 1000) + "]")
+    assert len(corpus.read(path)) == 1000
+    assert max(held) < 300
+    assert len(held) < 1500

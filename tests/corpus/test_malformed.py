@@ -214,6 +214,71 @@ LINES = {
         '[{"text": "a"},\n {"text": ',
         "f:2: expected JSON: Expecting value: line 1 column 10 (char 9): '{\"text\": '",
     ),
+    "an array with a bad element": Case(
+        "jsonl",
+        '[{"tokens": ["a"]},\n {"tokens": [}}, {"tokens": []}]',
+        "f:2: expected JSON: Expecting value: line 1 column 13 (char 12): '{\"tokens\": [}}'",
+    ),
+    "an array that does not end": Case(
+        "jsonl", '[{"tokens": []},\n', "f:2: expected ']' at the end of the array, found the end of the file: ''"
+    ),
+    "something behind an array": Case(
+        "jsonl", '[{"tokens": []}]\n[{}]\n', "f:2: expected the end of the file after the array: '[{}]'"
+    ),
+    "an array with a byte that does not decode": Case(
+        "jsonl",
+        b'[{"tokens": ["a\xff"]}]',
+        "f:1: expected text in utf-8, found byte 0xff at character 15; pass the right encoding"
+        ': \'{"tokens": ["a\\\\xff"]}\'',
+    ),
+    "a number of too many digits": Case(
+        "jsonl",
+        f'{{"tokens": [], "id": {"1" * 5000}}}',
+        f'f:1: expected JSON: a number has more than 4300 digits: \'{{"tokens": [], "id": {"1" * 99}…\'',
+    ),
+    "a number of too many digits in an array": Case(
+        "jsonl",
+        f'[{{"tokens": [], "id": {"1" * 5000}}}]',
+        f'f:1: expected JSON: a number has more than 4300 digits: \'{{"tokens": [], "id": {"1" * 99}…\'',
+    ),
+    "deep nesting": Case(
+        "jsonl",
+        '{"tokens":' + "[" * 100_000,
+        f"f:1: expected JSON: it is nested too deeply: '{{\"tokens\":{'[' * 110}…'",
+    ),
+    "deep nesting in an array": Case(
+        "jsonl",
+        '[{"tokens":' + "[" * 100_000 + "]" * 100_000 + "}]",
+        f"f:1: expected JSON: it is nested too deeply: '{{\"tokens\":{'[' * 110}…'",
+    ),
+    "deep nesting that can be parsed": Case(
+        "jsonl",
+        '{"tokens": [' + "[" * 400 + "]" * 400 + "]}",
+        f"f:1: expected strings in 'tokens', found [[[[[...]]]]]: '{{\"tokens\": [{'[' * 108}…'",
+    ),
+    "a value of many characters": Case(
+        "jsonl",
+        f'{{"tokens": "{"x" * 10_000}"}}',
+        f"f:1: expected a list in 'tokens', found '{'x' * 57}...{'x' * 58}': '{{\"tokens\": \"{'x' * 108}…'",
+    ),
+    "many fields": Case(
+        "jsonl",
+        json.dumps({f"f{i}": 1 for i in range(30)}),
+        "f:1: expected a field 'tokens', found 'f0', 'f1', 'f2', 'f3', 'f4', 'f5', 'f6', 'f7', 'f8', 'f9', ...: '"
+        + json.dumps({f"f{i}": 1 for i in range(30)})[:120]
+        + "…'",
+    ),
+    "offsets that end beyond the text": Case(
+        "jsonl",
+        '{"tokens": ["a"], "text": "a", "offsets": [[0, 9]]}\n',
+        'f:1: offsets (0, 9) give \'a\', not the token \'a\': \'{"tokens": ["a"], "text": "a", "offsets": [[0, 9]]}\'',
+    ),
+    "offsets that end before they begin": Case(
+        "jsonl",
+        '{"tokens": ["a"], "text": "ab", "offsets": [[0, -1]]}\n',
+        "f:1: offsets (0, -1) give '', not the token 'a': "
+        '\'{"tokens": ["a"], "text": "ab", "offsets": [[0, -1]]}\'',
+    ),
     "a word without a tag": Case("wordtag", "a/X\nb/X c\n", "f:2: expected word/TAG, found 'c': 'b/X c'"),
     "a tag without a word": Case("wordtag", "/X\n", "f:1: expected word/TAG, found '/X': '/X'"),
     "a word with an empty tag": Case("wordtag", "a/\n", "f:1: expected word/TAG, found 'a/': 'a/'"),
@@ -324,3 +389,34 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, format: str | None, conte
     with contextlib.suppress(DataError):
         corpus.read(path, format=format)
     assert corpus.read(path, format=format or "conll", on_error="skip").report.skipped >= 0
+
+
+def test_a_bad_element_of_an_array_leaves_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    elements = [
+        b'{"tokens": ["a"]}',
+        b'{"tokens": ["b\xff"]}',
+        b'{"tokens": ["c" "d"]}',
+        b'{"tokens": [1e999, NaN, "]"]}',
+        b'{"tokens": ["\\""], "id": ' + b"9" * 5000 + b"}",
+        b"nul",
+        b'"text"',
+        b"17",
+        b'{"tokens": ["z"]}',
+    ]
+    path.write_bytes(b"[" + b",\n".join(elements) + b"]")
+    read = corpus.read(path, on_error="skip")
+    assert [sentence.tokens for sentence in read] == [("a",), ("z",)]
+    assert [error.line for error in read.report.errors] == [2, 3, 4, 5, 6, 7, 8]
+    assert read.report.skipped == 7
+
+
+def test_an_array_is_told_by_its_first_element_however_long(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    for record, expected in [
+        ({"text": "a" * 2_000_000, "label": []}, "spans"),
+        ({"tokens": ["a" * 2_000_000]}, "jsonl"),
+        ({"data": {"text": "a " * 1_000_000}}, "spans"),
+    ]:
+        path.write_text(json.dumps([record]))
+        assert corpus.iterate(path).format == expected

@@ -85,3 +85,52 @@ def test_a_bad_row_is_named(row: dict[str, Any], message: str | None) -> None:
 def test_a_tag_without_a_name_cannot_be_written_as_id() -> None:
     with pytest.raises(DataError, match=r"^sentence 'a': the tag 'Y' is not among the names O, X$"):
         list(to_rows([Sentence(["a"], ["Y"])], names=["O", "X"]))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (["tokens"], "row 0: expected a mapping from fields to lists, found ['tokens']"),
+        ("tokens", "row 0: expected a mapping from fields to lists, found 'tokens'"),
+        (None, "row 0: expected a mapping from fields to lists, found None"),
+        ({"tokens": ["a"], "tags": [["O"]]}, "row 0: expected strings in 'tags', found ['O']"),
+        ({"tokens": ["a"], "tags": np.array([[1]])}, "row 0: expected strings in 'tags', found array([1])"),
+        (
+            {"tokens": ["a"], "tags": np.array([["O"]])},
+            "row 0: expected strings in 'tags', found array(['O'], dtype='<U1')",
+        ),
+        ({"tokens": ["a"], "tags": np.array(1)}, "row 0: expected a list in 'tags', found array(1)"),
+        ({"tokens": np.array([["a"]])}, "row 0: expected strings in 'tokens', found array(['a'], dtype='<U1')"),
+        ({"tokens": 3}, "row 0: expected a list in 'tokens', found 3"),
+        ({"tokens": ["a"], "tags": [10**5000]}, "row 0: expected ids 0 to 1 in 'tags', found a value of type int"),
+    ],
+)
+def test_a_row_of_another_shape_is_named(row: Any, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        list(from_rows([row], names=["O", "X"]))
+    assert str(caught.value) == message
+
+
+def test_rows_that_are_none_are_refused() -> None:
+    with pytest.raises(DataError, match=r"^expected rows to iterate over, found 3$"):
+        list(from_rows(3))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"^row 0: expected a mapping from fields to lists, found 'tokens'$"):
+        list(from_rows({"tokens": ["a"]}))  # type: ignore[arg-type]
+
+
+def test_whatever_has_the_methods_of_a_mapping_is_a_row() -> None:
+    class Series:
+        def __init__(self, **fields: Any) -> None:
+            self.get, self.items, self._fields = fields.get, fields.items, fields
+
+        def __getitem__(self, name: str) -> Any:
+            return self._fields[name]
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(self._fields)
+
+        def __contains__(self, name: str) -> bool:
+            return name in self._fields
+
+    (sentence,) = from_rows([Series(tokens=["a"], tags=["O"])])  # type: ignore[list-item]
+    assert sentence == Sentence(["a"], ["O"])

@@ -8,13 +8,13 @@ import pytest
 
 from trellis import _native
 from trellis.errors import DataError, StoreError
-from trellis.features import AttributeIndex, ReadyExtractor
+from trellis.features import AttributeIndex, GivenExtractor
 from trellis.store import Stored
 
 
 def named(token):
     index = AttributeIndex()
-    data = ReadyExtractor().compile([[token]], index, grow=True)
+    data = GivenExtractor().compile([[token]], index, grow=True)
     return {index.name(number): value for number, value in data.token_attributes(0)}
 
 
@@ -50,7 +50,7 @@ def test_python_crfsuite_reads_the_same_dicts_alike():
 
 def test_a_feature_given_twice_counts_twice():
     index = AttributeIndex()
-    data = ReadyExtractor().compile([[["a", "a"]]], index, grow=True)
+    data = GivenExtractor().compile([[["a", "a"]]], index, grow=True)
     assert data.token_attributes(0) == [(0, 1.0), (0, 1.0)]
 
 
@@ -70,7 +70,7 @@ def test_a_feature_given_twice_counts_twice():
 )
 def test_what_is_no_feature_is_named_with_its_place(token, message):
     with pytest.raises(DataError, match=f"sentence 1, position 2: {message}"):
-        ReadyExtractor().compile([[], [["x"], ["y"], token]], AttributeIndex(), grow=True)
+        GivenExtractor().compile([[], [["x"], ["y"], token]], AttributeIndex(), grow=True)
 
 
 def nested(depth, leaf):
@@ -93,7 +93,7 @@ def own_value():
 @pytest.mark.parametrize("token", [own_value(), nested(101, 1), nested(100, ["x"]), nested(100_000, 1)])
 def test_features_nested_without_end_are_refused_with_the_limit(token):
     with pytest.raises(DataError, match=r"^sentence 0, position 1: features are nested more than 100 deep, at 'a:a:"):
-        ReadyExtractor().compile([[["x"], token]], AttributeIndex(), grow=True)
+        GivenExtractor().compile([[["x"], token]], AttributeIndex(), grow=True)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ class BrokenSentence:
 )
 def test_what_objects_of_the_caller_raise_reaches_the_caller(sentence, error):
     with pytest.raises(error):
-        ReadyExtractor().compile([sentence], AttributeIndex(), grow=True)
+        GivenExtractor().compile([sentence], AttributeIndex(), grow=True)
 
 
 def test_a_number_may_empty_the_dict_and_the_sentence_it_stands_in():
@@ -164,13 +164,13 @@ def test_a_number_may_empty_the_dict_and_the_sentence_it_stands_in():
     token["a"] = Emptying()
     sentence.append(token)
     index = AttributeIndex()
-    ReadyExtractor().compile([sentence], index, grow=True)
+    GivenExtractor().compile([sentence], index, grow=True)
     assert index.names() == ["a"]
 
 
 def test_an_index_is_the_same_from_its_arrays():
     index = AttributeIndex()
-    ReadyExtractor().compile([[[f"name{i}" for i in range(5000)]]], index, grow=True)
+    GivenExtractor().compile([[[f"name{i}" for i in range(5000)]]], index, grow=True)
     again = AttributeIndex.from_stored(Stored.of("x", "test", {}, index.arrays()))
     assert again.names() == index.names()
     assert [again.find(f"name{i}") for i in range(0, 5000, 7)] == list(range(0, 5000, 7))
@@ -194,7 +194,7 @@ def test_an_index_is_the_same_from_its_arrays():
 )
 def test_arrays_that_no_search_may_see_are_refused(name, change, message):
     index = AttributeIndex()
-    ReadyExtractor().compile([[["a", "b"]]], index, grow=True)
+    GivenExtractor().compile([[["a", "b"]]], index, grow=True)
     arrays = index.arrays() | {name: change(index.arrays()[name])}
     arrays["table"] = arrays["table"] if name == "table" else arrays["table"][: len(arrays["marks"])]
     with pytest.raises(StoreError) as found:
@@ -214,7 +214,7 @@ def test_a_table_without_room_would_be_searched_from_end_to_end():
 
 def test_a_name_that_is_not_utf_8_is_a_clear_error():
     index = AttributeIndex()
-    ReadyExtractor().compile([[["a", "b"]]], index, grow=True)
+    GivenExtractor().compile([[["a", "b"]]], index, grow=True)
     arrays = index.arrays() | {"names": np.array([0xFF, 0x62], np.uint8)}
     again = AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
     with pytest.raises(StoreError, match="the name of attribute 0 of the saved model is not UTF-8"):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.errors import DataError, TemplateError
-from trellis.features import READY, AttributeIndex, TemplateExtractor, Templates, get_templates
+from trellis.features import TEMPLATE_SETS, AttributeIndex, TemplateExtractor, Templates, get_templates
 from trellis.text import Sentence
 
 
@@ -114,7 +114,7 @@ def test_a_fixed_index_leaves_new_features_out():
     assert index.names() == ["U:a", "U:b"]
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", TEMPLATE_SETS)
 def test_ready_made_sets_can_be_read(name):
     templates = get_templates(name)
     assert templates.transitions
@@ -172,3 +172,22 @@ def test_a_token_that_is_no_string_is_named(bad):
 def test_a_string_in_place_of_a_sentence_is_refused():
     with pytest.raises(DataError, match="sentence 0 must be a sequence of strings, got one string"):
         TemplateExtractor(Templates.parse("U:%x[0,0]")).compile(["ab"], AttributeIndex(), grow=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("U0:%x[0,20000000]", "looks at column 20000000, at most 999 is possible"),
+        ("U0:%x[0," + "9" * 5000 + "]", "looks at column 999999999999, at most 999 is possible"),
+        ("U0:%x[" + "1" * 5000 + ",0]", "looks 111111111111 tokens away, at most 100 is possible"),
+        ("U0:%prefix" + "9" * 5000 + "[0,0]", "takes 999999999999 characters, at most 1000 is possible"),
+        (("U0:" + "%x[0,0]" * 1000 + "\n") * 5, "x looks at 5000 cells of each token, at most 4096 are possible"),
+        ("U0:%x[0,0]" + "a" * 10_000, "x, line 1 has 10010 characters, at most 10000 are possible"),
+    ],
+)
+def test_sizes_that_no_template_needs_are_refused_in_few_words(text, message):
+    """Templates come with model files, too, and memory goes with what they look at."""
+    with pytest.raises(TemplateError) as found:
+        Templates.parse(text, name="x")
+    assert message in str(found.value)
+    assert len(str(found.value)) < 300

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 
 from tests.tags.strategies import relaxed, spans
-from trellis.metrics import Mistake, entity_errors, span_errors
+from trellis.metrics import Mistake, entity_errors, mistakes, span_errors
 from trellis.tags import Scheme, Span
 
 
@@ -66,3 +66,26 @@ def test_tables_and_dicts_hold_the_counts():
     assert json.loads(json.dumps(report.to_dict()))["errors"][0]["predicted"] == {"start": 0, "end": 1, "label": "B"}
     assert report.grid().columns == ("mistake", "all", "_", "A")
     assert report.grid().rows[0] == ("wrong type", "1", "0", "1")
+
+
+def every_pair(left, right):
+    """The pairs that share tokens or adjoin, by trying all."""
+    pairs = [(i, j) for i in range(len(left)) for j in range(len(right))]
+    return {(i, j) for i, j in pairs if left[i].start <= right[j].end and right[j].start <= left[i].end}
+
+
+@relaxed
+@given(spans(), spans())
+def test_pairs_are_looked_for_only_where_spans_touch(left, right):
+    found = list(mistakes._touching(left[0], right[0]))
+    assert len(found) == len(set(found))
+    assert set(found) == every_pair(left[0], right[0])
+
+
+def test_a_long_sentence_of_wrong_spans_is_not_compared_all_with_all(monkeypatch):
+    compared = []
+    overlap = mistakes._overlap
+    monkeypatch.setattr(mistakes, "_overlap", lambda a, b: compared.append(1) or overlap(a, b))
+    gold, predicted = [Span(i, i + 2, "X") for i in range(0, 4000, 2)], [Span(i, i + 2, "X") for i in range(1, 4001, 2)]
+    assert len(kinds(gold, predicted)) == 2000
+    assert len(compared) < 30_000

@@ -3,6 +3,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from itertools import pairwise
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.tags.strategies import relaxed
 from trellis.errors import ConfigError, DataError
-from trellis.metrics import segmentation_counts, segmentation_scores
+from trellis.metrics import alignment, segmentation_counts, segmentation_scores
 from trellis.metrics.alignment import common_words, same_offsets
 
 
@@ -116,3 +117,24 @@ def test_what_cannot_be_scored_is_named():
         segmentation_scores([["a"]], [])
     with pytest.raises(ConfigError, match="unknown alignment 'words'"):
         segmentation_scores([["a"]], [["a"]], alignment="words")
+
+
+@relaxed
+@given(pairs, st.integers(1, 4))
+def test_a_long_sentence_is_aligned_part_by_part(pair, window):
+    gold, guess = pair
+    with mock.patch.object(alignment, "_WINDOW", window):
+        places = common_words(gold, guess)
+        parts = list(alignment._windows(gold, guess))
+    assert places == sorted(set(places))
+    rest = iter(guess)
+    assert all(gold[place] in rest for place in places)
+    assert len(same_offsets(gold, guess)) <= len(places) <= longest(gold, guess)
+    assert all(len(left) <= window and len(right) <= window for _, left, right in parts)
+    assert [gold[start : start + len(left)] for start, left, _ in parts] == [left for _, left, _ in parts]
+
+
+def test_words_without_letters_end_the_parts_too():
+    with mock.patch.object(alignment, "_WINDOW", 2):
+        assert common_words(["ab", "", ""], ["a", "b", *[""] * 9]) == [1, 2]
+        assert common_words([], [""] * 9) == []

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trellis.errors import DataError
-from trellis.metrics import tagging_scores, token_counts
+from trellis.metrics import tagging_scores, token_counts, tokens
 
 GOLD = [["DET", "NOUN", "VERB"], ["NOUN", "VERB"]]
 GUESS = [["DET", "NOUN", "NOUN"], ["NOUN", "VERB"]]
@@ -49,3 +49,17 @@ def test_misalignment_is_named():
         tagging_scores([["A"]], [["A", "B"]])
     with pytest.raises(DataError, match="tokens and gold tags differ in length"):
         tagging_scores([["A"]], [["A"]], tokens=[["a", "b"]], vocabulary=set())
+
+
+def test_of_many_labels_the_most_frequent_are_compared(monkeypatch):
+    monkeypatch.setattr(tokens, "_MOST_LABELS", 2)
+    scores = tagging_scores(GOLD, GUESS)
+    assert scores.confusion.labels == ("NOUN", "VERB")
+    assert scores.confusion.counts == ((2, 0), (1, 1))
+    assert scores.tags == tagging_scores(GOLD, GUESS).tags
+    assert scores.tags["DET"].recall == 1.0
+
+
+def test_scores_of_as_many_labels_as_tokens_take_no_table_of_all():
+    tags = [f"t{i}" for i in range(100_000)]
+    assert tagging_scores([tags], [tags[::-1]]).accuracy == 0.0

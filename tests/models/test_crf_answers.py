@@ -7,9 +7,9 @@ import pytest
 
 from tests.models.contract import TRAIN
 from trellis import chain, store
-from trellis.errors import ModelError, StoreError, TagError, TemplateError
+from trellis.errors import DataError, ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
-from trellis.models.crf_problem import scores_of
+from trellis.models.crf.objective import scores_of
 from trellis.text import Sentence
 
 
@@ -82,7 +82,7 @@ def test_transitions_are_a_table(model):
 def test_feature_names_of_a_sentence(model):
     assert model.feature_names(["Rome"])[0][0] == "U00:Rome"
     with pytest.raises(ModelError, match="no templates"):
-        CRF(features="ready").fit([[["a"], ["b"]]], [["A", "B"]]).feature_names([["a"]])
+        CRF(features="given").fit([[["a"], ["b"]]], [["A", "B"]]).feature_names([["a"]])
 
 
 def test_templates_with_columns_need_them_when_tagging():
@@ -169,3 +169,48 @@ def test_scores_do_not_depend_on_what_was_tagged_before():
         np.testing.assert_array_equal(fitted.chain_scores(few).emissions, expected)
     compiled = fitted._extractor().compile(few, fitted.parameters_.index, grow=False)
     np.testing.assert_allclose(scores_of(compiled, fitted.parameters_).emissions, expected, atol=1e-12)
+
+
+class TestMemory:
+    """What a model keeps of the words it has seen, from call to call."""
+
+    @pytest.fixture
+    def model(self, tmp_path):
+        templates = tmp_path / "templates"
+        templates.write_text("U0:%x[0,0]\nU1:%suffix2[-1,0]/%suffix2[0,0]\nB\n")
+        return CRF(features=str(templates)).fit(TRAIN)
+
+    def scorer(self, model):
+        model.predict([["a"]])
+        return model._scorer[1]
+
+    def test_words_are_remembered_and_counted_by_their_bytes(self, model):
+        scorer = self.scorer(model)
+        before = scorer.bytes
+        words = [f"word{number}" for number in range(10_000)]
+        model.predict([words])
+        grown = scorer.bytes
+        assert grown - before > sum(map(len, words))
+        model.predict([words])
+        assert scorer.bytes == grown
+
+    def test_150_words_of_a_megabyte_are_forgotten(self, model):
+        scorer = self.scorer(model)
+        sentence = list(TRAIN[0].tokens)
+        huge = [f"{number}".ljust(1 << 20, "x") for number in range(150)]
+        expected = model.predict([sentence, huge[:2]])
+        assert model.predict([sentence, huge])[0] == expected[0]
+        assert scorer.bytes <= scorer.most_bytes
+        for word in huge:
+            model.predict([[word]])
+            assert scorer.bytes <= scorer.most_bytes
+        assert model.predict([sentence, huge[:2]]) == expected
+
+    def test_what_was_read_before_an_error_is_forgotten_too(self, model):
+        scorer = self.scorer(model)
+        expected = model.marginals([TRAIN[0]])
+        huge = [f"{number}".ljust(1 << 20, "x") for number in range(100)]
+        with pytest.raises(DataError, match="sentence 1, position 0: token must be a string, got int"):
+            model.predict([huge, [3]])
+        assert scorer.bytes <= scorer.most_bytes
+        np.testing.assert_array_equal(model.marginals([TRAIN[0]]), expected)

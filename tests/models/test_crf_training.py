@@ -11,9 +11,9 @@ from scipy.special import logsumexp
 from tests.models.contract import TRAIN
 from trellis import chain
 from trellis.errors import ConfigError, DataError, ModelError
-from trellis.features import AttributeIndex, ReadyExtractor
+from trellis.features import AttributeIndex, GivenExtractor
 from trellis.models import CRF
-from trellis.models.crf_problem import Choice, CRFObjective, scores_of
+from trellis.models.crf.objective import Choice, CRFObjective, scores_of
 from trellis.models.data import Labelled
 from trellis.tags import Scheme, TagSet
 from trellis.text import Sentence
@@ -41,7 +41,7 @@ def make_data(seed=0, sentences=12, values=True):
 def objective_of(X, y, *, c2=0.0, constraints=False, all_states=False, scheme="plain", **options):
     data = Labelled.of(X, y)
     index = AttributeIndex()
-    compiled = ReadyExtractor().compile(X, index, grow=True)
+    compiled = GivenExtractor().compile(X, index, grow=True)
     choice = Choice(0.0, all_states, True, True, constraints)
     return CRFObjective(compiled, index, data, data.tag_set(scheme), choice, c2=c2, **options)
 
@@ -170,7 +170,7 @@ def test_partial_labels_have_the_likelihood_of_all_their_paths():
 def partial_loss(objective, w, x, options):
     """-log of the summed probabilities of the paths that the options leave, enumerated."""
     p = objective.parameters(w)
-    compiled = ReadyExtractor().compile([x], objective.index, grow=False)
+    compiled = GivenExtractor().compile([x], objective.index, grow=False)
     scores = scores_of(compiled, p)
     log_z = chain.log_partition(scores)[0]
     labels = objective.tags.labels
@@ -262,9 +262,9 @@ def names(model):
 
 def test_transitions_that_never_occur_have_a_weight_only_when_asked():
     X, y = [[["a"], ["b"]]], [["A", "B"]]
-    some = CRF(features="ready", scheme="plain").fit(X, y)
+    some = CRF(features="given", scheme="plain").fit(X, y)
     assert some.parameters_.weighted.tolist() == [[False, True], [False, False]]
-    every = CRF(features="ready", scheme="plain", all_possible_transitions=True).fit(X, y)
+    every = CRF(features="given", scheme="plain", all_possible_transitions=True).fit(X, y)
     assert every.parameters_.weighted.all()
 
 
@@ -377,7 +377,7 @@ def test_the_averaged_perceptron_is_the_mean_of_the_weights_along_the_way():
 
 def perceptron_step(objective, w, x, gold):
     """Features of the gold labels minus those of the best labels, as gradients of the two scores."""
-    compiled = ReadyExtractor().compile([x], objective.index, grow=False)
+    compiled = GivenExtractor().compile([x], objective.index, grow=False)
     best = chain.viterbi(scores_of(compiled, objective.parameters(w))).tags
     states, steps = np.zeros((len(objective.index), 3)), np.zeros((3, 3))
     for path, sign in ((objective.tags.encode(gold), 1.0), (best, -1.0)):

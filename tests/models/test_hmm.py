@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.models.hmm_oracle import BOXES, expected_counts, joint, models, paths
 from trellis.errors import ConfigError, DataError, ModelError, NoPathError
-from trellis.models.hmm import HMM
+from trellis.models.hmm.model import HMM
 
 COLOURS = ["red", "white", "red"]
 

@@ -9,8 +9,8 @@ from tests.models.hmm_oracle import corpora, expected_counts, models
 from trellis import chain
 from trellis.chain import runtime
 from trellis.errors import ModelError, NoPathError
-from trellis.models.hmm_expectation import HMMObjective
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.probabilities import Probabilities
 from trellis.training.em import em
 
 
@@ -18,8 +18,8 @@ def flat(corpus):
     return np.array([o for own in corpus for o in own], dtype=np.int64), [len(own) for own in corpus]
 
 
-def parameters(model) -> Parameters:
-    return Parameters.checked(*model)
+def parameters(model) -> Probabilities:
+    return Probabilities.checked(*model)
 
 
 def reference(model, corpus, weights, allowed):
@@ -70,7 +70,7 @@ def test_em_never_lowers_the_likelihood(model, data) -> None:
     L, V = model[2].shape
     tokens, lengths = flat(data.draw(corpora(V, longest=8)))
     pseudo = data.draw(st.sampled_from([0.0, 0.5, 2.0]))
-    prior = Parameters(np.full(L, pseudo), np.full((L, L), pseudo), np.full((V, L), pseudo)) if pseudo else None
+    prior = Probabilities(np.full(L, pseudo), np.full((L, L), pseudo), np.full((V, L), pseudo)) if pseudo else None
     objective = HMMObjective(tokens, lengths, L, V, pseudo=prior)
     try:
         before = objective.expect(parameters(model).flat())[0]
@@ -78,7 +78,7 @@ def test_em_never_lowers_the_likelihood(model, data) -> None:
         assume(False)
     for number, iterate in enumerate(em(objective, parameters(model).flat(), tolerance=-1.0)):
         assert iterate.loss <= before + 1e-9 * max(1.0, abs(iterate.loss))
-        p = Parameters.from_flat(iterate.weights, L)
+        p = Probabilities.from_flat(iterate.weights, L)
         np.testing.assert_allclose(p.start.sum(), 1.0)
         np.testing.assert_allclose(p.transitions.sum(axis=1), 1.0)
         np.testing.assert_allclose(p.emissions.sum(axis=0), 1.0)
@@ -178,7 +178,7 @@ def test_a_state_that_is_never_visited_keeps_its_distributions() -> None:
     weights = model.flat()
     for _ in range(3):
         weights = objective.maximise(weights, objective.expect(weights)[1])
-    p = Parameters.from_flat(weights, 2)
+    p = Probabilities.from_flat(weights, 2)
     np.testing.assert_array_equal(p.transitions[1], [0.25, 0.75])
     np.testing.assert_array_equal(p.emissions[:, 1], [0.1, 0.9])
     np.testing.assert_allclose(p.emissions[:, 0], [1 / 3, 2 / 3])
@@ -189,16 +189,16 @@ def test_what_is_fixed_stays() -> None:
     for part in ("start", "transitions", "emissions"):
         objective = HMMObjective(tokens, lengths, 7, 300, fixed=frozenset({part}))
         weights = p.flat()
-        new = Parameters.from_flat(objective.maximise(weights, objective.expect(weights)[1]), 7)
+        new = Probabilities.from_flat(objective.maximise(weights, objective.expect(weights)[1]), 7)
         for name in ("start", "transitions", "emissions"):
             assert np.array_equal(getattr(new, name), getattr(p, name)) == (name == part)
 
 
 def test_without_sequences_only_what_is_known_counts() -> None:
-    known = Parameters(np.array([1.0, 3.0]), np.array([[2.0, 2.0], [1.0, 0.0]]), np.array([[3.0, 1.0], [0.0, 3.0]]))
+    known = Probabilities(np.array([1.0, 3.0]), np.array([[2.0, 2.0], [1.0, 0.0]]), np.array([[3.0, 1.0], [0.0, 3.0]]))
     objective = HMMObjective([], [], 2, 2, known=known)
     start = parameters(([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]])).flat()
-    p = Parameters.from_flat(next(em(objective, start)).weights, 2)
+    p = Probabilities.from_flat(next(em(objective, start)).weights, 2)
     np.testing.assert_allclose(p.start, [0.25, 0.75])
     np.testing.assert_allclose(p.transitions, [[0.5, 0.5], [1, 0]])
     np.testing.assert_allclose(p.emissions, [[1, 0.25], [0, 0.75]])
@@ -210,4 +210,4 @@ def test_symbols_and_shapes_are_checked_at_the_door() -> None:
     with pytest.raises(ModelError, match="symbols must be integers"):
         HMMObjective([0.5], [1], 2, 2)
     with pytest.raises(ModelError, match=r"must be \(2, 2\) and \(3, 2\)"):
-        HMMObjective([0], [1], 2, 3).expected_counts(Parameters.zeros(2, 2))
+        HMMObjective([0], [1], 2, 3).expected_counts(Probabilities.zeros(2, 2))

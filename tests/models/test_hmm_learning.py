@@ -5,9 +5,9 @@ import pytest
 
 from tests.models.hmm_oracle import expected_counts
 from trellis.errors import DataError, ModelError, NoPathError
-from trellis.models.hmm import HMM
-from trellis.models.hmm_expectation import HMMObjective
-from trellis.models.hmm_parameters import Parameters
+from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.model import HMM
+from trellis.models.hmm.probabilities import Probabilities
 from trellis.tags import AllowedTransitions
 from trellis.text import Sentence
 from trellis.training.em import best_of_restarts
@@ -117,9 +117,9 @@ class TestBaumWelch:
     def test_no_labels_at_all_is_plain_baum_welch(self) -> None:
         model = HMM(states=2, seed=3, restarts=2, max_iterations=20).fit_unlabelled(ROLLS)
         objective = HMMObjective(*flat(_renumbered(model.symbols_)), 2, 3)
-        starts = [Parameters.random(2, 3, np.random.default_rng([3, i]), LEGAL).flat() for i in range(2)]
+        starts = [Probabilities.random(2, 3, np.random.default_rng([3, i]), LEGAL).flat() for i in range(2)]
         trained = best_of_restarts(objective, starts, tolerance=1e-5, max_iterations=20)
-        p = Parameters.from_flat(trained.weights, 2)
+        p = Probabilities.from_flat(trained.weights, 2)
         np.testing.assert_array_equal(model.transitions_, p.transitions)
         np.testing.assert_array_equal(model.emissions_, p.emissions.T)
         assert model.labels_ == ("0", "1")

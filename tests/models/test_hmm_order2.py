@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trellis import chain
 from trellis.errors import ConfigError, ModelError, NoPathError
 from trellis.models.hmm import HMM
-from trellis.models.states import span_log_prob
 from trellis.tags import Span
 from trellis.text import Sentence
 
@@ -237,7 +235,6 @@ def test_small_blocks_give_what_one_gives(monkeypatch) -> None:
     )
     whole = [question(inputs) for question in ask]
     monkeypatch.setattr("trellis.models.base._BLOCK", 11)
-    monkeypatch.setattr("trellis.models.states._ROWS", 5)
     for question, expected in zip(ask, whole, strict=True):
         found = question(inputs)
         assert len(found) == len(expected)
@@ -274,15 +271,3 @@ def test_constraints_that_are_turned_on_later_hold_for_pairs() -> None:
     tags = model.set_params(constraints=True).predict([["a", "b", "c"]])[0]
     assert "I-X" not in tags or tags[tags.index("I-X") - 1] == "B-X"
     assert model.sequence_probabilities([["a", "b", "c"]], [["O", "O", "I-X"]])[0] == 0
-
-
-def test_spans_over_states_equal_those_of_the_chain() -> None:
-    """Where every label is one state, both ways of computing a span's probability are the same."""
-    random = np.random.default_rng(0)
-    lengths = [4, 1, 0, 6]
-    scores = chain.ChainScores(random.normal(size=(11, 3)), lengths, random.normal(size=(3, 3)), random.normal(size=3))
-    spans = np.array([(0, 0, 2), (0, 1, 3), (0, 2, 4), (1, 0, 1), (3, 2, 3), (3, 0, 6)])
-    tags = random.integers(0, 3, (spans[:, 2] - spans[:, 1]).sum())
-    sides = tuple(random.random((len(spans), 3)) < 0.6 for _ in range(2))
-    expected = chain.span_log_prob(scores, spans, tags, before=sides[0], after=sides[1])
-    np.testing.assert_allclose(span_log_prob(scores, spans, tags, sides, np.arange(3)), expected, rtol=1e-10)

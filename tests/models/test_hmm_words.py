@@ -1,5 +1,7 @@
 """Unknown words, and the real corpora where they are at hand."""
 
+import gc
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +9,8 @@ import pytest
 
 from trellis import corpus
 from trellis.metrics import segmentation_scores
-from trellis.models.hmm import HMM
-from trellis.models.hmm_forms import Forms, look, shape
+from trellis.models.hmm.forms import Forms, look, shape
+from trellis.models.hmm.model import HMM
 from trellis.text import Sentence
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -16,10 +18,33 @@ DATA = Path(__file__).parents[3] / "shared" / "data"
 
 @pytest.mark.parametrize(
     ("word", "expected"),
-    [("Xerox-1984", "Xx-d"), ("USA", "X"), ("iPhone", "xXx"), ("3.14", "d.d"), ("中文", "o"), ("", ""), ("…", "…")],
+    [
+        ("Xerox-1984", "Xx-d"),
+        ("USA", "X"),
+        ("iPhone", "xXx"),
+        ("3.14", "d.d"),
+        ("中文", "o"),
+        ("", ""),
+        ("…", "…"),
+        ("a\n\nb", "x\n\nx"),
+        ("\n1", "\nd"),
+    ],
 )
 def test_shape(word, expected) -> None:
     assert shape(word) == expected
+
+
+def test_long_unknown_words_leave_nothing_behind() -> None:
+    model = HMM().fit([Sentence(["a", "b"], ["X", "Y"]), Sentence(["c"], ["X"])])
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        model.predict([[f"{number}".ljust(1 << 15, "x")] for number in range(150)])
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 1 << 18
+    finally:
+        tracemalloc.stop()
 
 
 def test_forms_go_from_general_to_special() -> None:

@@ -18,9 +18,9 @@ from tests.models.test_neural_contract import TINY
 from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
-from trellis.models.neural_config import NeuralConfig, resolved
-from trellis.models.neural_inputs import CASES, FIRST, case_of
-from trellis.models.neural_vocabulary import Symbols, Vocabulary, learn_pairs, learn_vocabulary
+from trellis.models.neural.config import NeuralConfig, resolved
+from trellis.models.neural.inputs import CASES, FIRST, case_of
+from trellis.models.neural.vocabulary import Symbols, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.text import Sentence
 

@@ -14,7 +14,8 @@ from tests.models.contract import TRAIN, TaggerContract
 from tests.nn.tiny import bert, save_folder
 from trellis import demo, models
 from trellis.errors import ConfigError, ModelError
-from trellis.models import NeuralTagger, neural
+from trellis.models import NeuralTagger
+from trellis.models.neural import model as neural
 from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, validate_tags
 from trellis.text import Sentence
@@ -284,7 +285,7 @@ def test_a_short_fine_tuning_of_a_real_encoder_learns(monkeypatch):
     training = {"epochs": 2, "batch_size": 4, "learning_rate": 3e-4, "head_learning_rate": 1e-2}
     model = NeuralTagger(encoder={"transformer": str(source), "capitalisation": 8}, training=training)
     corpus, untrained = demo.english(), []
-    with seen_training(monkeypatch, lambda task, _: untrained.append(task.validate().f1)):
+    with seen_training(monkeypatch, lambda task, _: untrained.append(task.validate().score)):
         model.fit(corpus.train[:48], dev=corpus.dev[:40])
     learnt = max(step.dev for step in model.history_.steps)
     assert untrained[0] < 0.2

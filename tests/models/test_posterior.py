@@ -16,8 +16,8 @@ from trellis.tags import Scheme, TagSet, spans_from_tags
 TAGS = TagSet(("O", "B-A", "I-A"), Scheme.IOB2)
 
 
-@pytest.fixture
-def posterior() -> Posterior:
+@pytest.fixture(params=[False, True], ids=["shared", "edges"])
+def posterior(request: pytest.FixtureRequest) -> Posterior:
     random = np.random.default_rng(3)
     masks = TAGS.allowed_transitions()
     return Posterior(
@@ -26,6 +26,7 @@ def posterior() -> Posterior:
             [3, 0, 4],
             np.where(masks.transitions, random.normal(size=(3, 3)), -np.inf),
             np.where(masks.start, random.normal(size=3), -np.inf),
+            edges=random.normal(size=(5, 3, 3)) if request.param else None,
         ),
         TAGS,
         inputs=[["a", "b", "c"], [], ["d", "e", "f", "g"]],

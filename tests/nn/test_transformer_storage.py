@@ -14,6 +14,7 @@ import torch
 from transformers import BertConfig, BertModel, T5Config, T5Model
 
 from tests.nn.tiny import PIECES, bert, bert_encoder, roberta_encoder, save_folder, wordpiece
+from trellis import store
 from trellis.errors import ModelError, StoreError
 from trellis.nn.feature_cache import FeatureCache, compute_features
 from trellis.nn.pretrained import _encoder_of, _subword_tokenizer, load_pretrained
@@ -157,6 +158,22 @@ class TestArrays:
         with pytest.raises(ModelError, match="is not the one that the model was trained with"):
             TransformerEncoder.from_arrays(arrays, description)
 
+    def test_a_reference_to_a_foreign_folder_does_not_tell_what_is_in_it(self, tmp_path: Path) -> None:
+        """Whoever makes a model file chooses the folder, and whoever opens it may show the error to anybody."""
+        save_folder(tmp_path / "own", bert(32))
+        arrays, description = TransformerEncoder.load(tmp_path / "own", freeze="all").to_arrays(reference=True)
+        (tmp_path / "secret plans").touch()
+        with pytest.raises(ModelError) as found:
+            TransformerEncoder.from_arrays(arrays, {**description, "source": str(tmp_path)})
+        assert str(found.value) == f"the encoder in {str(tmp_path)!r} cannot be loaded: it has no config.json"
+        for source in (None, 3, ["x"]):
+            with pytest.raises(StoreError, match="the field 'source' must be a string, got "):
+                TransformerEncoder.from_arrays(arrays, {**description, "source": source})
+        with pytest.raises(StoreError, match="lacks the field 'fingerprint': expected a string"):
+            TransformerEncoder.from_arrays(arrays, {k: v for k, v in description.items() if k != "fingerprint"})
+        with pytest.raises(StoreError, match=r"the array 'model\.x' has no place in the network"):
+            TransformerEncoder.from_arrays({**arrays, "model.x": np.ones(1, np.float32)}, description)
+
     def test_only_a_frozen_encoder_with_a_place_can_be_referred_to(self) -> None:
         with pytest.raises(ModelError, match="only an encoder with freeze='all' can be stored by reference, got 1"):
             bert_encoder(freeze=1).to_arrays(reference=True)
@@ -200,6 +217,35 @@ class TestFeatureCache:
         path.write_bytes(path.read_bytes()[:-5] + b"\xff" * 5)
         assert np.array_equal(cache.features(encoder, SENTENCES).pooled, expected)
         assert np.array_equal(cache.features(encoder, SENTENCES).pooled, expected)
+
+    @pytest.mark.parametrize(
+        ("name", "change"),
+        [
+            ("tokens", lambda a: a[::-1].copy()),
+            ("tokens", lambda a: a * 2**60),
+            ("tokens", lambda a: a.astype(np.int32)),
+            ("pooled", lambda a: a[:-1]),
+            ("pooled", lambda a: a.astype(np.float64)),
+            ("pooled", lambda a: a * np.nan),
+            ("present", lambda a: a + 2),
+            ("present", None),
+        ],
+    )
+    def test_a_file_of_something_else_is_computed_again(self, tmp_path: Path, name: str, change: Any) -> None:
+        encoder, cache = bert_encoder(freeze="all"), FeatureCache(tmp_path)
+        expected = cache.features(encoder, SENTENCES).pooled.copy()
+        path = cache.path(encoder, SENTENCES)
+        arrays = dict(store.load(path).arrays)
+        spoiled = {} if change is None else {name: change(arrays[name])}
+        store.save(path, "word features", {}, {k: v for k, v in arrays.items() if k != name} | spoiled)
+        features = cache.features(encoder, SENTENCES)
+        assert np.array_equal(features.pooled, expected)
+        assert features.tokens.tolist() == [len(words) for words in SENTENCES]
+
+    def test_a_folder_that_cannot_be_made_is_a_clear_error(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(StoreError, match="file/cache cannot be made: Not a directory"):
+            FeatureCache(tmp_path / "file" / "cache").features(bert_encoder(freeze="all"), SENTENCES)
 
     def test_the_name_depends_on_all_that_matters(self, tmp_path: Path) -> None:
         cache = FeatureCache(tmp_path)

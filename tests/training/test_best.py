@@ -1,6 +1,6 @@
 """The best so far: which weights are kept, when patience ends, and that an interruption mixes nothing."""
 
-import signal
+from contextlib import suppress
 
 from trellis.training import Step
 from trellis.training.best import Best
@@ -35,25 +35,33 @@ def test_patience_counts_from_the_best_and_only_where_there_are_scores():
     assert not Best().is_out_of_patience(1)
 
 
+class Interrupting(list):
+    """Steps that press Ctrl-C when they are asked for something the n-th time."""
+
+    def __init__(self, n):
+        super().__init__()
+        self.left = n
+
+    def _count(self):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+    def append(self, item):
+        self._count()
+        super().append(item)
+        self._count()
+
+    def __len__(self):
+        self._count()
+        return super().__len__()
+
+
 def test_an_interrupt_finds_weights_and_step_together():
-    """Ctrl-C at every moment that Python hears of it: each is the end of a call."""
-
-    def press(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, press)
-    try:
-        for delay in range(1, 300):
-            best = Best()
-            try:
-                signal.setitimer(signal.ITIMER_REAL, delay * 1e-6)
-                for number in range(100_000):
-                    best.add(step(number, number / 1e6), number)
-            except KeyboardInterrupt:
-                pass
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            assert best.weights == (None if best.kept < 0 else best.steps[best.kept].iteration)
-            assert best.kept == len(best.steps) - 1
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    """At every call that adding an iteration makes, before it and after it."""
+    for n in range(1, 20):
+        best = Best(Interrupting(n))
+        with suppress(KeyboardInterrupt):
+            for number in range(5):
+                best.add(step(number, number / 10), number)
+        assert best.weights == (None if best.kept < 0 else best.steps[best.kept].iteration)

@@ -1,6 +1,6 @@
 """Exact inference on linear chains: from scores to answers, on ragged batches of NumPy arrays.
 
-Make a ``ChainScores`` and ask::
+Make a ``ChainScores`` and ask it::
 
     >>> import numpy as np
     >>> from trellis import chain
@@ -10,28 +10,19 @@ Make a ``ChainScores`` and ask::
     ...     transitions=np.log([[0.5, 0.2, 0.3], [0.3, 0.5, 0.2], [0.2, 0.3, 0.5]]),
     ...     start=np.log([0.2, 0.4, 0.4]),
     ... )
-    >>> float(np.exp(chain.log_partition(scores)[0]).round(6))
+    >>> float(np.exp(scores.log_partition()[0]).round(6))
     0.130218
-    >>> chain.viterbi(scores).tags.tolist()
+    >>> scores.viterbi().tags.tolist()
     [2, 2, 2]
 
-``trellis.chain.torch`` has the same operations for tensors, with gradients.
+Every question is a function as well: ``chain.viterbi(scores)`` is ``scores.viterbi()``. ``trellis.chain.torch`` has the
+same for tensors, with gradients.
 """
 
-from trellis.chain.arrays import (
-    Decoded,
-    Marginals,
-    Paths,
-    entropy,
-    kbest,
-    log_partition,
-    marginals,
-    sample,
-    score,
-    span_log_prob,
-    viterbi,
-    weighted_nll,
-)
+import numpy.typing as _npt
+
+from trellis.arrays import FloatArray as _FloatArray
+from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.chain.runtime import get_num_threads, set_num_threads
 from trellis.chain.scores import ChainScores
 
@@ -45,6 +36,7 @@ __all__ = [
     "kbest",
     "log_partition",
     "marginals",
+    "nll",
     "sample",
     "score",
     "set_num_threads",
@@ -52,3 +44,18 @@ __all__ = [
     "viterbi",
     "weighted_nll",
 ]
+
+log_partition = ChainScores.log_partition
+score = ChainScores.score
+nll = ChainScores.nll
+viterbi = ChainScores.viterbi
+kbest = ChainScores.kbest
+marginals = ChainScores.marginals
+sample = ChainScores.sample
+entropy = ChainScores.entropy
+span_log_prob = ChainScores.span_log_prob
+
+
+def weighted_nll(scores: ChainScores, tags: _npt.ArrayLike, weights: _npt.ArrayLike) -> _FloatArray:
+    """``scores.nll(tags, weights=weights)``."""
+    return scores.nll(tags, weights=weights)

@@ -6,59 +6,36 @@ the hot path pays nothing for good messages.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 
-from trellis.arrays import AnyArray, BoolArray, IntArray
+from trellis.arrays import AnyArray, BoolArray
 from trellis.errors import ChainError, NonFiniteError, NoPathError, TagRangeError
 
 NOT_FINITE, NO_PATH, TAG_RANGE, FORBIDDEN_PATH, BAD_CHAIN_SCORE = 2, 3, 4, 5, 6
 
 
-def raise_problem(
-    status: int,
-    sequence: int,
-    rows: IntArray,
-    emissions: AnyArray,
-    transitions: AnyArray,
-    start: AnyArray,
-    end: AnyArray,
-    tags: AnyArray | None = None,
-) -> NoReturn:
-    """Raise the error for a native report about the sequence whose tokens lie in ``rows``."""
-    if status == BAD_CHAIN_SCORE:
-        _raise_bad_chain_score(transitions, start, end)
-    try:
-        _raise_about(status, sequence, rows, emissions, transitions, start, end, tags)
-    except ChainError as error:
-        error.sequence = sequence
-        raise
+@dataclass(frozen=True, slots=True, eq=False)
+class OneSequence:
+    """The scores of the one sequence that an error is about, and its tags."""
+
+    number: int
+    emissions: AnyArray  # (T, L)
+    transitions: AnyArray  # (L, L)
+    start: AnyArray  # (L,)
+    end: AnyArray  # (L,)
+    edges: AnyArray | None = None  # (T - 1, L, L)
+    tags: AnyArray | None = None  # (T,)
+
+    def step(self, position: int) -> AnyArray:
+        """The scores of transitions into a position, ``(L, L)``."""
+        return self.transitions if self.edges is None else self.transitions + self.edges[position - 1]
 
 
-def _raise_about(
-    status: int,
-    sequence: int,
-    rows: IntArray,
-    emissions: AnyArray,
-    transitions: AnyArray,
-    start: AnyArray,
-    end: AnyArray,
-    tags: AnyArray | None,
-) -> NoReturn:
-    own = emissions[rows]  # (T, L)
-    if status == NOT_FINITE:
-        _raise_not_finite(sequence, own)
-    if status == NO_PATH:
-        _raise_no_path(sequence, own, transitions, start, end)
-    assert tags is not None, f"native status {status} without tags"
-    if status == TAG_RANGE:
-        _raise_tag_range(sequence, tags[rows], emissions.shape[1])
-    assert status == FORBIDDEN_PATH, f"unknown native status {status}"
-    _raise_forbidden(sequence, tags[rows], own, transitions, start, end)
-
-
-def _raise_bad_chain_score(transitions: AnyArray, start: AnyArray, end: AnyArray) -> NoReturn:
+def raise_bad_chain_score(transitions: AnyArray, start: AnyArray, end: AnyArray) -> NoReturn:
+    """Raise the error for a native report about scores that all sequences share."""
     for name, array in (("transitions", transitions), ("start", start), ("end", end)):
         bad = np.argwhere(~(array < np.inf))
         if len(bad):
@@ -67,28 +44,55 @@ def _raise_bad_chain_score(transitions: AnyArray, start: AnyArray, end: AnyArray
     raise AssertionError("the native code found a bad score where there is none")
 
 
-def _raise_not_finite(sequence: int, own: AnyArray) -> NoReturn:
-    position, label = np.argwhere(~(own < np.inf))[0]
-    raise NonFiniteError(
-        f"emissions of sequence {sequence}, position {position}, label {label} are {own[position, label]}: "
-        "scores must be finite or minus infinity"
-    )
+def raise_problem(status: int, one: OneSequence) -> NoReturn:
+    """Raise the error for a native report about a sequence."""
+    try:
+        _raise_about(status, one)
+    except ChainError as error:
+        error.sequence = one.number
+        raise
 
 
-def _raise_no_path(sequence: int, own: AnyArray, transitions: AnyArray, start: AnyArray, end: AnyArray) -> NoReturn:
-    reachable: BoolArray = np.asarray(start > -np.inf)
-    for position, emission in enumerate(own):
+def _raise_about(status: int, one: OneSequence) -> NoReturn:
+    if status == NOT_FINITE:
+        _raise_not_finite(one)
+    if status == NO_PATH:
+        _raise_no_path(one)
+    assert one.tags is not None, f"native status {status} without tags"
+    if status == TAG_RANGE:
+        _raise_tag_range(one.number, one.tags, one.emissions.shape[1])
+    assert status == FORBIDDEN_PATH, f"unknown native status {status}"
+    _raise_forbidden(one, one.tags)
+
+
+def _raise_not_finite(one: OneSequence) -> NoReturn:
+    bad = np.argwhere(~(one.emissions < np.inf))
+    if len(bad):
+        position, label = bad[0]
+        what = f"emissions of sequence {one.number}, position {position}, label {label}"
+        value = one.emissions[position, label]
+    else:
+        assert one.edges is not None
+        pair, label, follower = np.argwhere(~(one.edges < np.inf))[0]
+        what = f"edges of sequence {one.number}, position {pair + 1}, from label {label} to label {follower}"
+        value = one.edges[pair, label, follower]
+    raise NonFiniteError(f"{what} are {value}: scores must be finite or minus infinity")
+
+
+def _raise_no_path(one: OneSequence) -> NoReturn:
+    T = len(one.emissions)
+    reachable: BoolArray = np.asarray(one.start > -np.inf)
+    for position, emission in enumerate(one.emissions):
         if position:
-            reachable = np.any(transitions[reachable] > -np.inf, axis=0)
+            reachable = np.any(one.step(position)[reachable] > -np.inf, axis=0)
         reachable = reachable & (emission > -np.inf)
         if not reachable.any():
             raise NoPathError(
-                f"sequence {sequence} of length {len(own)} has no valid path: "
-                f"no label can be reached at position {position}"
+                f"sequence {one.number} of length {T} has no valid path: no label can be reached at position {position}"
             )
-    assert not (reachable & (end > -np.inf)).any()
+    assert not (reachable & (one.end > -np.inf)).any()
     raise NoPathError(
-        f"sequence {sequence} of length {len(own)} has no valid path: "
+        f"sequence {one.number} of length {T} has no valid path: "
         "every label it can reach at its last position is forbidden to end with"
     )
 
@@ -100,16 +104,14 @@ def _raise_tag_range(sequence: int, tags: AnyArray, L: int) -> NoReturn:
     )
 
 
-def _raise_forbidden(
-    sequence: int, tags: AnyArray, own: AnyArray, transitions: AnyArray, start: AnyArray, end: AnyArray
-) -> NoReturn:
-    where = f"tags of sequence {sequence} are forbidden, so their likelihood is zero: "
-    if start[tags[0]] == -np.inf:
+def _raise_forbidden(one: OneSequence, tags: AnyArray) -> NoReturn:
+    where = f"tags of sequence {one.number} are forbidden, so their likelihood is zero: "
+    if one.start[tags[0]] == -np.inf:
         raise NoPathError(f"{where}it may not start with tag {tags[0]} (position 0)")
     for position, tag in enumerate(tags):
-        if own[position, tag] == -np.inf:
+        if one.emissions[position, tag] == -np.inf:
             raise NoPathError(f"{where}tag {tag} has emission score -inf at position {position}")
-        if position and transitions[tags[position - 1], tag] == -np.inf:
+        if position and one.step(position)[tags[position - 1], tag] == -np.inf:
             raise NoPathError(
                 f"{where}the transition from tag {tags[position - 1]} to tag {tag} has score -inf (position {position})"
             )

@@ -1,22 +1,38 @@
-"""``ChainScores``: the narrow waist. Models make one, and every answer is computed from one."""
+"""``ChainScores``: the narrow waist. Models make one, and it answers every question about itself.
+
+Values by sequence (log partition, scores, entropy) are float64, whatever the scores are: they are summed in double.
+Values by token have the dtype of the scores.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trellis.aligned import plain_array
-from trellis.arrays import AnyArray, IntArray
+from trellis import _native
+from trellis.arrays import AnyArray, FloatArray, IntArray
+from trellis.chain._arrays import (
+    check_state_labels,
+    check_tags,
+    check_weights,
+    matching,
+    pairs_of,
+    plain_floats,
+)
+from trellis.chain._checks import check_kbest, check_loss, check_sample, check_side, check_span_tags, check_spans
+from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
+from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.errors import ShapeError
-from trellis.ragged import check_lengths
+from trellis.ragged import check_lengths, offsets_of, split
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class ChainScores:
-    """The scores of a ragged batch of label sequences, B of them with N tokens in all and L labels.
+    """The scores of a ragged batch of label sequences, B of them with N tokens in all and L labels: a distribution.
 
     The score of the labels ``y`` of a sequence of T tokens is::
 
@@ -25,12 +41,20 @@ class ChainScores:
     and ``P(y) = exp(score(y)) / Z`` with Z the sum over all ``L ** T`` label sequences. Minus infinity forbids. An
     empty sequence has one label sequence, the empty one, with score 0.
 
+    Where the score of a transition depends on its place, ``edges`` has a matrix for each pair of neighbouring tokens,
+    and ``edges[p, y[t-1], y[t]]`` is added to that of ``transitions``. Pairs are counted as those of
+    ``Marginals.pairwise``: in order, T - 1 of them for each sequence that is not empty.
+
+    In all questions ``allowed[N, L]`` forbids every label outside it at its position: the answer is that of the
+    distribution over the label sequences that keep to it.
+
     Args:
         emissions: ``(N, L)``, the sequences one after another.
         lengths: ``(B,)``, adding up to N.
         transitions: ``(L, L)``, from row to column.
         start: ``(L,)``, zeros where left out.
         end: ``(L,)``, zeros where left out.
+        edges: ``(P, L, L)``, or None where no place is special.
 
     float32 and float64 are computed as they come; other floats become float32 and integers float64.
 
@@ -41,6 +65,7 @@ class ChainScores:
     transitions: AnyArray
     start: AnyArray
     end: AnyArray
+    edges: AnyArray | None
 
     def __init__(
         self,
@@ -49,18 +74,21 @@ class ChainScores:
         transitions: npt.ArrayLike,
         start: npt.ArrayLike | None = None,
         end: npt.ArrayLike | None = None,
+        edges: npt.ArrayLike | None = None,
     ) -> None:
-        array = _floats(emissions)
+        array = plain_floats(emissions)
         if array.ndim != 2 or array.shape[1] < 1:
             raise ShapeError(f"emissions must be (N, L) with L >= 1, got {array.shape}")
         L = array.shape[1]
         zeros = np.zeros(L, dtype=array.dtype)
+        checked = check_lengths(lengths, len(array)).copy()  # those of the caller may change
         fields = {
             "emissions": array,
-            "lengths": _read_only(check_lengths(lengths, len(array))),
-            "transitions": _matching("transitions", transitions, (L, L), array),
-            "start": zeros if start is None else _matching("start", start, (L,), array),
-            "end": zeros if end is None else _matching("end", end, (L,), array),
+            "lengths": checked,
+            "transitions": matching("transitions", transitions, "(L, L)", (L, L), array),
+            "start": zeros if start is None else matching("start", start, "(L,)", (L,), array),
+            "end": zeros if end is None else matching("end", end, "(L,)", (L,), array),
+            "edges": None if edges is None else matching("edges", edges, "(P, L, L)", (pairs_of(checked), L, L), array),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -72,46 +100,194 @@ class ChainScores:
 
     def part(self, index: int) -> ChainScores:
         """The scores of one sequence."""
-        begin = int(self.lengths[:index].sum())
-        own = self.emissions[begin : begin + int(self.lengths[index])]
-        return ChainScores(own, self.lengths[index : index + 1], self.transitions, self.start, self.end)
+        return self.take([index])
 
-    def restricted(self, allowed: npt.ArrayLike) -> ChainScores:
+    def take(self, sequences: Sequence[int] | IntArray) -> ChainScores:
+        """The scores of some sequences, in the order given, which may name one several times."""
+        chosen = np.arange(len(self.lengths))[np.asarray(sequences, dtype=np.int64)]
+        lengths = self.lengths[chosen]
+        emissions = self.emissions[_rows(self.lengths, chosen)]
+        edges = None if self.edges is None else self.edges[_rows(np.maximum(self.lengths - 1, 0), chosen)]
+        return ChainScores(emissions, lengths, self.transitions, self.start, self.end, edges)
+
+    def restricted(self, allowed: npt.ArrayLike | None) -> ChainScores:
         """The same scores with every label outside ``allowed[N, L]`` forbidden at its position."""
+        if allowed is None:
+            return self
         mask = np.asarray(allowed)
         if mask.shape != self.emissions.shape or mask.dtype != np.bool_:
             raise ShapeError(
                 f"allowed must be bool (N, L) = {self.emissions.shape} to match emissions, "
                 f"got {mask.dtype} {mask.shape}"
             )
-        forbidden = self.emissions.dtype.type(-np.inf)
-        emissions = np.where(mask, self.emissions, forbidden)
-        return ChainScores(emissions, self.lengths, self.transitions, self.start, self.end)
+        emissions = np.where(mask, self.emissions, self.emissions.dtype.type(-np.inf))
+        return ChainScores(emissions, self.lengths, self.transitions, self.start, self.end, self.edges)
+
+    def steps(self, tags: IntArray) -> AnyArray:
+        """The scores of the transitions of given labels ``tags[N]``, ``(P,)``, those of the place included."""
+        later = np.ones(len(tags), dtype=np.bool_)
+        later[offsets_of(self.lengths)[:-1][self.lengths > 0]] = False
+        into = np.flatnonzero(later)
+        pairs = tags[into - 1], tags[into]
+        shared: AnyArray = self.transitions[pairs]
+        return shared if self.edges is None else shared + self.edges[np.arange(len(into)), *pairs]
+
+    def log_partition(self, *, allowed: npt.ArrayLike | None = None) -> FloatArray:
+        """Log Z of each sequence: the log of the sum of ``exp(score)`` over all its label sequences.
+
+        ``log_partition(allowed=known) - log_partition()`` is the log-likelihood of partially known labels.
+        """
+        kept = self.restricted(allowed)
+        out = kept._by_sequence()
+        kept._check(kept._inference().log_partition(out, False))
+        return out
+
+    def score(self, tags: npt.ArrayLike) -> FloatArray:
+        """Score of the given labels ``tags[N]`` of each sequence; minus infinity where they are forbidden."""
+        path, out = check_tags(tags, self.emissions), self._by_sequence()
+        self._check(self._inference().score(path, out), path)
+        return out
+
+    def nll(
+        self,
+        tags: npt.ArrayLike | None = None,
+        *,
+        allowed: npt.ArrayLike | None = None,
+        weights: npt.ArrayLike | None = None,
+    ) -> FloatArray:
+        """Negative log-likelihood of each sequence: of the labels ``tags[N]``, or of keeping to ``allowed[N, L]``.
+
+        With ``weights[N]`` each token counts by its weight, by the chain rule of probability: ``sum_t weights[t] *
+        -log P(y[t] | y[0..t-1])``, which is the plain negative log-likelihood where all weights are 1, weighted cross
+        entropy where there are no transitions, and never negative.
+        """
+        check_loss(tags, allowed, weights)
+        if tags is None:
+            return np.maximum(self.log_partition() - self.log_partition(allowed=allowed), 0.0)
+        path, out = check_tags(tags, self.emissions), self._by_sequence()
+        if weights is None:
+            self._check(self._inference().nll(path, out, False), path)
+        else:
+            self._check(self._inference().weighted_nll(path, check_weights(weights, path), out), path)
+        return out
+
+    def viterbi(self, *, allowed: npt.ArrayLike | None = None) -> Decoded:
+        """The best label sequence of each sequence and its score; among equals the smaller label."""
+        kept = self.restricted(allowed)
+        tags, best = np.empty(len(kept.emissions), dtype=np.int64), kept._by_sequence()
+        kept._check(kept._inference().viterbi(tags, len(tags), best))
+        return Decoded(tags, best)
+
+    def kbest(self, k: int, *, allowed: npt.ArrayLike | None = None) -> Paths:
+        """The k best label sequences of each sequence, best first; fewer where fewer exist.
+
+        Memory goes with the paths that are returned. An answer holds at most 2**27 tags (a gigabyte): where ``k`` paths
+        of all sequences could be more, a `ChainError` says so.
+        """
+        kept = self.restricted(allowed)
+        report, counts, scores, flat = kept._inference().kbest(check_kbest(k, kept.lengths, kept.num_labels))
+        kept._check(report)
+        shapes = zip(split(flat, counts * kept.lengths), counts, kept.lengths, strict=True)
+        return Paths([own.reshape(count, length) for own, count, length in shapes], split(scores, counts))
+
+    def marginals(self, *, allowed: npt.ArrayLike | None = None, pairwise: bool = False) -> Marginals:
+        """Probabilities of labels by forward-backward, and expected counts of transitions.
+
+        ``pairwise=True`` adds the probability of each pair of neighbouring labels, which takes L * L numbers per token.
+        """
+        kept = self.restricted(allowed)
+        inference, out = kept._inference(), kept._by_sequence()
+        chain = (kept.emissions, kept.transitions, kept.start, kept.end)
+        tokens, transitions, start, end = (np.empty_like(x) for x in chain)
+        if not pairwise:
+            kept._check(inference.log_partition(out, True))
+            kept._check(inference.gradient(0, 1.0, len(tokens), tokens, transitions, start, end, 0, 0))
+            return Marginals(out, tokens, transitions, start, end)
+        pairs = np.empty((pairs_of(kept.lengths), *transitions.shape), dtype=tokens.dtype)
+        kept._check(inference.pairwise(out, tokens, transitions, start, end, pairs))
+        return Marginals(out, tokens, transitions, start, end, pairs)
+
+    def sample(self, n: int = 1, *, seed: int = 0, allowed: npt.ArrayLike | None = None) -> IntArray:
+        """``n`` label sequences of each sequence, drawn from their exact distribution: ``tags[n, N]``.
+
+        The same seed gives the same draws, whatever the number of threads. ``n * N`` may be at most 2**27.
+        """
+        kept, N = self.restricted(allowed), len(self.emissions)
+        tags = np.empty((check_sample(n, N), N), dtype=np.int64)
+        kept._check(kept._inference().sample(n, seed & (2**64 - 1), tags, N))
+        return tags
+
+    def entropy(self, *, allowed: npt.ArrayLike | None = None) -> FloatArray:
+        """Entropy (nats) of each distribution over label sequences: 0 is certain, ``T log L`` knows nothing."""
+        kept = self.restricted(allowed)
+        out = kept._by_sequence()
+        kept._check(kept._inference().entropy(out))
+        return out
+
+    def span_log_prob(
+        self,
+        spans: npt.ArrayLike,
+        tags: npt.ArrayLike | Sequence[Sequence[int]],
+        *,
+        before: npt.ArrayLike | None = None,
+        after: npt.ArrayLike | None = None,
+        allowed: npt.ArrayLike | None = None,
+        state_labels: npt.ArrayLike | None = None,
+    ) -> FloatArray:
+        """Exact log probability that spans of tokens carry given labels, whatever the rest of the sequence does.
+
+        Args:
+            spans: ``(S, 3)`` integers: sequence, begin, end; the span is the positions ``begin .. end - 1``.
+            tags: the labels of each span, as a list of lists or one flat array.
+            before: ``(S, L)`` or ``(L,)`` booleans: labels that may stand just before the span. A span at the start of
+                its sequence meets no condition there.
+            after: the same for just after the span. With a BIO scheme, tags ``B-PER I-PER`` and ``after`` true for all
+                labels but ``I-PER`` ask for the entity that begins and ends exactly there.
+            allowed: ``(N, L)`` booleans, known labels; the probability is conditional on them.
+            state_labels: ``(L,)`` where the chain's states are finer than labels: the label that each stands for.
+                `tags`, `before` and `after` are then about these labels.
+
+        """
+        kept = self.restricted(allowed)
+        checked = check_spans(spans, kept.lengths)
+        finer, L = check_state_labels(state_labels, self.num_labels)
+        path, S = check_span_tags(tags, checked, L), len(checked)
+        masks = (check_side("before", before, S, L), check_side("after", after, S, L))
+        out = np.empty(S, dtype=np.float64)
+        kept._check(kept._inference().spans(checked, S, path, *masks, finer, L, out))
+        return out
+
+    def _inference(self) -> _native.InferenceFloat32 | _native.InferenceFloat64:
+        """The native side; it points into these arrays, which must be kept alive."""
+        kind = _native.InferenceFloat32 if self.emissions.dtype == np.float32 else _native.InferenceFloat64
+        try:
+            layout = _native.layout_of_lengths(self.lengths, len(self.lengths), len(self.emissions))
+        except ValueError:  # somebody has written to the lengths
+            check_lengths(self.lengths, len(self.emissions))
+            raise
+        edges: AnyArray | int = 0 if self.edges is None else self.edges
+        return kind(layout, self.emissions, self.transitions, self.start, self.end, self.num_labels, edges)
+
+    def _check(self, report: tuple[int, int], tags: IntArray | None = None) -> None:
+        """Raise the error for what the native side reports."""
+        status, sequence = report
+        if status == BAD_CHAIN_SCORE:
+            raise_bad_chain_score(self.transitions, self.start, self.end)
+        if status:
+            one = self.part(sequence)
+            own = None if tags is None else tags[_rows(self.lengths, np.array([sequence]))]
+            raise_problem(
+                status, OneSequence(sequence, one.emissions, one.transitions, one.start, one.end, one.edges, own)
+            )
+
+    def _by_sequence(self) -> FloatArray:
+        return np.empty(len(self.lengths), dtype=np.float64)
 
 
-def _read_only(lengths: IntArray) -> IntArray:
-    """A copy that nobody changes: answers are laid out by it."""
-    own = lengths.copy()
-    own.flags.writeable = False
-    return own
-
-
-def _floats(values: npt.ArrayLike) -> AnyArray:
-    array = np.asarray(values)
-    if array.dtype.kind not in "fiub":
-        raise ShapeError(f"scores must be numbers, got an array of {array.dtype}")
-    if array.dtype.kind == "f":
-        dtype: Any = array.dtype if array.dtype in (np.float32, np.float64) else np.float32
-    else:
-        dtype = np.float64
-    return plain_array(array, dtype)
-
-
-def _matching(name: str, values: npt.ArrayLike, shape: tuple[int, ...], emissions: AnyArray) -> AnyArray:
-    array = plain_array(values, emissions.dtype)
-    if array.shape != shape:
-        letters = "(L, L)" if len(shape) == 2 else "(L,)"
-        raise ShapeError(
-            f"{name} must be {letters} = {shape} to match emissions (N, L) = {emissions.shape}, got {array.shape}"
-        )
-    return array
+def _rows(lengths: IntArray, chosen: IntArray) -> Any:
+    """The rows of some sequences, one after another; a slice where it is only one, so that nothing is copied."""
+    offsets = offsets_of(lengths)
+    if len(chosen) == 1:
+        return slice(offsets[chosen[0]], offsets[chosen[0] + 1])
+    before = offsets_of(lengths[chosen])
+    return np.repeat(offsets[chosen] - before[:-1], lengths[chosen]) + np.arange(before[-1])

@@ -1,20 +1,23 @@
 """The ``trellis`` command: one file a subcommand, argument parsing and printing only.
 
-Exit codes: 0; 1 for what the data or the model says no to; 2 for usage; 130 after Ctrl-C. Errors are one paragraph on
-standard error, with a traceback only under ``--debug``.
+Exit codes: 0; 1 for what the data or the model says no to; 2 for usage; 130 after Ctrl-C, and of `train` 143 after
+SIGTERM. Errors are one paragraph on standard error, with a traceback only under ``--debug``.
 """
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import typer
 
 from trellis import __version__
 from trellis.cli._lazy import lazy_command
 from trellis.errors import ConfigError, TrellisError
+
+_LONGEST_PROBLEM = 4000
 
 # Name, module, function, and the line that `trellis --help` shows.
 _COMMANDS = (
@@ -66,6 +69,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line; always ends in `SystemExit`."""
     given = sys.argv[1:] if arguments is None else arguments
     given, debug = _without_debug(given)
+    _accept_any_text(sys.stdout, sys.stderr)
     try:
         app(given, prog_name="trellis", obj=given)
     except ConfigError as error:  # settings come from the command line, or from a file it names: usage
@@ -78,6 +82,13 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         problem = f"{type(error).__name__}: {error}"
         _fail(f"unexpected {problem}\nThis is a mistake in Trellis; --debug shows where it happened.", debug)
     sys.exit(0)
+
+
+def _accept_any_text(*streams: TextIO) -> None:
+    """Words and names of files may hold what the terminal, or UTF-8, cannot: it is shown escaped."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _without_debug(given: list[str]) -> tuple[list[str], bool]:
@@ -96,5 +107,6 @@ def _described(error: Exception) -> str:
 def _fail(problem: str, debug: bool, *, code: int = 1) -> NoReturn:
     if debug:
         traceback.print_exc()
-    typer.echo(f"trellis: {problem}", err=True)
+    shown = problem if len(problem) <= _LONGEST_PROBLEM else f"{problem[:_LONGEST_PROBLEM]}…"
+    typer.echo(f"trellis: {shown}", err=True)
     sys.exit(code)

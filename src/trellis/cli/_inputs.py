@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trellis.cli._reading import Reader, RelayingSource
-from trellis.corpus import CorpusError
-from trellis.corpus._errors import shown
-from trellis.corpus._formats import guess_format
-from trellis.corpus._source import OnError, Source
+from trellis.corpus import CorpusError, OnError, Source, guess_format
 from trellis.errors import DataError
 from trellis.models.data import Label
 from trellis.text import Sentence, tokenize
+from trellis.untrusted import shown
 
 UNKNOWN, OR = "_", "|"
 TEXTS = ("text", "tokens")

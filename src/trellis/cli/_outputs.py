@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from trellis.corpus import CorpusError, words_from_sentence
-from trellis.corpus._cells import format_rows
-from trellis.corpus._json import dumps
+from trellis.corpus import CorpusError, dumps, format_rows, words_from_sentence
 from trellis.models import Labelling, Tagged
 from trellis.tags import Scheme
 from trellis.text import Sentence, hue

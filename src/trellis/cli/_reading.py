@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from trellis import corpus
-from trellis.corpus._formats import get_format, guess_format
-from trellis.corpus._source import LONGEST, OnError, Source
+from trellis.corpus import LONGEST, OnError, Source, get_format, guess_format
 from trellis.errors import DataError
 
 _SIZE_OF_ERROR = 500

@@ -33,14 +33,14 @@ def start_settings(
 ) -> Any:
     """The family's defaults, then what the task asks for, then the file, then single assignments."""
     family = get_family(model)
-    settings = config.override(family.defaults(), _of_task(family.kind, task, scheme))
+    settings = config.changed(family.defaults(), _of_task(family.kind, task, scheme))
     if config_file is not None:
         settings = config.layered(settings, config_file)
     return config.override(settings, assignments)
 
 
-def _of_task(kind: str, task: Task | None, scheme: Scheme | None) -> list[str]:
-    found = [f"features={FEATURES[task]}"] if kind == "crf" and task is not None else []
+def _of_task(kind: str, task: Task | None, scheme: Scheme | None) -> dict[str, str]:
+    found = {"features": FEATURES[task]} if kind == "crf" and task is not None else {}
     if scheme is None and task in (Task.SEG, Task.POS):
         scheme = Scheme.BMES if task is Task.SEG else Scheme.PLAIN
-    return found if scheme is None else [*found, f"scheme={scheme.value.lower()}"]
+    return found if scheme is None else found | {"scheme": scheme.value.lower()}

@@ -26,7 +26,7 @@ class Task(enum.StrEnum):
     CHUNK = "chunk"
 
 
-FEATURES = {Task.NER: "ner", Task.SEG: "segment", Task.POS: "pos", Task.CHUNK: "chunk"}
+FEATURES = {Task.NER: "ner", Task.SEG: "seg", Task.POS: "pos", Task.CHUNK: "chunk"}
 """The template set of a feature CRF for each task."""
 
 

@@ -11,9 +11,9 @@ from trellis import metrics
 from trellis.cli._console import Output
 from trellis.cli._tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
 from trellis.corpus import read
-from trellis.corpus._errors import shown
 from trellis.errors import DataError
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 ScoreTrainOption = Annotated[
     str | None, typer.Option("--train", help="Training file, for recall or accuracy of known and unknown words.")

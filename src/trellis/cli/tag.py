@@ -24,9 +24,8 @@ from trellis.cli._reading import (
     reading_options,
     remembered_options,
 )
-from trellis.corpus import FORMATS, CorpusError
-from trellis.corpus._files import open_output
-from trellis.errors import ConfigError, TrellisError
+from trellis.corpus import FORMATS, CorpusError, open_output
+from trellis.errors import ConfigError, DataError, TrellisError
 from trellis.models import Tagger, folder
 from trellis.tags import Role, Scheme, parse_label
 from trellis.text import Sentence
@@ -159,12 +158,28 @@ class Job:
         try:
             return self._answers([sentence], None if known is None else [known])[0]
         except TrellisError as error:
-            text = sentence.text or " ".join(sentence.tokens)
-            problem = str(error).removeprefix(f"{sentence.where}: ")
-            wrapped = CorpusError(problem, path=sentence.path or "", line=sentence.line_of(0) or 0, text=text)
-            if not self.forgiving:
-                raise wrapped from error
-            return wrapped
+            return self._refused(sentence, error)
+
+    def drawn(self, answer: Answer | CorpusError, form: str, style: Style) -> tuple[Answer | CorpusError, bytes]:
+        """An answer in its form, or the error that it cannot be written so."""
+        if isinstance(answer, Answer):
+            try:
+                return answer, FORMS[form](answer, style).encode("utf-8")
+            except UnicodeEncodeError as error:
+                found = f"a lone surrogate U+{ord(error.object[error.start]):04X}, which UTF-8 cannot hold"
+                answer = self._refused(answer.sentence, DataError(found))
+            except TrellisError as error:
+                answer = self._refused(answer.sentence, error)
+        return answer, _as_it_came(passed_on(answer, form))
+
+    def _refused(self, sentence: Sentence, error: TrellisError) -> CorpusError:
+        """The error of a sentence with its place, raised unless such sentences are passed on."""
+        text = sentence.text or " ".join(sentence.tokens)
+        problem = str(error).removeprefix(f"{sentence.where}: ")
+        wrapped = CorpusError(problem, path=sentence.path or "", line=sentence.line_of(0) or 0, text=text)
+        if not self.forgiving:
+            raise wrapped from error
+        return wrapped
 
     def _scheme(self) -> Scheme:
         return self.tagger.tagset_.scheme
@@ -176,19 +191,25 @@ def _write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file:
     job = replace(job, probs=job.probs or form in ("inline", "jsonl"))
     if form == "segmented" and style.scheme is Scheme.PLAIN:
         raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
-    draw = FORMS[form]
     for block in blocks(pieces, _SENTENCES, _TOKENS):
-        answers = job.answer(block)
-        for answer in answers:
+        answers = []
+        for found in job.answer(block):
+            answer, data = job.drawn(found, form, style)
             if isinstance(answer, CorpusError):
                 typer.echo(f"trellis: {answer}", err=True)
-                text = passed_on(answer, form)
-            else:
-                text = draw(answer, style)
-            file.write(text.encode("utf-8", "surrogateescape"))
+            answers.append(answer)
+            file.write(data)
         file.flush()
         tagged = [len(answer.sentence) for answer in answers if not isinstance(answer, CorpusError)]
         tell(len(tagged), sum(tagged))
+
+
+def _as_it_came(text: str) -> bytes:
+    """The bytes of a text that was read, also of those that did not decode."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
 
 
 def _form(job: Job, source: str, file: IO[bytes]) -> str:

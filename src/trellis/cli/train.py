@@ -105,6 +105,8 @@ def train(
     reader = Reader(format, encoding, reading_options(tokens, tags, columns), scheme, tokenizer)
     # The folder comes first: what it refuses is not to be heard of after an hour of reading.
     with stoppable() as stop, folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place:
+        if resume and not place.training.resuming:
+            say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
         start = None if warm_start is None else _loaded(warm_start, model)
         data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, say)
         settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)

@@ -17,24 +17,33 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trellis.corpus._errors import CorpusError
-from trellis.corpus._files import StrPath, write_text
+from trellis.corpus._cells import format_rows
+from trellis.corpus._files import StrPath, open_output, write_text
 from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
-from trellis.corpus._source import OnError, Report, Source
+from trellis.corpus._json import dumps
+from trellis.corpus._source import LONGEST, OnError, Report, Source
 from trellis.corpus.rows import from_rows, to_rows
 from trellis.corpus.segmented import sentence_from_words, words_from_sentence
-from trellis.errors import DataError
+from trellis.errors import CorpusError, DataError
 from trellis.text import Sentence
 
 __all__ = [
     "FORMATS",
+    "LONGEST",
     "Corpus",
     "CorpusError",
     "Format",
+    "OnError",
     "Report",
+    "Source",
     "Stream",
+    "dumps",
+    "format_rows",
     "from_rows",
+    "get_format",
+    "guess_format",
     "iterate",
+    "open_output",
     "read",
     "sentence_from_words",
     "to_rows",

@@ -18,7 +18,7 @@ from trellis.errors import DataError
 
 # What a stream may ask for to look back on: xz -9 asks for 64 MiB, zstd --long for 128.
 _WINDOW = 1 << 27
-_PIECE = 1 << 20
+_PIECE = 1 << 17
 _CUT_OFF = "Compressed file ended before the end-of-stream marker was reached"
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -122,7 +122,7 @@ def _skip(file: IO[bytes], size: int) -> None:
 
 
 def _xz() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(memlimit=_WINDOW)
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_WINDOW)
 
 
 def _read_zstd(file: IO[bytes], path: str) -> Any:

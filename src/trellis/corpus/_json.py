@@ -16,10 +16,10 @@ from trellis.untrusted import JSONSyntaxError, parse_json, parse_json_prefix
 
 _ARRAY = re.compile(r"\s*\[\s*[\[{\]]")
 _GAP = re.compile(r"[\s,]*")
-_SCALAR = re.compile(r"[^\s,\[\]{}]*")
-# A string, whose brackets do not count, or a bracket; a string that does not end takes the rest.
-_BRACKET = re.compile(r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
-
+# A string, whose brackets do not count; one that does not end takes the rest.
+_STRING = r'"[^"\\]*+(?:\\(?:.|\Z)[^"\\]*+)*+(?:"|\Z)'
+_SCALAR = re.compile(_STRING + r"|[^\s,\[\]{}]*", re.DOTALL)
+_BRACKET = re.compile(_STRING + r"|[\[\]{}]", re.DOTALL)
 # An error counts the lines before it in all the text at hand, so little of it is at hand.
 _PIECE = 1 << 16
 
@@ -143,11 +143,12 @@ class _Array:
     def _check_end(self) -> None:
         """Refuse what stands behind the array: nothing of a file is lost silently."""
         self._advance(self._position + 1)
-        while not (rest := self._text[self._position :].strip()):
+        while not (rest := self._text[self._position :].lstrip()):
             self._advance(len(self._text))
             if not self._read_more():
                 return
-        self._source.fail("expected the end of the file after the array", self._line, rest)
+        self._advance(len(self._text) - len(rest))
+        self._source.fail("expected the end of the file after the array", self._line, rest.rstrip())
 
     def _find(self, character: str) -> int:
         while (place := self._text.find(character, self._position)) < 0:

@@ -17,9 +17,8 @@ from functools import cached_property
 from itertools import chain
 from typing import Literal
 
-from trellis.corpus._errors import CorpusError
 from trellis.corpus._files import StrPath, get_codec, open_input, read_block
-from trellis.errors import DataError
+from trellis.errors import CorpusError, DataError
 
 OnError = Literal["raise", "skip"]
 Block = tuple[int, str, bool]
@@ -30,6 +29,7 @@ LONGEST = 1 << 26
 
 _BLOCK = 1 << 20
 _OPENING = 1 << 12
+_MOST_DROPPED = 16
 _KEPT_ERRORS = 100
 _KEPT_TEXT = 1000
 _BLANK_LINE = re.compile(r"(?m)^[ \t]+$")
@@ -103,8 +103,8 @@ class Source:
 
     def paragraphs(self) -> Iterator[tuple[range, str]]:
         """The lines between blank ones (empty, or of spaces and tabs), with their numbers."""
-        number = 1
-        held: list[str] = []  # lines from `number` on, since the last blank one
+        number, size = 1, 0
+        held: list[str] = []  # lines from `number` on, since the last blank one, of together `size` characters
         unusable = lost = False  # lost: they belong to a sentence that is given up
         for _, block, bad in self._blocks:
             text = _without_blanks(block)
@@ -113,12 +113,15 @@ class Source:
             if end:
                 whole = "".join([*held, text[:end]]).removesuffix("\n\n")
                 number = yield from self._split(number, whole, unusable, lost)
-                held, unusable, lost = [], bad, False
+                held, size, unusable, lost = [], 0, bad, False
             if end < len(text):
                 held.append(text[end:])
-            if sum(map(len, held)) > LONGEST:
+                size += len(text) - end
+            if bad and self.on_error == "raise":
+                self.is_unusable(number, "".join(held))  # now, and not when the sentence ends
+            if size > LONGEST:
                 number, lost = self._give_up(number, held, lost), True
-                held = ["\n"]
+                held, size = ["\n"], 1
         yield from self._split(number, "".join(held), unusable, lost)
 
     def is_unusable(self, first: int, text: str) -> bool:
@@ -169,29 +172,37 @@ class Source:
         return number + sum(text.count("\n") for text in held) - 1
 
     def _read_blocks(self) -> Iterator[Block]:
-        line = 1
-        pending: list[str] = []  # the beginning of a line
-        dropping = False  # it is too long, and the rest of it is passed over
+        line, size = 1, 0
+        pending: list[str] = []  # the beginning of a line, of `size` characters
+        dropping = 0  # characters left to drop of a line that is too long: its beginning was passed on at once
         for text in self._texts:
             if dropping:
-                _, newline, after = text.partition("\n")
-                if not newline:
-                    continue
-                dropping, text = False, newline + after
+                dropping = self._drop(text, line - 1, dropping)
+                text = "" if dropping else text.partition("\n")[2]
             lines, newline, rest = text.rpartition("\n")
             if newline:
                 block = "".join([*pending, lines, newline])
                 yield line, block, has_surrogates(block)
                 line += block.count("\n")
-                pending = []
+                pending, size = [], 0
             pending.append(rest)
-            if sum(map(len, pending)) > LONGEST:
+            size += len(rest)
+            if size > LONGEST:
                 self._cut_lines.add(line)
-                pending = ["".join(part[:_KEPT_TEXT] for part in pending)[:_KEPT_TEXT] + _CUT]
-                dropping = True
+                yield line, "".join(part[:_KEPT_TEXT] for part in pending)[:_KEPT_TEXT] + f"{_CUT}\n", True
+                line, size, pending, dropping = line + 1, 0, [], _MOST_DROPPED * LONGEST
         block = "".join(pending)
         if block:
             yield line, block, has_surrogates(block)
+
+    def _drop(self, text: str, line: int, left: int) -> int:
+        """How much more of a line may be dropped after this text, 0 once the line has ended; a device may not end."""
+        if "\n" in text:
+            return 0
+        if len(text) >= left:
+            problem = f"expected a line that ends, found more than {_MOST_DROPPED * LONGEST:,} characters"
+            raise DataError(f"{self.name}:{line}: {problem}")
+        return left - len(text)
 
     def _read_text(self) -> Iterator[str]:
         r"""Decoded text without its byte-order mark, with ``\n`` as line ends; what does not decode is a surrogate."""
@@ -224,8 +235,9 @@ class Source:
 def _take(texts: Iterator[str], size: int) -> list[str]:
     """Texts of together at least `size` characters, where there are so many."""
     taken: list[str] = []
-    while sum(map(len, taken)) < size and (text := next(texts, None)) is not None:
+    while size > 0 and (text := next(texts, None)) is not None:
         taken.append(text)
+        size -= len(text)
     return taken
 
 

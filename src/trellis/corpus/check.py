@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from trellis.corpus._errors import shown
 from trellis.corpus._source import Report
 from trellis.tags import Scheme, SchemeFit, Style, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 Severity = Literal["error", "warning"]
 

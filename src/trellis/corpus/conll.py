@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trellis.corpus._cells import Interned, Table, format_rows
-from trellis.corpus._errors import CorpusError, LineError, refuse
+from trellis.corpus._errors import LineError, refuse
 from trellis.corpus._source import Source
-from trellis.errors import DataError
+from trellis.errors import CorpusError, DataError
 from trellis.text import Sentence
 
 DOCSTART = "-DOCSTART-"

@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from sys import intern
 
 from trellis.corpus._cells import format_rows
-from trellis.corpus._errors import LineError, refuse, shown
+from trellis.corpus._errors import LineError, refuse
 from trellis.corpus._source import Source
 from trellis.corpus.segmented import sentence_from_words
 from trellis.errors import DataError
 from trellis.text import Offsets, Sentence
+from trellis.untrusted import shown
 
 FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 

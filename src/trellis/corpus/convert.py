@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trellis.corpus import Report, iterate, write
-from trellis.corpus._errors import refuse, refuse_illegal, shown
+from trellis.corpus._errors import refuse, refuse_illegal
 from trellis.corpus._files import StrPath
 from trellis.corpus._formats import format_of_path, get_format
 from trellis.corpus._source import OnError
 from trellis.corpus.segmented import words_from_sentence
 from trellis.tags import Scheme, Style, convert_tags, fit_schemes, parse_label
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 
 @dataclass(frozen=True, slots=True)

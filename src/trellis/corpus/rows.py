@@ -13,9 +13,10 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex, cast
 
-from trellis.corpus._errors import LineError, names_of, refuse, shown
+from trellis.corpus._errors import LineError, names_of, refuse
 from trellis.errors import DataError
 from trellis.text import Offsets, Sentence
+from trellis.untrusted import shown
 
 Row = Mapping[str, Any]
 

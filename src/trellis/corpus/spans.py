@@ -19,12 +19,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from trellis.corpus._errors import LineError, names_of, refuse_illegal, shown
+from trellis.corpus._errors import LineError, names_of, refuse_illegal
 from trellis.corpus._json import dumps, records
 from trellis.corpus._source import Source
 from trellis.errors import DataError, TagError
 from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
 from trellis.text import Offsets, Sentence, Tokenizer, get_tokenizer
+from trellis.untrusted import shown
 
 SPAN_FIELDS = ("label", "labels", "entities", "spans")
 

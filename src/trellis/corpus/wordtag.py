@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from trellis.corpus._errors import refuse, shown
+from trellis.corpus._errors import refuse
 from trellis.corpus._source import Source
 from trellis.corpus.segmented import refuse_unwritable, split_spaces
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 
 def read(source: Source, *, delimiter: str = "/") -> Iterator[Sentence]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from trellis.features.attributes import AttributeIndex
-from trellis.features.extraction import Compiled, Extractor, ReadyExtractor, TemplateExtractor
-from trellis.features.ready import READY, get_templates
+from trellis.features.extraction import Compiled, Extractor, GivenExtractor, TemplateExtractor
+from trellis.features.template_sets import TEMPLATE_SETS, get_templates
 from trellis.features.templates import Template, Templates
 
 __all__ = [
-    "READY",
+    "TEMPLATE_SETS",
     "AttributeIndex",
     "Compiled",
     "Extractor",
-    "ReadyExtractor",
+    "GivenExtractor",
     "Template",
     "TemplateExtractor",
     "Templates",

@@ -74,7 +74,7 @@ def _column(sentence: Tokens | Sentence, name: str) -> Tokens:
     raise DataError(f"{where}the sentence {text!r} has no column {name!r}, which others have and the templates need")
 
 
-class ReadyExtractor:
+class GivenExtractor:
     """Features that were made elsewhere: for each token a list of strings, or a dict as sklearn-crfsuite takes it."""
 
     def compile(self, sentences: Sequence[Sequence[Any]], index: AttributeIndex, *, grow: bool) -> Compiled:

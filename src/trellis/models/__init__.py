@@ -18,8 +18,8 @@ from trellis.models.posterior import Posterior
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
 if TYPE_CHECKING:
-    from trellis.models.neural import NeuralTagger
-    from trellis.models.neural_config import NeuralConfig
+    from trellis.models.neural.config import NeuralConfig
+    from trellis.models.neural.model import NeuralTagger
 
 __all__ = [
     "CRF",
@@ -38,7 +38,7 @@ __all__ = [
     "load",
 ]
 
-_LAZY = {"NeuralConfig": "trellis.models.neural_config", "NeuralTagger": "trellis.models.neural"}  # with torch
+_LAZY = {"NeuralConfig": "trellis.models.neural.config", "NeuralTagger": "trellis.models.neural.model"}  # with torch
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from trellis.arrays import BoolArray, IntArray
-from trellis.errors import DataError, ModelError, TagError
+from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.errors import ConfigError, DataError, ModelError, TagError
 from trellis.tags import Scheme, TagSet, fit_schemes, validate_tags
 from trellis.text import Sentence, graphemes
 
@@ -183,7 +183,7 @@ def _checked(number: int, labels: Any) -> Sequence[Label]:
     return labels if isinstance(labels, list | tuple) else list(labels)
 
 
-def learnt_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
+def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
     """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
     tags = data.tag_set(scheme)
     if before is not None:
@@ -195,6 +195,16 @@ def learnt_tag_set(data: Labelled, scheme: str | None, constraints: bool, before
     if constraints:
         _check_legal(data, tags)
     return tags
+
+
+def weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
+    """``(L,)``: how much a token of each label counts; 1 unless given."""
+    by_label = np.ones(len(tags))
+    for label, weight in weights.items():
+        if not (np.isfinite(weight) and weight >= 0):
+            raise ConfigError(f"label_weights: the weight of {label!r} must be a finite number >= 0, got {weight!r}")
+        by_label[tags.id(label)] = weight
+    return by_label
 
 
 def _check_legal(data: Labelled, tags: TagSet) -> None:

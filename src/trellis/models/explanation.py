@@ -134,7 +134,7 @@ def _steps(
 ) -> list[tuple[str, float]]:
     """What a path scores for its start, for each step, and for its end, by name."""
     names = [tags.labels[label] for label in states.to_labels(path, state_labels)]
-    moves = scores.transitions[path[:-1], path[1:]].tolist()
+    moves = scores.steps(path).tolist()
     inner = [(f"{a} -> {b}", w) for a, b, w in zip(names, names[1:], moves, strict=False)]
     first, last = (f"start -> {names[0]}", float(scores.start[path[0]])), float(scores.end[path[-1]])
     return [first, *inner, (f"{names[-1]} -> end", last)]

@@ -7,7 +7,8 @@ where a neural tagger is made or opened, and its settings can be printed without
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trellis import config
@@ -24,8 +25,8 @@ class Family:
 
     about: str
     kind: str
-    settings: tuple[str, ...] = ()
-    """Assignments as `trellis.config.override` takes them."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What it changes of the defaults, by name; a section is a mapping of its own."""
     required: str | None = None
     """A setting without which this family cannot learn."""
 
@@ -36,7 +37,7 @@ class Family:
 
     def defaults(self) -> Any:
         """The settings it starts from."""
-        return config.override(_named(_CONFIGS[self.kind])(), self.settings)
+        return config.changed(_named(_CONFIGS[self.kind])(), self.settings)
 
     def make(self, settings: Any) -> Tagger[Any]:
         """A tagger with these settings, not yet fitted."""
@@ -50,27 +51,29 @@ FAMILIES = {
     "hmm": Family("hidden Markov model: counts, seconds to train, unknown words by suffix and shape", "hmm"),
     "crf": Family("feature CRF: templates and exact training on the CPU, explains its answers", "crf"),
     "softmax": Family(
-        "neural, each token by itself from its own word and characters", "neural", ("head=softmax", "encoder.hidden=0")
+        "neural, each token by itself from its own word and characters",
+        "neural",
+        {"head": "softmax", "encoder": {"hidden": 0}},
     ),
-    "bilstm-crf": Family("neural, BiLSTM with a CRF over the labels", "neural", ("head=crf",)),
-    "bilstm-softmax": Family("neural, BiLSTM with one decision a token", "neural", ("head=softmax",)),
+    "bilstm-crf": Family("neural, BiLSTM with a CRF over the labels", "neural", {"head": "crf"}),
+    "bilstm-softmax": Family("neural, BiLSTM with one decision per token", "neural", {"head": "softmax"}),
     "transformer-crf": Family(
-        "neural, a pretrained encoder with a CRF over the labels", "neural", ("head=crf",), "encoder.transformer"
+        "neural, a pretrained encoder with a CRF over the labels", "neural", {"head": "crf"}, "encoder.transformer"
     ),
     "transformer-softmax": Family(
-        "neural, a pretrained encoder with one decision a token", "neural", ("head=softmax",), "encoder.transformer"
+        "neural, a pretrained encoder with one decision per token", "neural", {"head": "softmax"}, "encoder.transformer"
     ),
 }
 
 _TAGGERS = {
-    "crf": "trellis.models.crf:CRF",
-    "hmm": "trellis.models.hmm:HMM",
-    "neural": "trellis.models.neural:NeuralTagger",
+    "crf": "trellis.models.crf.model:CRF",
+    "hmm": "trellis.models.hmm.model:HMM",
+    "neural": "trellis.models.neural.model:NeuralTagger",
 }
 _CONFIGS = {
-    "crf": "trellis.models.crf:CRFConfig",
-    "hmm": "trellis.models.hmm:HMMConfig",
-    "neural": "trellis.models.neural_config:NeuralConfig",
+    "crf": "trellis.models.crf.config:CRFConfig",
+    "hmm": "trellis.models.hmm.config:HMMConfig",
+    "neural": "trellis.models.neural.config:NeuralConfig",
 }
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from trellis.arrays import AnyArray, FloatArray
 from trellis.models.data import Label, Labelled
 from trellis.text import Sentence
 
@@ -25,12 +25,12 @@ def of_data(data: Labelled | None) -> str | None:
     return f"{len(data.inputs)} sentences, {int(data.lengths.sum())} tokens, {_short(digest)}"
 
 
-def of_weights(weights: npt.NDArray[np.float64] | None) -> str | None:
+def of_weights(weights: FloatArray | None) -> str | None:
     """Of the weights of sentences."""
     return None if weights is None else _short(hashlib.sha256(weights.tobytes()))
 
 
-def of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+def of_arrays(arrays: Mapping[str, AnyArray]) -> str:
     """Of arrays with their names, types and shapes."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):

@@ -191,7 +191,14 @@ class Posterior:
                 result[way.rows] += self._marginals[flat, way.tags]
                 continue
             with self._named():
-                logs = states.span_log_prob(self.scores, places, way.tags, (way.before, way.after), self.state_labels)
+                logs = chain.span_log_prob(
+                    self.scores,
+                    places,
+                    way.tags,
+                    before=way.before,
+                    after=way.after,
+                    state_labels=self.state_labels,
+                )
             result[way.rows] += np.exp(logs)
         return result
 

@@ -1,10 +1,13 @@
-"""Predicted labels against true ones: the scores that fit the labels."""
+"""Predicted labels against true ones: the scores that fit the labels, and the score that training watches."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trellis.chain import ChainScores
 from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
+from trellis.models.data import Labelled
+from trellis.models.posterior import Posterior
 from trellis.tags import Scheme, TagSet
 
 Scores = EntityScores | TaggingScores
@@ -20,3 +23,8 @@ def compare(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], t
 def headline(scores: Scores) -> float:
     """The one number that people look at."""
     return scores.accuracy if isinstance(scores, TaggingScores) else scores.micro.f1
+
+
+def held_out_scores(scores: ChainScores, dev: Labelled, tags: TagSet) -> Scores:
+    """What a model under training gets on held-out sentences, given their chain scores."""
+    return compare(dev.strings(), Posterior(scores, tags, inputs=dev.inputs).best(), tags)

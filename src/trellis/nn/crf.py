@@ -23,7 +23,8 @@ class CRF(nn.Module):
 
     Tensors are ``(T, B, ...)``, or ``(B, T, ...)`` with ``batch_first``. A mask says which places hold a token: holes,
     padding on the left and empty rows are all fine, and ``lengths[B]`` may be given instead. Places where ``tags`` is
-    ``ignore_index`` hold no token either.
+    ``ignore_index`` hold no token either. ``scores(...)`` is the distribution itself, and the other methods ask it;
+    ``edges=`` adds scores of transitions that depend on the place.
 
     Args:
         num_tags: L.
@@ -84,9 +85,48 @@ class CRF(nn.Module):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_tags={self.num_tags})"
 
-    def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor | None = None, reduction: str = "sum") -> Tensor:
+    def forward(
+        self,
+        emissions: Tensor,
+        tags: Tensor,
+        mask: Tensor | None = None,
+        reduction: str = "sum",
+        *,
+        edges: Tensor | None = None,
+    ) -> Tensor:
         """Log-likelihood of the tags, as pytorch-crf gives it: ``-nll(...)``."""
-        return -self.nll(emissions, tags, mask, reduction=reduction)
+        return -self.nll(emissions, tags, mask, reduction=reduction, edges=edges)
+
+    def scores(
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        edges: Tensor | None = None,
+        tags: Tensor | None = None,
+    ) -> chain.ChainScores:
+        """The distribution over label sequences, which answers for itself; the other methods ask it.
+
+        Args:
+            emissions: ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``.
+            mask: ``(T, B)`` or ``(B, T)``, true for places that hold a token.
+            lengths: ``(B,)`` instead of a mask, for padding on the right.
+            edges: ``(T - 1, B, L, L)`` or ``(B, T - 1, L, L)``, added to the transitions. Those of place t - 1 are for
+                the transition into the token at place t from the token before it, wherever a mask with holes has that.
+            tags: like the mask; places where they are ``ignore_index`` hold no token.
+
+        """
+        self._check(emissions, tags, mask)
+        return chain.ChainScores.padded(
+            emissions,
+            self._places(emissions, mask, lengths),
+            *self.chain_parameters(),
+            edges,
+            batch_first=self.batch_first,
+            tags=tags,
+            ignore_index=self.ignore_index,
+        )
 
     def nll(
         self,
@@ -97,6 +137,7 @@ class CRF(nn.Module):
         lengths: Tensor | None = None,
         allowed: Tensor | None = None,
         label_weights: Tensor | None = None,
+        edges: Tensor | None = None,
         reduction: str = "sum",
     ) -> Tensor:
         """Negative log-likelihood, never negative: the loss.
@@ -110,44 +151,49 @@ class CRF(nn.Module):
                 of the event that all places keep to it.
             label_weights: ``(L,)``: each token's share of the loss, ``-log P(y[t] | y[0..t-1])``, is multiplied by
                 the weight of its label.
-            reduction: "none" (a value a sequence), "sum", "mean" (over sequences) or "token_mean" (over tokens).
+            edges: scores of transitions by place; see `scores`.
+            reduction: "none" (a value per sequence), "sum", "mean" (over sequences) or "token_mean" (over tokens).
 
         """
-        if (tags is None) == (allowed is None):
-            raise ChainError(f"give either tags or allowed, got {'neither' if tags is None else 'both'}")
-        self._check(emissions, tags, mask)
-        if reduction not in ("none", "sum", "mean", "token_mean"):
-            raise ConfigError(f"invalid reduction: {reduction}")
-        if torch.compiler.is_compiling() and tags is not None and label_weights is None:
+        if torch.compiler.is_compiling() and tags is not None and allowed is None and label_weights is None:
+            self._check(emissions, tags, mask)
+            options = (self.batch_first, self.ignore_index, _known(reduction))
             places = self._places(emissions, mask, lengths)
-            return library.nll(
-                emissions, tags, places, *self.chain_parameters(), self.batch_first, self.ignore_index, reduction
-            )
-        scores = self._scores(emissions, mask, lengths, tags)
-        if allowed is not None:
-            return _reduce(self._partial_nll(scores, allowed), scores, reduction)
-        assert tags is not None
-        if label_weights is not None:
-            return _reduce(self._weighted_nll(scores, tags, label_weights), scores, reduction)
-        return chain.nll(scores, tags, scale=_scale(scores, reduction))
+            return library.nll(emissions, tags, places, *self.chain_parameters(), edges, *options)
+        scores = self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags)
+        weights = None if label_weights is None or tags is None else self._weights(tags, label_weights)
+        return scores.nll(tags, allowed=allowed, weights=weights, scale=_scale(scores, reduction))
 
-    def _partial_nll(self, scores: chain.ChainScores, allowed: Tensor) -> Tensor:
-        return (chain.log_partition(scores) - chain.log_partition(scores, allowed=allowed)).clamp_min(0)
-
-    def _weighted_nll(self, scores: chain.ChainScores, tags: Tensor, label_weights: Tensor) -> Tensor:
+    def _weights(self, tags: Tensor, label_weights: Tensor) -> Tensor:
         if label_weights.shape != (self.num_tags,):
             raise ShapeError(f"label_weights must be (L,) = ({self.num_tags},), got {tuple(label_weights.shape)}")
         known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or not looked at
-        return chain.weighted_nll(scores, tags, label_weights[tags.where(known, 0)])
+        return label_weights[tags.where(known, 0)]
+
+    def score(
+        self,
+        emissions: Tensor,
+        tags: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        edges: Tensor | None = None,
+    ) -> Tensor:
+        """Score of the tags of each sequence, ``(B,)``; minus infinity where they are forbidden."""
+        return self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags).score(tags)
 
     def decode(
-        self, emissions: Tensor, mask: Tensor | None = None, *, lengths: Tensor | None = None
+        self,
+        emissions: Tensor,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> list[list[int]]:
-        """The best labels of each sequence as a list, one label a token and none for padding."""
-        self._check(emissions, None, mask)
-        scores = self._scores(emissions, mask, lengths)
+        """The best labels of each sequence as a list, one label per token and none for padding."""
+        scores = self.scores(emissions, mask, lengths=lengths, edges=edges)
         with torch.no_grad():
-            tags = chain.viterbi(scores).tags
+            tags = scores.viterbi().tags
         flat: list[int] = tags.reshape(-1)[scores.rows()].tolist()
         offsets = scores.layout.offsets.tolist()
         return [flat[a:b] for a, b in pairwise(offsets)]
@@ -159,13 +205,14 @@ class CRF(nn.Module):
         *,
         lengths: Tensor | None = None,
         allowed: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> chain.Decoded:
         """The best labels as a tensor, -1 where there is no token, and their scores ``(B,)``."""
-        self._check(emissions, None, mask)
         if torch.compiler.is_compiling() and allowed is None:
+            self._check(emissions, None, mask)
             places = self._places(emissions, mask, lengths)
-            return library.viterbi(emissions, places, *self.chain_parameters(), self.batch_first)
-        return chain.viterbi(self._scores(emissions, mask, lengths), allowed=allowed)
+            return library.viterbi(emissions, places, *self.chain_parameters(), edges, self.batch_first)
+        return self.scores(emissions, mask, lengths=lengths, edges=edges).viterbi(allowed=allowed)
 
     def log_partition(
         self,
@@ -174,10 +221,10 @@ class CRF(nn.Module):
         *,
         lengths: Tensor | None = None,
         allowed: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> Tensor:
         """Log Z of each sequence, ``(B,)``."""
-        self._check(emissions, None, mask)
-        return chain.log_partition(self._scores(emissions, mask, lengths), allowed=allowed)
+        return self.scores(emissions, mask, lengths=lengths, edges=edges).log_partition(allowed=allowed)
 
     def marginals(
         self,
@@ -186,11 +233,11 @@ class CRF(nn.Module):
         *,
         lengths: Tensor | None = None,
         allowed: Tensor | None = None,
+        edges: Tensor | None = None,
         pairwise: bool = False,
     ) -> chain.Marginals:
         """Probability of each label at each token (0 where there is none), and expected transitions."""
-        self._check(emissions, None, mask)
-        return chain.marginals(self._scores(emissions, mask, lengths), allowed=allowed, pairwise=pairwise)
+        return self.scores(emissions, mask, lengths=lengths, edges=edges).marginals(allowed=allowed, pairwise=pairwise)
 
     def kbest(
         self,
@@ -200,10 +247,10 @@ class CRF(nn.Module):
         *,
         lengths: Tensor | None = None,
         allowed: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> chain.Paths:
         """The k best label sequences of each sequence with their scores, best first."""
-        self._check(emissions, None, mask)
-        return chain.kbest(self._scores(emissions, mask, lengths), k, allowed=allowed)
+        return self.scores(emissions, mask, lengths=lengths, edges=edges).kbest(k, allowed=allowed)
 
     def sample(
         self,
@@ -213,11 +260,11 @@ class CRF(nn.Module):
         *,
         lengths: Tensor | None = None,
         allowed: Tensor | None = None,
+        edges: Tensor | None = None,
         seed: int = 0,
     ) -> Tensor:
         """``n`` label sequences drawn from the exact distribution, -1 where there is no token."""
-        self._check(emissions, None, mask)
-        return chain.sample(self._scores(emissions, mask, lengths), n, seed=seed, allowed=allowed)
+        return self.scores(emissions, mask, lengths=lengths, edges=edges).sample(n, seed=seed, allowed=allowed)
 
     def entropy(
         self,
@@ -226,10 +273,10 @@ class CRF(nn.Module):
         *,
         lengths: Tensor | None = None,
         allowed: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> Tensor:
         """Entropy of each sequence's distribution over label sequences in nats, ``(B,)``."""
-        self._check(emissions, None, mask)
-        return chain.entropy(self._scores(emissions, mask, lengths), allowed=allowed)
+        return self.scores(emissions, mask, lengths=lengths, edges=edges).entropy(allowed=allowed)
 
     def span_log_prob(
         self,
@@ -242,14 +289,14 @@ class CRF(nn.Module):
         before: Tensor | None = None,
         after: Tensor | None = None,
         allowed: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> Tensor:
-        """Exact log probability that spans carry given labels; see ``trellis.chain.span_log_prob``.
+        """Exact log probability that spans carry given labels; see ``trellis.chain.ChainScores.span_log_prob``.
 
         Positions count the tokens of a sequence, not its padding.
         """
-        self._check(emissions, None, mask)
-        scores = self._scores(emissions, mask, lengths)
-        return chain.span_log_prob(scores, spans, tags, before=before, after=after, allowed=allowed)
+        scores = self.scores(emissions, mask, lengths=lengths, edges=edges)
+        return scores.span_log_prob(spans, tags, before=before, after=after, allowed=allowed)
 
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
         """The checks of pytorch-crf, in its words."""
@@ -263,18 +310,6 @@ class CRF(nn.Module):
                     f"the first two dimensions of emissions and {name} must match, "
                     f"got {tuple(emissions.shape[:2])} and {tuple(other.shape)}"
                 )
-
-    def _scores(
-        self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, tags: Tensor | None = None
-    ) -> chain.ChainScores:
-        return chain.ChainScores.padded(
-            emissions,
-            self._places(emissions, mask, lengths),
-            *self.chain_parameters(),
-            batch_first=self.batch_first,
-            tags=tags,
-            ignore_index=self.ignore_index,
-        )
 
     def _places(self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None) -> Tensor | None:
         if lengths is None:
@@ -306,16 +341,17 @@ def _forbid(scores: Tensor | None, forbidden: Tensor | None) -> Tensor:
     return scores if forbidden is None else scores.masked_fill(forbidden, -torch.inf)
 
 
+def _known(reduction: str) -> str:
+    if reduction not in ("none", "sum", "mean", "token_mean"):
+        raise ConfigError(f"invalid reduction: {reduction}")
+    return reduction
+
+
 def _scale(scores: chain.ChainScores, reduction: str) -> float | None:
     """What the sum over sequences is multiplied by; None for no reduction."""
-    if reduction == "none":
+    if _known(reduction) == "none":
         return None
     if reduction == "sum":
         return 1.0
     count = scores.layout.sequences if reduction == "mean" else scores.layout.tokens
     return 1.0 / max(count, 1)  # a batch without tokens loses nothing; 0 / 0 would spoil the parameters for good
-
-
-def _reduce(losses: Tensor, scores: chain.ChainScores, reduction: str) -> Tensor:
-    scale = _scale(scores, reduction)
-    return losses if scale is None else losses.sum() * scale

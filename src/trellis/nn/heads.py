@@ -68,7 +68,7 @@ class CRFHead(Head):
         return scoring.weighted_nll(self._scores(emissions, lengths), tags, weights)
 
     def _scores(self, emissions: Tensor, lengths: IntArray) -> scoring.ChainScores:
-        return scoring.ChainScores(emissions, lengths, *self.chain())  # type: ignore[arg-type]
+        return scoring.ChainScores(emissions, lengths, *self.chain())
 
 
 class SoftmaxHead(Head):

@@ -83,7 +83,7 @@ class Alphabet(dict[object, int]):
 
     def encode(self, sequences: Iterable[Sequence[str]]) -> Codes:
         """One flat array of codes, with a break after each sequence."""
-        codes = _native.encode_labels(sequences, self)
+        codes = _native.number_strings(sequences, self)
         return codes.astype(np.uint8) if len(self) < 256 else codes
 
     def kinds_of(self, codes: Codes) -> Kinds:

@@ -22,6 +22,7 @@ from trellis.tags.labels import Role, Style
 from trellis.tags.schemes import Scheme, legal_steps
 from trellis.tags.spans import Span, make_label, parse_label
 from trellis.tags.writing import LabelTable, SpanTable, SpanWay, ways_of_writing
+from trellis.untrusted import shown
 
 
 class AllowedTransitions(NamedTuple):
@@ -49,7 +50,7 @@ class TagSet:
         ids = {label: index for index, label in enumerate(self.labels)}
         if len(ids) < len(self.labels):
             twice = next(label for i, label in enumerate(self.labels) if ids[label] != i)
-            raise TagError(f"label {twice!r:.80} occurs twice in {self.labels}")
+            raise TagError(f"label {shown(twice)} occurs twice in {shown(self.labels)}")
         object.__setattr__(self, "_ids", ids)
         parsed = tuple(parse_label(label, self.scheme, self.style) for label in self.labels)
         object.__setattr__(self, "_parsed", parsed)

@@ -61,7 +61,8 @@ class LabelTable(NamedTuple):
     def of(cls, parsed: Sequence[tuple[Role, str]]) -> LabelTable:
         """From the role and the type of each label."""
         kinds = tuple(dict.fromkeys(kind for _, kind in parsed))
-        kind = np.array([kinds.index(own) for _, own in parsed], dtype=np.int64)
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        kind = np.array([numbers[own] for _, own in parsed], dtype=np.int64)
         role = np.array([role for role, _ in parsed], dtype=np.int64)
         ids = np.full((len(kinds), len(Role)), -1, dtype=np.int64)
         ids[kind, role] = np.arange(len(parsed))

@@ -31,13 +31,12 @@ class Best(Generic[W]):
     def add(self, step: Step, weights: W | None) -> None:
         """Take in an iteration, with its weights if they are to be kept.
 
-        Python hears of Ctrl-C between calls, so that there is none between the assignment and the end of `append`:
-        an interrupted training never has weights that are not those of its kept step.
+        Wherever Ctrl-C comes, the weights are those of the step that counts as kept.
         """
-        count = len(self.steps)
-        if weights is not None:
-            self.kept, self.weights = count, weights
         self.steps.append(step)
+        if weights is not None:
+            kept = len(self.steps) - 1
+            self.kept, self.weights = kept, weights  # Python hears of signals between calls, and here is none
 
     def is_out_of_patience(self, patience: int | None) -> bool:
         """Whether this many iterations in a row were not better."""

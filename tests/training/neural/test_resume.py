@@ -351,6 +351,40 @@ def test_tensors_of_all_kinds_survive(tmp_path):
         assert torch.equal(back, tensor)
 
 
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda m, _: m.pop("values"), "the manifest lacks the field 'values': expected an object"),
+        (lambda m, _: m.update(values=[1]), "the field 'values' must be an object, got a list"),
+        (lambda m, _: m.update(kept="3"), "the field 'kept' must be a whole number or null, got a string"),
+        (lambda m, _: m.update(kept=-3), r"the field 'kept' must be in 0\.\."),
+        (lambda m, _: m.update(parts=None), "the field 'parts' must be a list, got null"),
+        (lambda m, _: m.update(parts=[]), "the tensor 'weights:a' belongs to no part"),
+        (lambda m, _: m["tensors"].update({"weights:a": 3}), "the field 'weights:a' must be a list, got"),
+        (lambda m, _: m["tensors"].update({"weights:a": ["torch.object", [6]]}), "'weights:a' is described by "),
+        (lambda m, _: m["tensors"].update({"weights:a": ["torch.float32", [6, True]]}), "'weights:a' is described by "),
+        (lambda m, _: m["tensors"].update({"weights:a": ["torch.float64", [6]]}), "must be float64, got float32"),
+        (
+            lambda m, _: m["tensors"].update({"weights:a": ["torch.float32", [7]]}),
+            r"must have the shape \(7\), got \(6\)",
+        ),
+        (lambda m, _: m["tensors"].update({"weights:b": ["torch.float32", [6]]}), "the array 'weights:b' is missing"),
+        (lambda _, a: a.update({"weights:a": a["weights:a"] * np.nan}), "must lie in -inf..inf, got nan"),
+    ],
+)
+def test_a_checkpoint_that_lies_is_passed_over(tmp_path, spoil, problem):
+    checkpoints = Checkpoints(tmp_path, keep=2)
+    for step in (1, 2):
+        checkpoints.save(step, {}, {"weights": {"a": torch.arange(6.0)}}, None)
+    newest = tmp_path / "checkpoint-00000002.safetensors"
+    stored = store.load(newest)
+    manifest, arrays = dict(stored.manifest.values), dict(stored.arrays)
+    spoil(manifest, arrays)
+    store.save(newest, stored.kind, manifest, arrays)
+    with pytest.warns(CheckpointWarning, match=problem):
+        assert checkpoints.newest().step == 1
+
+
 def test_nothing_is_pickled(tmp_path):
     resumed(tmp_path)
     for path in [*tmp_path.glob("checkpoint-*"), *tmp_path.glob("kept-*")]:

@@ -1,28 +1,17 @@
 """Exact inference on linear chains for torch tensors, with gradients.
 
-The operations are those of ``trellis.chain``. CPU tensors go through the native kernels: the gradient of the log
-partition is the marginals, so nothing is taped. Every other device, gradients of gradients, and gradients of answers
-other than log partition, score and loss go through a torch implementation (``_scan``) that gives the same numbers.
+``ChainScores`` has the methods of ``trellis.chain.ChainScores``, and each is a function as well. CPU tensors go through
+the native kernels: the gradient of the log partition is the marginals, so nothing is taped. Every other device,
+gradients of gradients, and gradients of answers other than log partition, score and loss go through a torch
+implementation (``_scan``) that gives the same numbers.
 
 By-token inputs and results have the layout of the emissions: flat ``(N,)`` for flat emissions ``(N, L)``, or padded
 ``(B, T)`` or ``(T, B)`` for emissions of that shape, where places of no token hold 0 (tags: -1).
 """
 
-from trellis.chain.torch.ops import (
-    Decoded,
-    Marginals,
-    Paths,
-    entropy,
-    kbest,
-    log_partition,
-    marginals,
-    nll,
-    sample,
-    score,
-    span_log_prob,
-    viterbi,
-    weighted_nll,
-)
+from torch import Tensor
+
+from trellis.chain.torch.answers import Decoded, Marginals, Paths
 from trellis.chain.torch.scores import ChainScores
 
 __all__ = [
@@ -41,3 +30,18 @@ __all__ = [
     "viterbi",
     "weighted_nll",
 ]
+
+log_partition = ChainScores.log_partition
+score = ChainScores.score
+nll = ChainScores.nll
+viterbi = ChainScores.viterbi
+kbest = ChainScores.kbest
+marginals = ChainScores.marginals
+sample = ChainScores.sample
+entropy = ChainScores.entropy
+span_log_prob = ChainScores.span_log_prob
+
+
+def weighted_nll(scores: ChainScores, tags: Tensor, weights: Tensor) -> Tensor:
+    """``scores.nll(tags, weights=weights)``."""
+    return scores.nll(tags, weights=weights)

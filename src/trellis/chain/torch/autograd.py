@@ -9,8 +9,10 @@ from torch import Tensor
 
 from trellis import _native
 from trellis.aligned import plain_tensor
-from trellis.chain import _scan
-from trellis.chain.torch.scores import Inference, layout_lengths, make_inference, raise_report, token_rows
+from trellis.chain.torch import _scan
+from trellis.chain.torch.inference import Arguments, Inference, make_inference, ragged, raise_report, token_rows
+
+Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
 
 
 class ChainLoss(torch.autograd.Function):
@@ -24,17 +26,15 @@ class ChainLoss(torch.autograd.Function):
     def forward(
         ctx: Any,
         keep: bool,
-        emissions: Tensor,
-        transitions: Tensor,
-        start: Tensor,
-        end: Tensor,
         layout: _native.Layout,
         tags: Tensor | None,
         scale: float | None,
+        *arguments: Tensor | None,
     ) -> Tensor:
-        inference = make_inference(layout, emissions, transitions, start, end)
+        scores: Arguments = arguments  # type: ignore[assignment]
+        inference = make_inference(layout, scores)
         if scale is not None and tags is not None:
-            out = torch.empty((), dtype=emissions.dtype)
+            out = torch.empty((), dtype=scores[0].dtype)
             report = inference.total_nll(tags.data_ptr(), scale, out.data_ptr(), keep)
         else:
             values = torch.empty(layout.sequences, dtype=torch.float64)
@@ -42,35 +42,34 @@ class ChainLoss(torch.autograd.Function):
                 report = inference.log_partition(values.data_ptr(), keep)
             else:
                 report = inference.nll(tags.data_ptr(), values.data_ptr(), keep)
-            out = values.to(emissions.dtype)
+            out = values.to(scores[0].dtype)
         if report[0]:
-            raise_report(report, layout, (emissions, transitions, start, end), tags)
+            raise_report(report, layout, scores, tags)
         if keep:
             # The native side keeps the tags it has checked: those of the caller may change, unseen by autograd.
-            ctx.save_for_backward(emissions, transitions, start, end)
+            ctx.save_for_backward(*scores)
             ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, scale, tags is not None
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        inputs = ctx.saved_tensors
+        scores: Arguments = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (None, *_scan_gradient(ctx, grad, *inputs), None, None, None)
+            return (None, None, None, None, *_scan_gradient(ctx, grad, scores))
+        wanted = ctx.needs_input_grad[-1]
         if ctx.scale is None:
-            grads = native_gradient(ctx.inference, inputs, plain_tensor(grad, torch.float64), 1.0)
+            grads = native_gradient(ctx.inference, scores, plain_tensor(grad, torch.float64), 1.0, wanted)
         else:
-            grads = native_gradient(ctx.inference, inputs, None, grad.item() * ctx.scale)
-        return (None, *grads, None, None, None)
+            grads = native_gradient(ctx.inference, scores, None, grad.item() * ctx.scale, wanted)
+        return (None, None, None, None, *grads)
 
 
 def native_gradient(
-    inference: Inference,
-    inputs: tuple[Tensor, Tensor, Tensor, Tensor],
-    weights: Tensor | None,
-    weight: float,
-) -> list[Tensor]:
+    inference: Inference, arguments: Arguments, weights: Tensor | None, weight: float, edges_too: bool
+) -> Gradients:
     """Marginals, minus the indicators of a loss's tags, times a weight for each sequence or the same for all."""
-    e, a, s, z = (torch.empty_like(x) for x in inputs)
+    e, a, s, z = (torch.empty_like(x) for x in arguments[:4])
+    edges = _like_edges(arguments, edges_too)
     inference.gradient(
         0 if weights is None else weights.data_ptr(),
         weight,
@@ -79,76 +78,65 @@ def native_gradient(
         a.data_ptr(),
         s.data_ptr(),
         z.data_ptr(),
+        *_edge_pointer(edges),
     )
-    return [e, a, s, z]
+    return e, a, s, z, edges
 
 
-def _scan_gradient(
-    ctx: Any,
-    grad: Tensor,
-    emissions: Tensor,
-    transitions: Tensor,
-    start: Tensor,
-    end: Tensor,
-) -> list[Tensor | None]:
+def _like_edges(arguments: Arguments, wanted: bool) -> Tensor | None:
+    return torch.empty_like(arguments[4]) if wanted and arguments[4] is not None else None
+
+
+def _edge_pointer(edges: Tensor | None) -> tuple[int, int]:
+    """How many matrices there are, and where."""
+    return (0, 0) if edges is None else (edges.shape[:-2].numel(), edges.data_ptr())
+
+
+def _scan_gradient(ctx: Any, grad: Tensor, arguments: Arguments) -> list[Tensor | None]:
     """The same gradient as a graph, for gradients of gradients."""
-    _, ragged = _ragged(ctx.layout, emissions, transitions, start, end)
-    value = _scan.log_partition(*ragged)
+    chain = ragged(ctx.layout, arguments)
+    value = _scan.log_partition(chain)
     if ctx.has_tags:
-        value = value - _scan.path_score(*ragged, torch.from_numpy(ctx.inference.tags))
+        value = value - _scan.path_score(chain, torch.from_numpy(ctx.inference.tags))
     if ctx.scale is not None:
         value = value.sum() * ctx.scale
-    return _graph_gradient(value, (emissions, transitions, start, end), grad)
+    return _graph_gradient(value, arguments, grad)
 
 
-def _ragged(
-    layout: _native.Layout, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor
-) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]:
-    """The rows of the tokens, and what ``_scan`` takes."""
-    index = token_rows(layout)
-    matrix = emissions.reshape(-1, emissions.shape[-1])
-    return index, (matrix[index], layout_lengths(layout), transitions, start, end)
-
-
-def _graph_gradient(value: Tensor, inputs: tuple[Tensor, ...], grad: Tensor) -> list[Tensor | None]:
-    wanted = [x for x in inputs if x.requires_grad]
+def _graph_gradient(value: Tensor, inputs: tuple[Tensor | None, ...], grad: Tensor) -> list[Tensor | None]:
+    wanted = [x for x in inputs if x is not None and x.requires_grad]
     found = iter(torch.autograd.grad(value, wanted, grad, create_graph=True, allow_unused=True))
-    return [next(found) if x.requires_grad else None for x in inputs]
+    return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
 class WeightedLoss(torch.autograd.Function):
     """``sum_t w[t] * -log P(y[t] | y[0..t-1])`` of each sequence, by the native kernels."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        emissions: Tensor,
-        transitions: Tensor,
-        start: Tensor,
-        end: Tensor,
-        layout: _native.Layout,
-        tags: Tensor,
-        weights: Tensor,
-    ) -> Tensor:
-        inference = make_inference(layout, emissions, transitions, start, end)
+    def forward(ctx: Any, layout: _native.Layout, tags: Tensor, weights: Tensor, *arguments: Tensor | None) -> Tensor:
+        scores: Arguments = arguments  # type: ignore[assignment]
+        inference = make_inference(layout, scores)
         out = torch.empty(layout.sequences, dtype=torch.float64)
         report = inference.weighted_nll(tags.data_ptr(), weights.data_ptr(), out.data_ptr())
         if report[0]:
-            raise_report(report, layout, (emissions, transitions, start, end), tags)
-        ctx.save_for_backward(emissions, transitions, start, end, weights)
+            raise_report(report, layout, scores, tags)
+        ctx.save_for_backward(weights, *scores)
         ctx.inference, ctx.layout = inference, layout
-        return out.to(emissions.dtype)
+        return out.to(scores[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        emissions, transitions, start, end, weights = ctx.saved_tensors
+        weights, *rest = ctx.saved_tensors
+        scores: Arguments = tuple(rest)
+        emissions = scores[0]
         if torch.is_grad_enabled():
-            index, ragged = _ragged(ctx.layout, emissions, transitions, start, end)
-            own = weights.to(emissions.dtype).reshape(-1)[index]
-            value = _scan.weighted_nll(*ragged, torch.from_numpy(ctx.inference.tags), own)
-            return (*_graph_gradient(value, (emissions, transitions, start, end), grad), None, None, None)
-        grads = [torch.zeros_like(emissions), *(torch.empty_like(x) for x in (transitions, start, end))]
+            own = weights.to(emissions.dtype).reshape(-1)[token_rows(ctx.layout)]
+            tags = torch.from_numpy(ctx.inference.tags)
+            value = _scan.weighted_nll(ragged(ctx.layout, scores), tags, own)
+            return (None, None, None, *_graph_gradient(value, scores, grad))
+        grads = [torch.zeros_like(emissions), *(torch.empty_like(x) for x in scores[1:4])]
+        edges = _like_edges(scores, ctx.needs_input_grad[-1])
         outer = plain_tensor(grad, torch.float64)
         pointers = (x.data_ptr() for x in (weights, outer, *grads))
-        ctx.inference.weighted_nll_gradient(*pointers)
-        return (*grads, None, None, None)
+        ctx.inference.weighted_nll_gradient(*pointers, *_edge_pointer(edges))
+        return (None, None, None, *grads, edges)

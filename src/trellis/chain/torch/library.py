@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trellis.chain.torch import ops
+from trellis.chain.torch.answers import Decoded
 from trellis.chain.torch.scores import ChainScores
 
 
@@ -23,13 +23,14 @@ def _nll(
     transitions: Tensor,
     start: Tensor,
     end: Tensor,
+    edges: Tensor | None,
     batch_first: bool,
     ignore_index: int,
 ) -> Tensor:
     scores = ChainScores.padded(
-        emissions, mask, transitions, start, end, batch_first=batch_first, tags=tags, ignore_index=ignore_index
+        emissions, mask, transitions, start, end, edges, batch_first=batch_first, tags=tags, ignore_index=ignore_index
     )
-    return ops.nll(scores, tags)
+    return scores.nll(tags)
 
 
 @torch.library.custom_op("trellis::nll_backward", mutates_args=())
@@ -41,24 +42,36 @@ def _nll_backward(
     transitions: Tensor,
     start: Tensor,
     end: Tensor,
+    edges: Tensor | None,
     batch_first: bool,
     ignore_index: int,
 ) -> list[Tensor]:
     scores = ChainScores.padded(
-        emissions, mask, transitions, start, end, batch_first=batch_first, tags=tags, ignore_index=ignore_index
+        emissions, mask, transitions, start, end, edges, batch_first=batch_first, tags=tags, ignore_index=ignore_index
     )
-    inputs = (emissions, transitions, start, end)
-    grads = zip(ops.nll_gradient(scores, tags, grad), inputs, strict=True)
+    inputs = _present(emissions, transitions, start, end, edges)
+    grads = zip(scores.nll_gradient(tags, grad), inputs, strict=True)
     return [found.reshape(x.shape).to(x.dtype) for found, x in grads]
 
 
 @torch.library.custom_op("trellis::viterbi", mutates_args=())
 def _viterbi(
-    emissions: Tensor, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor, batch_first: bool
+    emissions: Tensor,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    edges: Tensor | None,
+    batch_first: bool,
 ) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
-        decoded = ops.viterbi(ChainScores.padded(emissions, mask, transitions, start, end, batch_first=batch_first))
+        scores = ChainScores.padded(emissions, mask, transitions, start, end, edges, batch_first=batch_first)
+        decoded = scores.viterbi()
     return decoded.tags, decoded.scores
+
+
+def _present(*tensors: Tensor | None) -> list[Tensor]:
+    return [x for x in tensors if x is not None]
 
 
 def _loss_dtype(emissions: Tensor) -> torch.dtype:
@@ -67,34 +80,34 @@ def _loss_dtype(emissions: Tensor) -> torch.dtype:
 
 @_nll.register_fake
 def _(emissions: Tensor, *rest: Any) -> Tensor:
-    batch = emissions.shape[0] if rest[5] else emissions.shape[1]
+    batch = emissions.shape[0] if rest[6] else emissions.shape[1]
     return emissions.new_empty((batch,), dtype=_loss_dtype(emissions))
 
 
 @_nll_backward.register_fake
 def _(grad: Tensor, emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest: Any) -> list[Tensor]:
     contiguous = torch.contiguous_format
-    return [torch.empty_like(x, memory_format=contiguous) for x in (emissions, *rest[:3])]
+    return [torch.empty_like(x, memory_format=contiguous) for x in _present(emissions, *rest[:4])]
 
 
 @_viterbi.register_fake
 def _(emissions: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    batch = emissions.shape[0] if rest[4] else emissions.shape[1]
+    batch = emissions.shape[0] if rest[5] else emissions.shape[1]
     scores = emissions.new_empty((batch,), dtype=_loss_dtype(emissions))
     return emissions.new_empty(emissions.shape[:2], dtype=torch.int64), scores
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:6])
-    ctx.options = inputs[6:]
+    ctx.save_for_backward(*inputs[:7])
+    ctx.options = inputs[7:]
 
 
 def _differentiate(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    emissions, tags, mask, transitions, start, end = ctx.saved_tensors
-    d_emissions, d_transitions, d_start, d_end = _nll_backward(
-        grad.contiguous(), emissions, tags, mask, transitions, start, end, *ctx.options
+    emissions, tags, mask, transitions, start, end, edges = ctx.saved_tensors
+    d_emissions, d_transitions, d_start, d_end, *d_edges = _nll_backward(
+        grad.contiguous(), emissions, tags, mask, transitions, start, end, edges, *ctx.options
     )
-    return d_emissions, None, None, d_transitions, d_start, d_end, None, None
+    return d_emissions, None, None, d_transitions, d_start, d_end, d_edges[0] if d_edges else None, None, None
 
 
 _nll.register_autograd(_differentiate, setup_context=_keep_inputs)
@@ -107,12 +120,13 @@ def nll(
     transitions: Tensor,
     start: Tensor,
     end: Tensor,
+    edges: Tensor | None,
     batch_first: bool,
     ignore_index: int,
     reduction: str,
 ) -> Tensor:
     """Negative log-likelihood of a padded batch, reduced, as one operator."""
-    losses: Tensor = _nll(emissions, tags, mask, transitions, start, end, batch_first, ignore_index)
+    losses: Tensor = _nll(emissions, tags, mask, transitions, start, end, edges, batch_first, ignore_index)
     if reduction == "none":
         return losses
     if reduction == "token_mean":
@@ -122,7 +136,13 @@ def nll(
 
 
 def viterbi(
-    emissions: Tensor, mask: Tensor | None, transitions: Tensor, start: Tensor, end: Tensor, batch_first: bool
-) -> ops.Decoded:
+    emissions: Tensor,
+    mask: Tensor | None,
+    transitions: Tensor,
+    start: Tensor,
+    end: Tensor,
+    edges: Tensor | None,
+    batch_first: bool,
+) -> Decoded:
     """The best labels of a padded batch and their scores, as one operator."""
-    return ops.Decoded(*_viterbi(emissions, mask, transitions, start, end, batch_first))
+    return Decoded(*_viterbi(emissions, mask, transitions, start, end, edges, batch_first))

@@ -1,28 +1,23 @@
-"""The scores of a batch as tensors, and where its tokens lie."""
+"""``ChainScores`` of tensors: native kernels on the CPU, the torch implementation elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NoReturn
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from trellis import _native
 from trellis.aligned import plain_tensor
-from trellis.arrays import AnyArray
-from trellis.chain._problems import raise_problem
+from trellis.chain._checks import check_kbest, check_loss, check_sample, check_side, check_span_tags, check_spans
+from trellis.chain.torch import _scan, by_scan
+from trellis.chain.torch.answers import Decoded, Marginals, Paths
+from trellis.chain.torch.autograd import ChainLoss, WeightedLoss, native_gradient
+from trellis.chain.torch.batch import Batch, to_numpy
 from trellis.errors import ShapeError
-from trellis.ragged import check_lengths
-
-Backend = Literal["auto", "scan"]
-Inference = _native.InferenceFloat32 | _native.InferenceFloat64
 
 
-class ChainScores:
-    """The scores of a batch as tensors; see ``trellis.chain.ChainScores`` for what they mean.
+class ChainScores(Batch):
+    """The scores of a batch as tensors, which answer for themselves; see ``trellis.chain.ChainScores``.
 
     Args:
         emissions: ``(N, L)`` with ``lengths``, or padded with ``ChainScores.padded``. Half and bfloat16 are computed
@@ -31,226 +26,193 @@ class ChainScores:
         transitions: ``(L, L)``, from row to column.
         start: ``(L,)``, zeros where left out.
         end: ``(L,)``, zeros where left out.
+        edges: ``(P, L, L)``, what is added to the transitions of each pair of neighbouring tokens, or None.
         backend: "auto", or "scan" to use the torch implementation on the CPU too.
 
     """
 
-    __slots__ = ("emissions", "end", "layout", "native", "shape", "start", "transitions")
+    __slots__ = ()
 
-    def __init__(
+    def log_partition(self, *, allowed: Tensor | None = None) -> Tensor:
+        """Log Z of each sequence, (B,). Its gradient is the marginals."""
+        kept = self.restricted(allowed)
+        return kept._native_loss(None, None) if kept.native else by_scan.log_partition(kept)
+
+    def score(self, tags: Tensor) -> Tensor:
+        """Score of the given labels of each sequence, (B,)."""
+        path = self.check_tags(tags)
+        if not self.native or self.requires_grad():
+            return by_scan.path_score(self, path)
+        out = self.by_sequence()
+        self.check(self.inference().score(path.data_ptr(), out.data_ptr()), path)
+        return out.to(self.emissions.dtype)
+
+    def nll(
         self,
-        emissions: Tensor,
-        lengths: Tensor | Sequence[int],
-        transitions: Tensor,
-        start: Tensor | None = None,
-        end: Tensor | None = None,
-        *,
-        backend: Backend = "auto",
-    ) -> None:
-        if emissions.dim() != 2 or emissions.shape[1] < 1:
-            raise ShapeError(f"emissions must be (N, L) with L >= 1, got {tuple(emissions.shape)}")
-        checked = check_lengths(to_numpy(lengths), len(emissions))
-        self._set(emissions, transitions, start, end, backend)
-        self.layout = _native.layout_of_lengths(checked, len(checked), len(emissions))
-
-    @classmethod
-    def padded(
-        cls,
-        emissions: Tensor,
-        mask: Tensor | None,
-        transitions: Tensor,
-        start: Tensor | None = None,
-        end: Tensor | None = None,
-        *,
-        batch_first: bool = True,
         tags: Tensor | None = None,
-        ignore_index: int = -100,
-        backend: Backend = "auto",
-    ) -> ChainScores:
-        """Scores of a padded batch ``(B, T, L)``, or ``(T, B, L)`` with ``batch_first=False``.
+        *,
+        allowed: Tensor | None = None,
+        weights: Tensor | None = None,
+        scale: float | None = None,
+    ) -> Tensor:
+        """Negative log-likelihood, (B,), never negative: of the given labels, or that they are among ``allowed``.
 
-        The tokens of a sequence are the true places of its row of ``mask`` (B, T) (or column of (T, B)), in order:
-        holes, padding on the left and empty rows are all fine. Without a mask every place is a token. With ``tags``,
-        places whose tag is ``ignore_index`` are left out too.
+        With ``weights``, shaped like the tags, each token counts by its weight; see ``trellis.chain.ChainScores.nll``.
+        With ``scale``, the sum over the batch times it, which saves work where only that is wanted.
         """
-        if emissions.dim() != 3 or emissions.shape[2] < 1:
-            raise ShapeError(f"emissions must be (B, T, L) with L >= 1, got {tuple(emissions.shape)}")
-        for name, places in (("mask", mask), ("tags", tags)):
-            if places is not None and places.shape != emissions.shape[:2]:
-                raise ShapeError(
-                    f"{name} must be {tuple(emissions.shape[:2])} to match emissions {tuple(emissions.shape)}, "
-                    f"got {tuple(places.shape)}"
-                )
-        self = cls.__new__(cls)
-        self._set(emissions, transitions, start, end, backend)
-        self.layout = _layout_of_mask(emissions.shape, mask, tags, ignore_index, batch_first)
-        return self
+        check_loss(tags, allowed, weights)
+        if tags is not None and weights is None and self.native:
+            return self._native_loss(self.check_tags(tags), scale)
+        losses = self._losses(tags, allowed, weights)
+        return losses if scale is None else losses.sum() * scale
 
-    def _set(
-        self,
-        emissions: Tensor,
-        transitions: Tensor,
-        start: Tensor | None,
-        end: Tensor | None,
-        backend: Backend,
-    ) -> None:
-        L = emissions.shape[-1]
-        dtype = emissions.dtype if emissions.dtype == torch.float64 else torch.float32
-        self.shape = emissions.shape
-        self.native = backend == "auto" and emissions.device.type == "cpu"
-        # In its own shape: a view would cost a node of the graph.
-        self.emissions = _plain(emissions, dtype, self.native)
-        self.transitions = _matching("transitions", transitions, (L, L), self)
-        self.start = _zeros(self) if start is None else _matching("start", start, (L,), self)
-        self.end = _zeros(self) if end is None else _matching("end", end, (L,), self)
+    def _losses(self, tags: Tensor | None, allowed: Tensor | None, weights: Tensor | None) -> Tensor:
+        if tags is None:
+            return (self.log_partition() - self.log_partition(allowed=allowed)).clamp_min(0)
+        path = self.check_tags(tags)
+        if weights is not None:
+            return self._weighted_loss(path, weights)
+        return (by_scan.log_partition(self) - by_scan.gold_score(self, path)).clamp_min(0)
 
-    @property
-    def num_labels(self) -> int:
-        """L."""
-        return int(self.shape[-1])
+    def _native_loss(self, path: Tensor | None, scale: float | None) -> Tensor:
+        arguments = (self.requires_grad(), self.layout, path, scale, *self.arguments)
+        loss: Tensor = ChainLoss.apply(*arguments)  # type: ignore[no-untyped-call]
+        return loss
 
-    @property
-    def num_rows(self) -> int:
-        """Places in the layout of the emissions, those of no token included."""
-        return self.shape[:-1].numel()
-
-    @property
-    def matrix(self) -> Tensor:
-        """The emissions by row, (rows, L)."""
-        return self.emissions.reshape(-1, self.num_labels)
-
-    @property
-    def arguments(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Emissions, transitions, start, end."""
-        return self.emissions, self.transitions, self.start, self.end
-
-    def restricted(self, allowed: Tensor | None) -> ChainScores:
-        """The same scores with every label outside ``allowed`` (shaped like the emissions) forbidden."""
-        if allowed is None:
-            return self
-        if allowed.shape != self.shape or allowed.dtype != torch.bool:
+    def _weighted_loss(self, path: Tensor, weights: Tensor) -> Tensor:
+        if weights.shape != path.shape or not bool((weights >= 0).all()):
             raise ShapeError(
-                f"allowed must be bool {tuple(self.shape)} to match emissions, "
-                f"got {allowed.dtype} {tuple(allowed.shape)}"
+                f"weights must be numbers >= 0 of shape {tuple(path.shape)} to match tags, got {tuple(weights.shape)}"
             )
-        other = type(self).__new__(type(self))
-        for name in ("end", "layout", "native", "shape", "start", "transitions"):
-            setattr(other, name, getattr(self, name))
-        other.emissions = self.emissions.masked_fill(~allowed, -torch.inf)
-        return other
+        plain = plain_tensor(weights, torch.float64)
+        if self.native:
+            loss: Tensor = WeightedLoss.apply(self.layout, path, plain, *self.arguments)  # type: ignore[no-untyped-call]
+            return loss
+        by_scan.gold_score(self, path)
+        rows = self.rows()
+        kept = plain.reshape(-1)[rows].to(self.emissions.dtype)
+        return _scan.weighted_nll(self.ragged(), path.reshape(-1)[rows], kept)
 
-    def requires_grad(self) -> bool:
-        """Whether an answer computed from these scores takes part in a graph."""
-        return torch.is_grad_enabled() and any(x.requires_grad for x in self.arguments)
+    def nll_gradient(self, tags: Tensor, grad: Tensor) -> list[Tensor]:
+        """The gradient of ``(grad * nll(tags)).sum()``, for where autograd is off.
 
-    def inference(self) -> Inference:
-        """The native side; it points into these tensors, which must be kept alive."""
-        return make_inference(self.layout, *self.arguments)
+        By emissions, transitions, start, end, and edges if there are any.
+        """
+        path = self.check_tags(tags)
+        if not self.native:
+            return by_scan.nll_gradient(self, path, grad)
+        inference, values = self.inference(), self.by_sequence()
+        self.check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
+        grads = native_gradient(inference, self.arguments, plain_tensor(grad, torch.float64), 1.0, True)
+        return [x for x in grads if x is not None]
 
-    def rows(self) -> Tensor:
-        """The row of each token, int64[N]."""
-        return token_rows(self.layout).to(self.emissions.device)
+    def viterbi(self, *, allowed: Tensor | None = None) -> Decoded:
+        """The best label sequence of each sequence and its score, whose gradient is that of the path's score."""
+        kept = self.restricted(allowed)
+        if not kept.native:
+            by_scan.log_partition(kept)
+            flat, best = _scan.viterbi(kept.ragged())
+            return Decoded(kept.by_token(flat, -1), best)
+        rows = kept.num_rows
+        tags, out = torch.empty(rows, dtype=torch.int64), kept.by_sequence()
+        kept.check(kept.inference().viterbi(tags.data_ptr(), rows, out.data_ptr()))
+        shaped = tags.view(kept.shape[:-1])
+        return Decoded(shaped, kept.score(shaped) if kept.requires_grad() else out.to(kept.emissions.dtype))
 
-    def lengths(self) -> Tensor:
-        """Length of each sequence, int64[B], on the CPU."""
-        return layout_lengths(self.layout)
+    def kbest(self, k: int, *, allowed: Tensor | None = None) -> Paths:
+        """The k best label sequences of each sequence, best first; fewer where fewer exist.
 
-    def ragged(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """What ``_scan`` takes: emissions[N, L], lengths, transitions, start, end."""
-        return self.matrix[self.rows()], self.lengths(), self.transitions, self.start, self.end
+        An answer holds at most 2**27 tags, as that of ``trellis.chain.ChainScores``. Where the torch implementation
+        answers, it keeps k numbers for each label of each place of the padded batch, and those may be at most 2**27.
+        """
+        kept = self.restricted(allowed)
+        lengths = kept.lengths()
+        wanted = check_kbest(k, lengths.numpy(), kept.num_labels, by_label=not kept.native)
+        if kept.native:
+            report, *arrays = kept.inference().kbest(wanted)
+            kept.check(report)
+            counts, best, flat = (torch.from_numpy(array) for array in arrays)
+        else:
+            by_scan.log_partition(kept)
+            counts, best, flat = _scan.kbest(kept.ragged(), wanted)
+        sizes = counts.tolist()
+        paths = torch.split(flat, (counts.cpu() * lengths).tolist())
+        shapes = zip(paths, sizes, lengths.tolist(), strict=True)
+        tags = [path.reshape(count, length) for path, count, length in shapes]
+        return Paths(tags, list(torch.split(best.to(kept.emissions.dtype), sizes)))
 
-    def by_token(self, values: Tensor, fill: float = 0) -> Tensor:
-        """Put values of tokens ``(..., N, *rest)`` back into the layout of the emissions; the token axis is 0."""
-        rest = values.shape[1:]
-        if len(self.shape) == 2:
-            return values
-        out = values.new_full((self.num_rows, *rest), fill)
-        return out.index_copy(0, self.rows(), values).reshape(*self.shape[:-1], *rest)
+    def marginals(self, *, allowed: Tensor | None = None, pairwise: bool = False) -> Marginals:
+        """Probabilities of labels by forward-backward, and expected counts of transitions."""
+        kept = self.restricted(allowed)
+        if not kept.native or kept.requires_grad():
+            return by_scan.marginals(kept, pairwise)
+        tokens = torch.zeros_like(kept.emissions)
+        a, s, e = (torch.empty_like(x) for x in (kept.transitions, kept.start, kept.end))
+        out, inference = kept.by_sequence(), kept.inference()
+        pointers = (tokens.data_ptr(), a.data_ptr(), s.data_ptr(), e.data_ptr())
+        pairs = None
+        if pairwise:
+            pairs = tokens.new_empty(kept.layout.pairs, *a.shape)
+            kept.check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
+        else:
+            kept.check(inference.log_partition(out.data_ptr(), True))
+            kept.check(inference.gradient(0, 1.0, kept.num_rows, *pointers, 0, 0))
+        return Marginals(out.to(tokens.dtype), tokens, a, s, e, pairs)
 
-    def check(self, report: tuple[int, int], tags: Tensor | None = None) -> None:
-        """Raise the error for what the native side reports."""
-        if report[0]:
-            raise_report(report, self.layout, self.arguments, tags)
+    def sample(self, n: int = 1, *, seed: int = 0, allowed: Tensor | None = None) -> Tensor:
+        """``n`` label sequences of each sequence, drawn from their exact distribution: (n, *layout of the emissions).
 
+        That may be at most 2**27 tags.
+        """
+        kept = self.restricted(allowed)
+        n = check_sample(n, kept.num_rows)
+        if not kept.native:
+            by_scan.log_partition(kept)
+            generator = torch.Generator(kept.emissions.device).manual_seed(seed)
+            with torch.no_grad():
+                drawn = _scan.sample(kept.ragged(), n, generator)
+            return torch.stack([kept.by_token(one, -1) for one in drawn])
+        rows = kept.num_rows
+        tags = torch.full((n, rows), -1, dtype=torch.int64)
+        kept.check(kept.inference().sample(n, seed & (2**64 - 1), tags.data_ptr(), rows))
+        return tags.view(n, *kept.shape[:-1])
 
-def _layout_of_mask(
-    shape: torch.Size, mask: Tensor | None, tags: Tensor | None, ignore_index: int, batch_first: bool
-) -> _native.Layout:
-    places = None if mask is None else _on_cpu(mask, torch.bool, torch.uint8)
-    labels = None if tags is None else _on_cpu(tags, torch.int64)
-    first, second, _ = shape
-    return _native.layout_of_mask(
-        0 if places is None else places.data_ptr(),
-        0 if labels is None else labels.data_ptr(),
-        ignore_index,
-        *((first, second, second, 1) if batch_first else (second, first, 1, second)),
-    )
+    def entropy(self, *, allowed: Tensor | None = None) -> Tensor:
+        """Entropy (nats) of each sequence's distribution over label sequences, (B,)."""
+        kept = self.restricted(allowed)
+        if not kept.native or kept.requires_grad():
+            by_scan.log_partition(kept)
+            return _scan.entropy(kept.ragged())
+        out = kept.by_sequence()
+        kept.check(kept.inference().entropy(out.data_ptr()))
+        return out.to(kept.emissions.dtype)
 
+    def span_log_prob(
+        self,
+        spans: Tensor | Sequence[Sequence[int]],
+        tags: Tensor | Sequence[Sequence[int]],
+        *,
+        before: Tensor | None = None,
+        after: Tensor | None = None,
+        allowed: Tensor | None = None,
+    ) -> Tensor:
+        """Exact log probability that spans carry given labels, (S,); see ``trellis.chain.ChainScores.span_log_prob``.
 
-def _on_cpu(x: Tensor, *dtypes: torch.dtype) -> Tensor:
-    """A contiguous CPU tensor of the first dtype, or as it is where it has one of the others."""
-    if x.dtype not in dtypes:
-        x = x.to(dtypes[0])
-    if x.device.type != "cpu":
-        x = x.cpu()
-    return plain_tensor(x)
-
-
-def token_rows(layout: _native.Layout) -> Tensor:
-    """The row of each token, int64[N]."""
-    rows = layout.rows
-    return torch.from_numpy(rows) if len(rows) else torch.arange(layout.tokens)
-
-
-def layout_lengths(layout: _native.Layout) -> Tensor:
-    """Length of each sequence, int64[B]."""
-    return torch.from_numpy(np.diff(layout.offsets))
-
-
-def _plain(x: Tensor, dtype: torch.dtype, native: bool) -> Tensor:
-    return plain_tensor(x, dtype) if native else x.to(dtype).contiguous()  # which may have no address
-
-
-def _matching(name: str, x: Tensor, shape: tuple[int, ...], scores: ChainScores) -> Tensor:
-    if x.shape != shape:
-        letters = "(L, L)" if len(shape) == 2 else "(L,)"
-        raise ShapeError(
-            f"{name} must be {letters} = {shape} to match emissions {tuple(scores.shape)}, got {tuple(x.shape)}"
+        Positions count the tokens of a sequence, not its padding.
+        """
+        kept, L = self.restricted(allowed), self.num_labels
+        checked = check_spans(to_numpy(spans), kept.lengths().numpy())
+        path = check_span_tags(to_numpy(tags), checked, L)
+        first, last = (
+            check_side(name, to_numpy(side), len(checked), L) for name, side in (("before", before), ("after", after))
         )
-    return _plain(x, scores.emissions.dtype, scores.native)
-
-
-def _zeros(scores: ChainScores) -> Tensor:
-    return scores.emissions.new_zeros(scores.num_labels)
-
-
-def to_numpy(x: Tensor | Sequence[int]) -> npt.ArrayLike:
-    """What NumPy takes as it is, or a tensor's values."""
-    if isinstance(x, Tensor):
-        array: AnyArray = x.detach().cpu().numpy()
-        return array
-    return x
-
-
-def make_inference(
-    layout: _native.Layout, emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor
-) -> Inference:
-    """The native side of these tensors; it points into them, so they must be kept alive."""
-    kind = _native.InferenceFloat64 if emissions.dtype == torch.float64 else _native.InferenceFloat32
-    pointers = (emissions.data_ptr(), transitions.data_ptr(), start.data_ptr(), end.data_ptr())
-    return kind(layout, *pointers, emissions.shape[-1])
-
-
-def raise_report(
-    report: tuple[int, int], layout: _native.Layout, arguments: tuple[Tensor, ...], tags: Tensor | None
-) -> NoReturn:
-    """Raise the error for what the native side reports."""
-    status, sequence = report
-    offsets, all_rows = layout.offsets, layout.rows
-    rows = np.arange(offsets[sequence], offsets[sequence + 1])
-    if len(all_rows):
-        rows = all_rows[rows]
-    emissions, transitions, start, end = (x.detach().cpu().numpy() for x in arguments)
-    path = None if tags is None else tags.detach().cpu().reshape(-1).numpy()
-    matrix = emissions.reshape(-1, emissions.shape[-1])
-    raise_problem(status, sequence, rows, matrix, transitions, start, end, path)
+        if not kept.native or kept.requires_grad():
+            by_scan.log_partition(kept)
+            device = kept.emissions.device
+            sides = (None if isinstance(side, int) else torch.from_numpy(side) for side in (first, last))
+            masks = (None if side is None else side.bool().to(device) for side in sides)
+            where = (torch.from_numpy(checked).to(device), torch.from_numpy(path).to(device))
+            return _scan.span_log_prob(kept.ragged(), *where, *masks)
+        out = torch.empty(len(checked), dtype=torch.float64)
+        kept.check(kept.inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr()))
+        return out.to(kept.emissions.dtype)

@@ -12,8 +12,8 @@ from trellis import chain
 from trellis.arrays import FloatArray, IntArray
 from trellis.compat.hmmlearn.base import ConvergenceMonitor
 from trellis.errors import ModelError, NoPathError
-from trellis.models.hmm_expectation import HMMObjective
-from trellis.models.hmm_parameters import Parameters, chain_scores, log_emissions
+from trellis.models.hmm.expectation import HMMObjective
+from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.ragged import check_lengths
 
 __all__ = ["CategoricalHMM"]
@@ -75,9 +75,9 @@ class CategoricalHMM:
         )
         self.monitor_._reset()
         for _ in range(self.n_iter):
-            log_prob, counts = objective.expected_counts(Parameters.from_flat(weights, self.n_components))
+            log_prob, counts = objective.expected_counts(Probabilities.from_flat(weights, self.n_components))
             weights = objective.maximise(weights, counts)
-            self._take(Parameters.from_flat(weights, self.n_components))
+            self._take(Probabilities.from_flat(weights, self.n_components))
             self.monitor_.report(log_prob)
             if self.monitor_.converged:
                 break
@@ -206,10 +206,12 @@ class CategoricalHMM:
     def _needs(self, code: str, name: str) -> bool:
         return code in self.init_params or not hasattr(self, name)
 
-    def _checked(self) -> Parameters:
+    def _checked(self) -> Probabilities:
         if not hasattr(self, "startprob_"):
             raise ModelError("This CategoricalHMM is not fitted: call fit, or set startprob_ and the others")
-        checked = Parameters.checked(self.startprob_, self.transmat_, np.atleast_2d(self.emissionprob_), names=_NAMES)
+        checked = Probabilities.checked(
+            self.startprob_, self.transmat_, np.atleast_2d(self.emissionprob_), names=_NAMES
+        )
         if checked.num_states != self.n_components:
             raise ModelError(f"startprob_ must have length n_components = {self.n_components}")
         if self.n_features is None:
@@ -222,10 +224,10 @@ class CategoricalHMM:
         assert self.n_features is not None
         return self.n_features
 
-    def _pseudo(self) -> Parameters:
+    def _pseudo(self) -> Probabilities:
         """The priors as pseudo-counts: Dirichlet parameters less one."""
         n, V = self.n_components, self._features()
-        return Parameters(
+        return Probabilities(
             np.broadcast_to(np.asarray(self.startprob_prior, dtype=np.float64) - 1, (n,)),
             np.broadcast_to(np.asarray(self.transmat_prior, dtype=np.float64) - 1, (n, n)),
             np.broadcast_to(np.asarray(self.emissionprob_prior, dtype=np.float64) - 1, (n, V)).T,
@@ -234,7 +236,7 @@ class CategoricalHMM:
     def _fixed(self) -> frozenset[str]:
         return frozenset(part for code, part in _CODES.items() if code not in self.params)
 
-    def _take(self, p: Parameters) -> None:
+    def _take(self, p: Probabilities) -> None:
         self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
 
     def _free(self) -> int:

@@ -200,7 +200,7 @@ class CRF(Parameters):
         limit = _LIMITS.get(algorithm) if self.max_iterations is None else int(self.max_iterations)
         given |= {"memory": self.num_memories, "max_iterations": limit}
         settings = {name: _plain(name, value) for name, value in given.items() if value is not None}
-        return settings | {"features": "ready", "algorithm": algorithm, "constraints": False, "scheme": "plain"}
+        return settings | {"features": "given", "algorithm": algorithm, "constraints": False, "scheme": "plain"}
 
     def _progress(self, log: TrainingLog) -> Any:
         if not self.verbose:

@@ -197,15 +197,15 @@ class _Run:
         kept = None
         with self._average.in_place():
             scores = self._machine.from_main(self._validate)
-            dev = None if scores is None else scores.f1
+            dev = None if scores is None else scores.score
             if self._best.is_better(dev):
                 kept = Kept(copy_of(trained_weights(self._task.module)), self._place.step)
         self._tick(training=False)
         self._schedule.epoch(dev, self._mean_loss())
         step = self._as_step(taken, batches)
         if scores is not None:
-            best = self._best.score if kept is None else scores.f1
-            step = replace(step, dev=scores.f1, precision=scores.precision, recall=scores.recall, best=best)
+            best = self._best.score if kept is None else scores.score
+            step = replace(step, dev=scores.score, precision=scores.precision, recall=scores.recall, best=best)
         self._best.add(step, kept)
         self._place.next_epoch()
         return step

@@ -11,9 +11,9 @@ from trellis.arrays import IntArray
 
 
 class DevScores(NamedTuple):
-    """The score on held-out sentences; where it is an accuracy, it stands as `f1`, without the other two."""
+    """The score on held-out sentences that decides: an F1 with precision and recall, or an accuracy without them."""
 
-    f1: float
+    score: float
     precision: float | None = None
     recall: float | None = None
 

@@ -1,0 +1,88 @@
+"""The native side of tensors: where tokens and pairs lie, and what it reports."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trellis import _native
+from trellis.aligned import plain_tensor
+from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
+from trellis.chain.torch import _scan
+
+Inference = _native.InferenceFloat32 | _native.InferenceFloat64
+Arguments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
+"""Emissions, transitions, start, end, and edges or None, in the layout of the batch."""
+
+
+def make_inference(layout: _native.Layout, arguments: Arguments) -> Inference:
+    """The native side of these tensors; it points into them, so they must be kept alive."""
+    emissions, transitions, start, end, edges = arguments
+    kind = _native.InferenceFloat64 if emissions.dtype == torch.float64 else _native.InferenceFloat32
+    pointers = (emissions.data_ptr(), transitions.data_ptr(), start.data_ptr(), end.data_ptr())
+    return kind(layout, *pointers, emissions.shape[-1], 0 if edges is None else edges.data_ptr())
+
+
+def layout_of_mask(
+    shape: torch.Size, mask: Tensor | None, tags: Tensor | None, ignore_index: int, batch_first: bool
+) -> _native.Layout:
+    """The tokens of a padded batch: the true places of the mask whose tag is not to be ignored."""
+    places = None if mask is None else _on_cpu(mask, torch.bool, torch.uint8)
+    labels = None if tags is None else _on_cpu(tags, torch.int64)
+    first, second, _ = shape
+    return _native.layout_of_mask(
+        0 if places is None else places.data_ptr(),
+        0 if labels is None else labels.data_ptr(),
+        ignore_index,
+        *((first, second, second, 1) if batch_first else (second, first, 1, second)),
+    )
+
+
+def _on_cpu(x: Tensor, *dtypes: torch.dtype) -> Tensor:
+    """A contiguous CPU tensor of the first dtype, or as it is where it has one of the others."""
+    if x.dtype not in dtypes:
+        x = x.to(dtypes[0])
+    if x.device.type != "cpu":
+        x = x.cpu()
+    return plain_tensor(x)
+
+
+def token_rows(layout: _native.Layout) -> Tensor:
+    """The row of each token, int64[N]."""
+    rows = layout.rows
+    return torch.from_numpy(rows) if len(rows) else torch.arange(layout.tokens)
+
+
+def layout_lengths(layout: _native.Layout) -> Tensor:
+    """Length of each sequence, int64[B]."""
+    return torch.from_numpy(np.diff(layout.offsets))
+
+
+def ragged(layout: _native.Layout, arguments: Arguments) -> _scan.Chain:
+    """What ``_scan`` takes: the scores of tokens and pairs alone, one after another."""
+    emissions, transitions, start, end, edges = arguments
+    L, device = emissions.shape[-1], emissions.device
+    tokens = emissions.reshape(-1, L)[token_rows(layout).to(device)]
+    if edges is not None:
+        edges = edges.reshape(-1, L, L)[torch.from_numpy(layout.edge_rows).to(device)]
+    return _scan.Chain(tokens, layout_lengths(layout), transitions, start, end, edges)
+
+
+def raise_report(
+    report: tuple[int, int], layout: _native.Layout, arguments: Arguments, tags: Tensor | None
+) -> NoReturn:
+    """Raise the error for what the native side reports."""
+    status, sequence = report
+    plain = _scan.Chain(*(None if x is None else x.detach().cpu() for x in ragged(layout, arguments)))  # type: ignore[arg-type]
+    transitions, start, end = (x.numpy() for x in (plain.transitions, plain.start, plain.end))
+    if status == BAD_CHAIN_SCORE:
+        raise_bad_chain_score(transitions, start, end)
+    begin, stop = layout.offsets[sequence : sequence + 2].tolist()
+    first_pair = begin - np.count_nonzero(plain.lengths[:sequence])
+    edges = None if plain.edges is None else plain.edges[first_pair : first_pair + stop - begin - 1].numpy()
+    path = None if tags is None else tags.detach().cpu().reshape(-1)[token_rows(layout)][begin:stop].numpy()
+    emissions = plain.emissions[begin:stop].numpy()
+    raise_problem(status, OneSequence(sequence, emissions, transitions, start, end, edges, path))

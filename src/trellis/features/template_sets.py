@@ -1,0 +1,134 @@
+"""Template sets that come along, one per task: ``Templates`` texts like any other, to use or to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trellis.errors import TemplateError
+from trellis.features.templates import Templates
+from trellis.suggest import did_you_mean
+
+_POS = """\
+# the word, its form and its ends
+U00:%x[0,0]
+U01:%lower[0,0]
+U02:%shape[0,0]
+U03:%prefix1[0,0]
+U04:%prefix2[0,0]
+U05:%prefix3[0,0]
+U06:%prefix4[0,0]
+U07:%suffix1[0,0]
+U08:%suffix2[0,0]
+U09:%suffix3[0,0]
+U10:%suffix4[0,0]
+# its neighbours
+U20:%lower[-2,0]
+U21:%lower[-1,0]
+U22:%lower[1,0]
+U23:%lower[2,0]
+U24:%suffix3[-1,0]
+U25:%suffix3[1,0]
+U26:%short[-1,0]
+U27:%short[1,0]
+U28:%lower[-1,0]/%lower[0,0]
+U29:%lower[0,0]/%lower[1,0]
+B
+"""
+
+_NER = """\
+# the word, its form and its ends
+U00:%x[0,0]
+U01:%lower[0,0]
+U02:%shape[0,0]
+U03:%short[0,0]
+U04:%prefix2[0,0]
+U05:%prefix3[0,0]
+U06:%prefix4[0,0]
+U07:%suffix2[0,0]
+U08:%suffix3[0,0]
+U09:%suffix4[0,0]
+# its neighbours
+U20:%lower[-2,0]
+U21:%lower[-1,0]
+U22:%lower[1,0]
+U23:%lower[2,0]
+U24:%shape[-1,0]
+U25:%shape[1,0]
+U26:%short[-2,0]
+U27:%short[2,0]
+# pairs
+U30:%lower[-1,0]/%lower[0,0]
+U31:%lower[0,0]/%lower[1,0]
+U32:%short[-1,0]/%short[0,0]
+U33:%short[0,0]/%short[1,0]
+U34:%short[-1,0]/%short[0,0]/%short[1,0]
+U35:%lower[-1,0]/%short[0,0]
+U36:%short[0,0]/%lower[1,0]
+B
+"""
+
+_CHUNK = """\
+# words
+U00:%lower[-2,0]
+U01:%lower[-1,0]
+U02:%lower[0,0]
+U03:%lower[1,0]
+U04:%lower[2,0]
+U05:%lower[-1,0]/%lower[0,0]
+U06:%lower[0,0]/%lower[1,0]
+U07:%suffix3[0,0]
+U08:%short[0,0]
+# parts of speech: column 1
+U10:%x[-2,1]
+U11:%x[-1,1]
+U12:%x[0,1]
+U13:%x[1,1]
+U14:%x[2,1]
+U15:%x[-2,1]/%x[-1,1]
+U16:%x[-1,1]/%x[0,1]
+U17:%x[0,1]/%x[1,1]
+U18:%x[1,1]/%x[2,1]
+U20:%x[-2,1]/%x[-1,1]/%x[0,1]
+U21:%x[-1,1]/%x[0,1]/%x[1,1]
+U22:%x[0,1]/%x[1,1]/%x[2,1]
+B
+"""
+
+_SEG = """\
+# characters
+U00:%x[-2,0]
+U01:%x[-1,0]
+U02:%x[0,0]
+U03:%x[1,0]
+U04:%x[2,0]
+# pairs
+U10:%x[-2,0]/%x[-1,0]
+U11:%x[-1,0]/%x[0,0]
+U12:%x[0,0]/%x[1,0]
+U13:%x[1,0]/%x[2,0]
+U14:%x[-1,0]/%x[1,0]
+# three in a row
+U15:%x[-1,0]/%x[0,0]/%x[1,0]
+# kinds of characters
+U20:%type[0,0]
+U21:%type[-1,0]/%type[0,0]
+U22:%type[0,0]/%type[1,0]
+U23:%type[-1,0]/%type[0,0]/%type[1,0]
+B
+"""
+
+TEMPLATE_SETS = {"ner": _NER, "pos": _POS, "chunk": _CHUNK, "seg": _SEG}
+_FORMER_NAMES = {"segment": "seg"}
+
+
+def get_templates(features: str | Path) -> Templates:
+    """The ready-made set of that name, or the template file of that path."""
+    features = _FORMER_NAMES.get(str(features), features)
+    if isinstance(features, str) and features in TEMPLATE_SETS:
+        return Templates.parse(TEMPLATE_SETS[features], name=f"features {features!r}")
+    if Path(features).is_file():
+        return Templates.read(features)
+    raise TemplateError(
+        f"features {str(features)!r} is neither a ready-made set ({', '.join(TEMPLATE_SETS)}) "
+        f"nor an existing template file{did_you_mean(features, TEMPLATE_SETS)}"
+    )

@@ -1,0 +1,143 @@
+"""The classical linear-chain CRF: state and transition features with weights, trained on the CPU.
+
+    model = CRF(features="ner", c2=0.1).fit(sentences)
+    model.tag([["She", "lives", "in", "Paris"]])
+    print(model.explain(["She", "lives", "in", "Paris"], 3).to_markdown())
+
+Features come from templates (``features="ner" | "pos" | "chunk" | "seg"``, or a template file), or are given
+for each token (``features="given"``) as lists of strings or as the dicts that sklearn-crfsuite takes. Objective,
+defaults and stopping tests are CRFsuite's; scheme constraints, on by default, are what it does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, final
+
+import numpy as np
+
+from trellis import _native, chain
+from trellis.arrays import Arrays, FloatArray
+from trellis.errors import ModelError
+from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, get_templates
+from trellis.models.base import Tagger
+from trellis.models.crf.config import CRFConfig
+from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
+from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
+from trellis.models.crf.storage import from_stored, to_stored
+from trellis.models.crf.training import train
+from trellis.models.data import Labelled, learned_tag_set, weights_by_label
+from trellis.models.explanation import Explanation
+from trellis.models.fitting import FitOptions
+from trellis.store import Stored
+from trellis.tags import TagSet
+from trellis.training import undisturbed
+
+_LARGE = 50_000  # tokens
+
+
+@final
+class CRF(Tagger[CRFConfig]):
+    """Linear-chain CRF over templates or ready features; see the module for how to use it."""
+
+    kind: ClassVar[str] = "crf"
+    config_class: ClassVar[type[Any]] = CRFConfig
+    parameters_: CRFWeights
+    _cached: Extractor | None = None
+    _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
+
+    def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        extractor = self._extractor()
+        before = (self.parameters_, self.tagset_) if self._goes_on(options) else (None, None)
+        index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
+        compiled = extractor.compile(data.inputs, index, grow=True)
+        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, before[1])
+        objective = CRFObjective(
+            compiled,
+            index,
+            data,
+            tags,
+            self._choice(),
+            c2=self.config.c2 if self.config.algorithm != "ap" else 0.0,
+            sentence_weights=options.sentence_weights,
+            token_weights=_token_weights(data, tags, self.config.label_weights),
+            single=_in_single_precision(self.config, compiled.tokens),
+        )
+        start = np.zeros(objective.size)
+        if before[0] is not None and before[1] is not None:
+            start = objective.take_over(before[0], before[1])
+        held_out = None if dev is None else (extractor.compile(dev.inputs, index, grow=False), dev)
+        trained = train(objective, start, self.config, held_out, options.progress)
+        self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
+        self.tagset_, self.history_, self._cached = tags, trained.history, extractor
+
+    def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
+        p, extractor = self._fitted(), self._extractor()
+        if not isinstance(extractor, TemplateExtractor):
+            return scores_of(extractor.compile(inputs, p.index, grow=False), p)
+        if self._scorer is None or self._scorer[0] is not p:
+            self._scorer = p, _native.TokenScorer(extractor.templates.native, p.index.native, p.ready)
+        emissions, offsets = extractor.score(inputs, self._scorer[1])
+        return chain.ChainScores(emissions, np.diff(offsets), p.transitions, p.start, p.end)
+
+    def explain(self, sentence: Any, position: int) -> Explanation:
+        """Why the token at `position` got its label: what spoke for it and what for the runner-up.
+
+        The runner-up is the best labelling of the sentence with another label there; the differences of all
+        features and transitions add up to the difference of the two scores.
+        """
+        return explain_features(sentence, position, self._extractor(), self._fitted(), self._fitted_tags())
+
+    def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
+        """The `n` state features with the largest weights, by size, of one label or of all."""
+        return top_features(self._fitted(), self._fitted_tags(), label, n)
+
+    def transitions(self) -> TransitionTable:
+        """Weights of transitions from row to column."""
+        return transitions(self._fitted(), self._fitted_tags())
+
+    def feature_names(self, sentence: Any) -> list[list[str]]:
+        """The names of the features of each token, known to the model or not."""
+        names = self._extractor().strings(sentence)
+        if names is None:
+            raise ModelError("ready features have no templates to be named by")
+        return names
+
+    def _choice(self) -> Choice:
+        extractor = self._extractor()
+        c = self.config
+        has_transitions = not isinstance(extractor, TemplateExtractor) or extractor.templates.transitions
+        return Choice(c.min_freq, c.all_possible_states, c.all_possible_transitions, has_transitions, c.constraints)
+
+    def _fitted(self) -> CRFWeights:
+        self._fitted_tags()
+        return self.parameters_
+
+    def _extractor(self) -> Extractor:
+        if self._cached is None or not self.__sklearn_is_fitted__():
+            features = self.config.features
+            self._cached = (
+                GivenExtractor() if features in ("given", "ready") else TemplateExtractor(get_templates(features))
+            )
+        return self._cached
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        return to_stored(self._fitted(), self._extractor())
+
+    def _restore(self, stored: Stored) -> None:
+        self.parameters_, self._cached = from_stored(stored, len(self._fitted_tags()))
+
+
+def _in_single_precision(settings: CRFConfig, tokens: int) -> bool:
+    """Single precision leaves the loss exact to about 1e-8, which is enough unless the stopping tests are finer."""
+    if settings.precision == "auto":
+        return tokens >= _LARGE and min(settings.epsilon, settings.delta) >= 1e-6
+    return settings.precision == "single"
+
+
+def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | None) -> FloatArray | None:
+    if weights is None:
+        return None
+    if data.partial:
+        raise ModelError("label_weights need labels that are fully known")
+    return weights_by_label(tags, weights)[data.encode(tags)]

@@ -1,0 +1,60 @@
+"""The settings of a hidden Markov model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from trellis.config import setting
+from trellis.errors import ConfigError
+
+MOST_PAIRS = 10_000
+"""The chain's tables are square in its states: with this many, one takes 800 MB."""
+Part = Literal["start", "transitions", "emissions"]
+"""What of a model can be kept as it is."""
+
+
+@dataclass(frozen=True)
+class HMMConfig:
+    """Settings of a hidden Markov model."""
+
+    smoothing: Literal["witten_bell", "additive", "none"] | None = setting(
+        None, "witten_bell, additive or none; unset: witten_bell where there are labels, none where there are not"
+    )
+    alpha: float = setting(0.1, "what additive smoothing adds to every count")
+    start_prior: float | None = setting(None, "pseudo-counts of first states; unset: alpha if additive, else 0")
+    transition_prior: float | None = setting(None, "the same for transitions")
+    emission_prior: float | None = setting(None, "the same for emissions")
+    unknown: bool | None = setting(
+        None, "model unknown words by shape and suffix; unset: where there are labels and the observations are strings"
+    )
+    order: Literal[1, 2] = setting(1, "how many labels before it a label depends on; 2 needs labels on all tokens")
+    pairs: int = setting(
+        300, "order 2: so many pairs of labels are told apart, the commonest; the others count as their last label"
+    )
+    states: int | None = setting(None, "number of states where no labels name them")
+    fixed: tuple[Part, ...] = setting(
+        (), "what training on (warm_start) leaves as it is: start, transitions, emissions"
+    )
+    max_iterations: int = setting(100, "Baum-Welch: at most so many")
+    tolerance: float = setting(1e-5, "Baum-Welch: stop when the loss falls by less than this share of itself")
+    restarts: int = setting(1, "Baum-Welch without labels: random starts, of which the best is kept")
+    patience: int | None = setting(None, "stop after so many iterations without a better score on the held-out data")
+    scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
+    constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
+    seed: int = setting(0, "of the random starts")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        for name in ("alpha", "start_prior", "transition_prior", "emission_prior", "tolerance"):
+            value = getattr(self, name)
+            if value is not None and not (np.isfinite(value) and value >= 0):
+                raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
+        for name, least in (("pairs", 0), ("states", 1), ("max_iterations", 0), ("restarts", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} must be at least {least}, got {value!r}")
+        if self.pairs > MOST_PAIRS:
+            raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")

@@ -1,0 +1,69 @@
+"""Sentences as numbers: each observation becomes the id of its symbol, each tag the id of its state."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import chain as concatenated
+from typing import Any
+
+import numpy as np
+
+from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.models.data import Labelled, tokens_of
+from trellis.ragged import check_lengths
+from trellis.tags import TagSet
+
+Symbol = Hashable
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Sentences as numbers: symbols (N,), tags known (N,), -1 where not, and the tags allowed where some are not."""
+
+    symbols: IntArray
+    lengths: IntArray
+    states: IntArray
+    allowed: BoolArray | None
+    weights: FloatArray | None
+    numbers: IntArray
+
+    def select(self, sentences: BoolArray) -> Observations:
+        """Some of the sentences."""
+        tokens = np.repeat(sentences, self.lengths)
+        allowed = None if self.allowed is None else self.allowed[tokens]
+        weights = None if self.weights is None else self.weights[sentences]
+        return Observations(
+            self.symbols[tokens],
+            self.lengths[sentences],
+            self.states[tokens],
+            allowed,
+            weights,
+            self.numbers[sentences],
+        )
+
+
+def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None) -> dict[Symbol, int]:
+    """Ids of all symbols that occur, in the order of their first occurrence, after those known before."""
+    index = {} if before is None else dict(before)
+    for symbol in dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs))):
+        index.setdefault(symbol, len(index))
+    return index
+
+
+def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:
+    """Symbols (N,), -1 where unknown, and lengths."""
+    lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
+    flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
+    return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths
+
+
+def number(data: Labelled, tags: TagSet, index: dict[Symbol, int], weights: FloatArray | None) -> Observations:
+    """All sentences of the data; a token with one possible tag has that tag."""
+    symbols, lengths = encode(data.inputs, index)
+    if not data.partial:
+        return Observations(symbols, lengths, data.encode(tags), None, weights, np.arange(len(lengths)))
+    allowed = data.allowed(tags)
+    states = np.where(allowed.sum(axis=1) == 1, allowed.argmax(axis=1), -1)
+    mask = None if allowed.all() else allowed
+    return Observations(symbols, lengths, states, mask, weights, np.arange(len(lengths)))

@@ -1,0 +1,290 @@
+"""Problem 2, from sentences to a model: counting where tags are known, Baum-Welch where they are not, both together.
+
+Sentences whose tags are all known are counted. If there are others, with some tags known or none, EM goes on from the
+counts: its M-step adds the known counts to the expected ones. Smoothing comes last, on the counts of the final model,
+so that EM itself only ever raises the likelihood (with pseudo-counts, the posterior).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from trellis.arrays import FloatArray
+from trellis.errors import ModelError
+from trellis.models.data import Label, Labelled, name_of
+from trellis.models.fitting import FitOptions
+from trellis.models.hmm.config import HMMConfig, Part
+from trellis.models.hmm.counting import Estimation, count_labelled
+from trellis.models.hmm.expectation import PARTS, HMMObjective
+from trellis.models.hmm.forms import Forms
+from trellis.models.hmm.histories import Histories, Triples
+from trellis.models.hmm.observations import Observations, Symbol, encode, index_symbols, number
+from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
+from trellis.models.probability import logs
+from trellis.models.scoring import headline, held_out_scores
+from trellis.ragged import split
+from trellis.tags import AllowedTransitions, TagSet
+from trellis.training import History, Step, undisturbed
+from trellis.training.em import best_of_restarts
+
+_TINY = 1e-100
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A model: the symbols by id, the probabilities, and the counts behind them where there are some."""
+
+    symbols: dict[Symbol, int]
+    parameters: Probabilities
+    labelled: Probabilities | None = None
+    """Counts of labelled sentences: what training goes on from."""
+    forms: Forms | None = None
+    """Tells unknown words apart; with it, the last row of the emissions is that of all unknown words."""
+    histories: Histories | None = None
+    """Order 2: the pairs of states that the next one depends on."""
+    triples: Triples | None = None
+    """Order 2: counts of labelled sentences, as `labelled`."""
+
+
+def learn(
+    data: Labelled,
+    tags: TagSet,
+    before: Learned | None,
+    settings: HMMConfig,
+    legal: AllowedTransitions,
+    dev: Labelled | None,
+    options: FitOptions,
+) -> tuple[Learned, History]:
+    """The model of the data, going on from the one `before`, whose states and symbols come first."""
+    if settings.fixed and before is None:
+        raise ModelError(f"fixed = {settings.fixed} needs a model to take them from: use warm_start=True")
+    if dev is not None:
+        dev.encode(tags)
+    index = index_symbols(data.inputs, None if before is None else before.symbols)
+    corpus = number(data, tags, index, options.sentence_weights)
+    known = np.array([bool((own >= 0).all()) for own in split(corpus.states, corpus.lengths)])
+    counted = corpus.select(known)
+    labelled = _labelled_counts(counted, before, len(tags), len(index))
+    has_labels = bool(labelled.emissions.any())
+    estimation = estimation_of(settings, legal, has_labels=has_labels)
+    triples = _labelled_triples(counted, before) if settings.order == 2 else None
+    task = _Task(index, labelled, has_labels, before, settings, estimation, triples)
+    if known.all():
+        return _count(task)
+    validate = None if dev is None else _validation(dev, tags, index, legal)
+    return _run_em(task, corpus.select(~known), validate, options)
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What counting and EM both need to know."""
+
+    index: dict[Symbol, int]
+    labelled: Probabilities
+    has_labels: bool
+    before: Learned | None
+    settings: HMMConfig
+    estimation: Estimation
+    triples: Triples | None
+
+
+def check_order(data: Labelled, order: int) -> None:
+    """Order 2 is learnt by counting: every token needs its label."""
+    if order == 1 or not data.partial:
+        return
+    for i, own in enumerate(data.labels):
+        if not all(map(_is_known, own)):
+            raise ModelError(
+                f"order = 2 is learnt from labels alone, but {name_of(i, data.inputs[i])} has a token without one: "
+                "leave such sentences out, or use order = 1"
+            )
+
+
+def _is_known(label: Label) -> bool:
+    return isinstance(label, str) or (label is not None and len(set(label)) == 1)
+
+
+def _labelled_counts(corpus: Observations, before: Learned | None, L: int, V: int) -> Probabilities:
+    counts = count_labelled(corpus.symbols, corpus.states, corpus.lengths, corpus.weights, L, V)
+    if before is None or before.labelled is None:
+        return counts
+    return counts.plus(widened(before.labelled, L, V))
+
+
+def _labelled_triples(corpus: Observations, before: Learned | None) -> Triples:
+    counts = Triples.count(corpus)
+    if before is None:
+        return counts
+    if before.triples is None:
+        raise ModelError("warm_start with order = 2 goes on from a model of order 2, but this one is of order 1")
+    return counts.plus(before.triples)
+
+
+def _count(task: _Task) -> tuple[Learned, History]:
+    """Relative frequencies, smoothed; the history is one step."""
+    begin = time.perf_counter()
+    learnt = _finished(task, task.estimation.parameters(task.labelled), task.labelled)
+    loss = _loss_of_counts(learnt)
+    return learnt, History((Step(1, loss, None, None, time.perf_counter() - begin, 0.0),), "converged", 0)
+
+
+def _run_em(
+    task: _Task, corpus: Observations, validate: Callable[[FloatArray], float] | None, options: FitOptions
+) -> tuple[Learned, History]:
+    """Baum-Welch on the sentences that are not fully labelled, with the counts of those that are."""
+    L, V = task.labelled.num_states, len(task.index)
+    objective = HMMObjective(
+        corpus.symbols,
+        corpus.lengths,
+        L,
+        V,
+        allowed=corpus.allowed,
+        weights=corpus.weights,
+        known=task.labelled,
+        pseudo=task.estimation.pseudo(V),
+        fixed=frozenset(task.settings.fixed),
+        end=task.estimation.legal.end.astype(np.float64),
+        numbers=corpus.numbers,
+    )
+    trained = best_of_restarts(
+        objective,
+        _starts(task),
+        tolerance=task.settings.tolerance,
+        max_iterations=task.settings.max_iterations,
+        validate=validate,
+        patience=task.settings.patience,
+        progress=options.progress,
+    )
+    return undisturbed(lambda: _after_em(task, objective, trained.weights)), trained.history
+
+
+def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> Learned:
+    """The model of the parameters that EM kept."""
+    if not task.estimation.witten_bell and not models_unknown(task.settings, task.index, task.has_labels):
+        return Learned(task.index, Probabilities.from_flat(weights, task.labelled.num_states), task.labelled)
+    _, counts = objective.expect(weights)
+    return _finished(task, task.estimation.parameters(counts), counts)
+
+
+def estimation_of(settings: HMMConfig, legal: AllowedTransitions, *, has_labels: bool) -> Estimation:
+    """How this model smooths: as set, else Witten-Bell where there are labels."""
+    smoothing = settings.smoothing or ("witten_bell" if has_labels else "none")
+    otherwise = settings.alpha if smoothing == "additive" else 0.0
+    priors = (settings.start_prior, settings.transition_prior, settings.emission_prior)
+    values = [otherwise if prior is None else prior for prior in priors]
+    return Estimation(smoothing == "witten_bell", values[0], values[1], values[2], legal)
+
+
+def widened(counts: Probabilities, L: int, V: int, fill: float = 0.0) -> Probabilities:
+    """The same numbers with room for more states and symbols, which get `fill`."""
+    states, symbols = counts.num_states, counts.num_symbols
+    wide = Probabilities(np.full(L, fill), np.full((L, L), fill), np.full((V, L), fill))
+    wide.start[:states] = counts.start
+    wide.transitions[:states, :states] = counts.transitions
+    wide.emissions[:symbols, :states] = counts.emissions
+    return wide
+
+
+def _starts(task: _Task) -> Iterator[FloatArray]:
+    """Where EM begins: the model before, what the labels say, or random numbers, as often as there are restarts."""
+    L, V, legal = task.labelled.num_states, len(task.index), task.estimation.legal
+    if task.before is not None:
+        parameters = _known_symbols(task.before)
+        grown = (parameters.num_states, parameters.num_symbols) != (L, V)
+        yield (_renormalised(widened(parameters, L, V, 0.5 / V), legal) if grown else parameters).flat()
+        return
+    if task.has_labels:
+        yield Estimation(False, 0.5, 0.5, 0.5, legal).parameters(task.labelled).flat()
+        return
+    for restart in range(task.settings.restarts):
+        random = np.random.default_rng([task.settings.seed, restart])
+        yield Probabilities.random(L, V, random, legal).flat()
+
+
+def _known_symbols(model: Learned) -> Probabilities:
+    """Emissions without the row of unknown words, normalised again."""
+    p = model.parameters
+    if model.forms is None:
+        return p
+    known = p.emissions[:-1]
+    return Probabilities(p.start, p.transitions, known / known.sum(axis=0))
+
+
+def _renormalised(p: Probabilities, legal: AllowedTransitions) -> Probabilities:
+    return Estimation(False, 0.0, 0.0, 0.0, legal).parameters(
+        Probabilities(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
+    )
+
+
+def _finished(task: _Task, parameters: Probabilities, counts: Probabilities) -> Learned:
+    """The model of the counts with its unknown words, and with what is held fixed put back."""
+    forms = None
+    if models_unknown(task.settings, task.index, task.has_labels):
+        parameters, forms = task.estimation.with_unknown(counts, list(task.index))  # type: ignore[arg-type]
+    if task.before is not None:
+        for part in task.settings.fixed:
+            parameters = replace(parameters, **{part: _held(task.before.parameters, parameters, part)})
+        forms = task.before.forms if "emissions" in task.settings.fixed else forms
+    return Learned(task.index, parameters, task.labelled, forms, _histories(task, parameters), task.triples)
+
+
+def _histories(task: _Task, parameters: Probabilities) -> Histories | None:
+    if task.triples is None:
+        return None
+    if task.before is not None and "transitions" in task.settings.fixed:
+        return task.before.histories
+    return Histories.learn(task.triples, parameters.transitions, task.estimation, task.settings.pairs)
+
+
+def _held(before: Probabilities, after: Probabilities, part: Part) -> FloatArray:
+    values: FloatArray = getattr(before, part)
+    if values.shape != getattr(after, part).shape:
+        raise ModelError(f"{part} cannot be held fixed: the data has states or symbols that the model lacks")
+    return values
+
+
+def models_unknown(settings: HMMConfig, symbols: dict[Symbol, int], has_labels: bool) -> bool:
+    """Whether unknown words get a model: as set, else where there are labels and all symbols are strings."""
+    strings = all(isinstance(symbol, str) for symbol in symbols)
+    if settings.unknown and not strings:
+        raise ModelError("unknown = true needs observations that are strings: what a number looks like says nothing")
+    return strings and (has_labels if settings.unknown is None else settings.unknown)
+
+
+def _loss_of_counts(model: Learned) -> float:
+    """The negative log-likelihood of the labelled sentences under the model."""
+    total, counts, p = 0.0, model.labelled, model.parameters
+    assert counts is not None
+    for part in PARTS:
+        if part == "transitions" and model.histories is not None and model.triples is not None:
+            total -= model.histories.log_likelihood(model.triples, p.transitions)
+            continue
+        own: FloatArray = getattr(counts, part)
+        seen = own > 0
+        total -= float(own[seen] @ logs(getattr(p, part)[: len(own)][seen]))
+    return total
+
+
+def _validation(
+    dev: Labelled, tags: TagSet, index: dict[Symbol, int], legal: AllowedTransitions
+) -> Callable[[FloatArray], float]:
+    """A function from parameters to the score on held-out sentences, where unknown words say nothing.
+
+    What EM gave probability zero gets a little, so that every sentence can be tagged.
+    """
+    symbols, lengths = encode(dev.inputs, index)
+    end = logs(legal.end.astype(np.float64))
+    floor = Probabilities(np.where(legal.start, _TINY, 0.0), np.where(legal.transitions, _TINY, 0.0), np.empty((0, 1)))
+
+    def validate(weights: FloatArray) -> float:
+        p = Probabilities.from_flat(weights, len(tags))
+        p = Probabilities(np.maximum(p.start, floor.start), np.maximum(p.transitions, floor.transitions), p.emissions)
+        emissions = np.where(symbols[:, None] >= 0, np.maximum(log_emissions(p, symbols), math.log(_TINY)), 0.0)
+        return headline(held_out_scores(chain_scores(p, emissions, lengths, end), dev, tags))
+
+    return validate

@@ -1,0 +1,1 @@
+"""Neural taggers; settings are there without torch, the model comes with it."""

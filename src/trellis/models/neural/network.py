@@ -1,0 +1,215 @@
+"""The network that a configuration and a vocabulary describe: encoder, emission layer, head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trellis.arrays import Float32Array
+from trellis.errors import ConfigError
+from trellis.models.data import tokens_of
+from trellis.models.neural.config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
+from trellis.models.neural.inputs import CASES, FIRST, EncodedSentences
+from trellis.models.neural.vocabulary import Vocabulary
+from trellis.nn.characters import CharacterCNN, CharacterLSTM
+from trellis.nn.dropout import PADDING
+from trellis.nn.encoder import Batch, Encoder, Part
+from trellis.nn.feature_cache import FeatureCache
+from trellis.nn.heads import CRFHead, Head, SoftmaxHead
+from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, PretrainedPart, WordPart
+from trellis.nn.transformer import TransformerEncoder
+from trellis.tags import Scheme, TagSet
+
+_PAIRS = 32  # width of the vectors of pairs, where it is left unset
+_MOST_LABELS = 4096  # of a softmax, whose table of legal steps (L, L) nothing else is as large as
+
+
+class Network(nn.Module):
+    """Tokens of a batch to emissions ``(N, L)``, and the head that knows what to do with them."""
+
+    head: Head
+
+    def __init__(self, encoder: Encoder, num_tags: int, head: Head) -> None:
+        super().__init__()
+        self.parts = frozenset(encoder.parts)
+        self.encoder = encoder
+        self.emission = nn.Linear(encoder.output_size, num_tags)
+        self.head = head
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.emission.weight.device
+
+    @property
+    def transformer(self) -> TransformerEncoder | None:
+        """The pretrained part of the encoder, where there is one."""
+        part = dict(self.encoder.parts.items()).get("transformer")
+        return part.transformer if isinstance(part, PretrainedPart) else None
+
+    def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> EncodedSentences:
+        """Sentences as numbers; a frozen transformer's features are kept in the folder `cache`, where one is given."""
+        encoded = vocabulary.encode(inputs)
+        transformer = self.transformer
+        if transformer is None:
+            return encoded
+        tokens = [list(tokens_of(item)) for item in inputs]
+        if cache is not None:
+            return replace(encoded, pretrained=FeatureCache(cache).features(transformer, tokens).batch)
+        subwords = transformer.encode(tokens)
+        return replace(encoded, pretrained=partial(transformer.batch, subwords), subwords=subwords)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, L)``."""
+        emissions: Tensor = self.emission(self.encoder(batch))
+        return emissions.float()
+
+
+def uses_characters(settings: EncoderSettings, vocabulary: Vocabulary) -> bool:
+    """Whether words are spelt: by default where they have more than one character and no transformer reads them."""
+    if settings.characters.kind is not None:
+        return settings.characters.kind != "none"
+    return settings.transformer is None and not all_characters(vocabulary)
+
+
+def uses_pairs(settings: EncoderSettings, vocabulary: Vocabulary) -> bool:
+    """Whether tokens are looked up with their neighbours: by default where tokens are characters."""
+    if settings.pairs is not None:
+        return settings.pairs > 0
+    return settings.transformer is None and all_characters(vocabulary)
+
+
+def all_characters(vocabulary: Vocabulary) -> bool:
+    """Whether every word is a single character, as in Chinese segmentation."""
+    return all(len(word) == 1 for word in vocabulary.words.names)
+
+
+def build(
+    config: NeuralConfig,
+    vocabulary: Vocabulary,
+    tags: TagSet,
+    vectors: Float32Array | None = None,
+    transformer: TransformerEncoder | None = None,
+) -> Network:
+    """The network that a resolved configuration describes, its first weights drawn from torch's generator."""
+    encoder = _encoder(config.encoder, vocabulary, vectors, transformer)
+    words = encoder.parts["words"] if vectors is not None and "words" in encoder.parts else None
+    if isinstance(words, WordPart):
+        rows = vocabulary.kinds(vocabulary.words.names).vector
+        words.begin_at_vectors(np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING]))
+    return Network(encoder, len(tags), _head(config, tags))
+
+
+def build_empty(
+    config: NeuralConfig,
+    vocabulary: Vocabulary,
+    tags: TagSet,
+    vectors: Float32Array | None = None,
+    transformer: TransformerEncoder | None = None,
+) -> Network:
+    """The same with shapes in place of weights, on torch's meta device: nothing is drawn that a file has.
+
+    The transformer stays as it is, and so does the head, which holds the constraints that no file has.
+    """
+    head = _head(config, tags)
+    with torch.device("meta"):
+        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), len(tags), head)
+
+
+def _encoder(
+    settings: EncoderSettings,
+    vocabulary: Vocabulary,
+    vectors: Float32Array | None,
+    transformer: TransformerEncoder | None,
+) -> Encoder:
+    parts = _parts(settings, vocabulary, vectors, transformer)
+    if not parts:
+        raise ConfigError("the encoder has no part: give it words, characters, a transformer or columns")
+    assert settings.hidden is not None
+    assert settings.locked_dropout is not None
+    return Encoder(
+        parts,
+        hidden=settings.hidden,
+        layers=settings.layers,
+        dropout=settings.dropout,
+        locked_dropout=settings.locked_dropout,
+        token_dropout=settings.word_dropout,
+    )
+
+
+def _parts(
+    settings: EncoderSettings,
+    vocabulary: Vocabulary,
+    vectors: Float32Array | None,
+    transformer: TransformerEncoder | None,
+) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
+    if transformer is not None:
+        parts["transformer"] = PretrainedPart(transformer)
+    word = _words(settings, vocabulary, vectors)
+    if word is not None:
+        parts["words"] = word
+    if len(vocabulary.characters) > FIRST:
+        parts["characters"] = CharacterPart(_characters(settings.characters, len(vocabulary.characters)))
+    if vocabulary.pairs.names:
+        parts["pairs"] = PairPart(len(vocabulary.pairs), settings.pairs or _PAIRS)
+    if settings.capitalisation:
+        parts["case"] = CasePart(FIRST + len(CASES), settings.capitalisation)
+    for name, symbols in vocabulary.columns.items():
+        parts[f"column {name}".replace(".", " ")] = ColumnPart(name, len(symbols), settings.column_size)
+    return parts
+
+
+def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
+    """The transformer that the settings name, as pretrained."""
+    if settings.transformer is None:
+        return None
+    own = settings.pretrained
+    return TransformerEncoder.load(
+        settings.transformer,
+        pooling=own.pooling,
+        mix_layers=own.mix,
+        freeze=own.freeze,
+        checkpointing=own.checkpointing,
+    )
+
+
+def _words(settings: EncoderSettings, vocabulary: Vocabulary, vectors: Float32Array | None) -> WordPart | None:
+    own = settings.words
+    size = _word_size(own, None if vectors is None else vectors.shape[1])
+    if not size:
+        return None
+    learnt = own.tune or vectors is None
+    return WordPart(len(vocabulary.words), size, vectors=vectors, learnt=learnt, unknown=own.unknown)
+
+
+def _word_size(settings: WordSettings, width: int | None) -> int:
+    assert settings.size is not None
+    if width is not None and settings.size not in (width, 0):
+        raise ConfigError(f"encoder.words.size is {settings.size}, but the vectors are {width} wide: leave it unset")
+    return settings.size
+
+
+def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | CharacterLSTM:
+    if settings.kind == "lstm":
+        return CharacterLSTM(count, settings.size, settings.output, dropout=settings.dropout)
+    return CharacterCNN(count, settings.size, settings.output, widths=settings.widths, dropout=settings.dropout)
+
+
+def _head(config: NeuralConfig, tags: TagSet) -> Head:
+    if config.head == "softmax" and len(tags) > _MOST_LABELS:
+        raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(tags)}")
+    legal = None
+    if config.constraints and tags.scheme is not Scheme.PLAIN:
+        allowed = tags.allowed_transitions()
+        masks = (allowed.transitions, allowed.start, allowed.end)
+        legal = tuple(torch.from_numpy(mask) for mask in masks)
+    if config.head == "crf":
+        return CRFHead(len(tags), legal)  # type: ignore[arg-type]
+    return SoftmaxHead(len(tags), legal if config.decoding == "legal" else None)  # type: ignore[arg-type]

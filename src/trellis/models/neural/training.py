@@ -1,0 +1,113 @@
+"""What the training loop sees of a neural tagger: losses of examples, groups of parameters, held-out scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from trellis.arrays import FloatArray, IntArray
+from trellis.errors import ModelError
+from trellis.metrics import TaggingScores
+from trellis.models.data import Labelled, weights_by_label
+from trellis.models.neural.inputs import EncodedSentences
+from trellis.models.neural.network import Network
+from trellis.models.neural.tagging import scores_of
+from trellis.models.scoring import held_out_scores
+from trellis.tags import TagSet
+from trellis.training.neural import DevScores
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Targets:
+    """What the tokens should be: one label each, or the labels that each may have."""
+
+    tags: Tensor | None
+    allowed: Tensor | None
+    token_weights: Tensor | None
+    sentence_weights: Tensor | None
+
+    @classmethod
+    def of(
+        cls,
+        data: Labelled,
+        tags: TagSet,
+        label_weights: Mapping[str, float] | None,
+        sentence_weights: FloatArray | None,
+    ) -> Targets:
+        """The labels of the data as tensors."""
+        weights = None if label_weights is None else torch.from_numpy(weights_by_label(tags, label_weights)).float()
+        if data.partial and weights is not None:
+            raise ModelError("label_weights need labels that are fully known")
+        ids = None if data.partial else torch.from_numpy(data.encode(tags))
+        return cls(
+            ids,
+            torch.from_numpy(data.allowed(tags)) if data.partial else None,
+            None if weights is None or ids is None else weights[ids],
+            None if sentence_weights is None else torch.from_numpy(sentence_weights).float(),
+        )
+
+
+class TaggingTask:
+    """A network, its training data, and how to score it."""
+
+    def __init__(
+        self, network: Network, inputs: EncodedSentences, targets: Targets, validate: Callable[[], DevScores] | None
+    ) -> None:
+        self.module: nn.Module = network
+        # A transformer computes on padding, so that sentences go together that have as many subwords.
+        self.lengths: IntArray = inputs.lengths if inputs.subwords is None else inputs.subwords.sizes
+        self.tokens: IntArray = inputs.lengths
+        self._network, self._inputs, self._targets, self._validate = network, inputs, targets, validate
+
+    def loss(self, examples: IntArray) -> tuple[Tensor, int]:
+        """The summed loss of these sentences, and how many they are."""
+        network, device = self._network, self._network.device
+        emissions = network(self._inputs.batch(examples, network.parts).to(device))
+        losses = self._losses(emissions, examples, torch.from_numpy(self._inputs.rows(examples)))
+        weights = self._targets.sentence_weights
+        if weights is not None:
+            losses = losses * weights[torch.from_numpy(examples)].to(device)
+        return losses.sum(), len(examples)
+
+    def _losses(self, emissions: Tensor, examples: IntArray, rows: Tensor) -> Tensor:
+        head, targets, lengths = self._network.head, self._targets, self._inputs.lengths[examples]
+        if targets.allowed is not None:
+            return head.partial_losses(emissions, lengths, targets.allowed[rows].to(emissions.device))
+        assert targets.tags is not None
+        tags = targets.tags[rows].to(emissions.device)
+        if targets.token_weights is None:
+            return head.losses(emissions, lengths, tags)
+        return head.weighted_losses(emissions, lengths, tags, targets.token_weights[rows].to(emissions.device))
+
+    def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
+        """The encoder, and emission layer and head; beside a pretrained transformer all that begins from nothing."""
+        network = self._network
+        slow = network.encoder if network.transformer is None else network.transformer.model
+        encoder = [p for p in slow.parameters() if p.requires_grad]
+        known = {id(p) for p in encoder}
+        rest = [p for p in network.parameters() if p.requires_grad and id(p) not in known]
+        return [("encoder", encoder), ("head", rest)]
+
+    def validate(self) -> DevScores | None:
+        """Scores of the network as it stands on the held-out data."""
+        return None if self._validate is None else self._validate()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Validation:
+    """Scores of a network on held-out sentences."""
+
+    network: Network
+    inputs: EncodedSentences
+    dev: Labelled
+    tags: TagSet
+
+    def __call__(self) -> DevScores:
+        """Of the network as it stands."""
+        found = held_out_scores(scores_of(self.network, self.inputs), self.dev, self.tags)
+        if isinstance(found, TaggingScores):
+            return DevScores(found.accuracy)
+        return DevScores(found.micro.f1, found.micro.precision, found.micro.recall)

@@ -1,0 +1,202 @@
+"""What a neural tagger knows by name: words, characters, pairs of neighbours, values of columns."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain, repeat
+from typing import Any
+
+import numpy as np
+
+from trellis import _native
+from trellis.arrays import IntArray
+from trellis.errors import DataError
+from trellis.models.data import name_of, tokens_of
+from trellis.models.neural.inputs import FIRST, EncodedSentences, Words
+from trellis.nn.dropout import PADDING, UNKNOWN
+from trellis.ragged import offsets_of
+from trellis.text import Sentence
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Strings numbered from 2; 0 is padding, 1 stands for all that are unknown."""
+
+    names: tuple[str, ...] = ()
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_ids", {name: number for number, name in enumerate(self.names, start=FIRST)})
+
+    @classmethod
+    def learn(cls, counts: Mapping[str, int], min_freq: int = 1, before: Symbols | None = None) -> Symbols:
+        """Those that occur often enough, most frequent first, after those that were known before."""
+        known = () if before is None else before.names
+        often = (name for name, count in counts.items() if count >= min_freq)
+        new = sorted((name for name in often if before is None or name not in before), key=lambda s: (-counts[s], s))
+        return cls((*known, *new))
+
+    def __len__(self) -> int:
+        """How many ids there are, padding and unknown included."""
+        return len(self.names) + FIRST
+
+    def __contains__(self, name: object) -> bool:
+        """Whether the string has an id of its own."""
+        return name in self._ids
+
+    def ids(self, names: Sequence[str]) -> IntArray:
+        """The id of each."""
+        return np.fromiter(map(self._ids.get, names, repeat(UNKNOWN)), dtype=np.int64, count=len(names))
+
+    @cached_property
+    def _by_code_point(self) -> IntArray:
+        """The ids of single characters by their code points, and a last one of those beyond."""
+        points = {ord(name): number for name, number in self._ids.items() if len(name) == 1}
+        table = np.full(max(points, default=-1) + 2, UNKNOWN, dtype=np.int64)
+        table[list(points)] = list(points.values())
+        return table
+
+    def character_ids(self, text: str) -> IntArray:
+        """The id of each character of a text."""
+        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        return np.take(self._by_code_point, points, mode="clip")
+
+
+class _Numbers(dict[Any, int]):
+    """Numbers what it is asked for, from 1 on."""
+
+    def __missing__(self, token: Any) -> int:
+        self[token] = number = len(self) + 1
+        return number
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """All that is known by name; `vectors` are the words that a file has vectors for."""
+
+    words: Symbols = Symbols()
+    vectors: Symbols = Symbols()
+    characters: Symbols = Symbols()
+    pairs: Symbols = Symbols()
+    columns: Mapping[str, Symbols] = field(default_factory=dict)
+    lower: bool = False
+
+    def kinds(self, distinct: Sequence[str]) -> Words:
+        """What there is to know about each of these words."""
+        looked_up = [word.lower() for word in distinct] if self.lower else distinct
+        lengths = np.fromiter(map(len, distinct), dtype=np.int64, count=len(distinct))
+        return Words(
+            distinct=distinct,
+            word=self.words.ids(looked_up),
+            vector=self._vectors(distinct),
+            characters=self.characters.character_ids("".join(distinct)),
+            offsets=offsets_of(lengths),
+        )
+
+    def _vectors(self, words: Sequence[str]) -> IntArray:
+        """The row of each word's vector, or of its lower-case form; 0, a row of zeros, where there is none."""
+        rows = self.vectors.ids(words)
+        missing = np.flatnonzero(rows == UNKNOWN)
+        again = self.vectors.ids([words[i].lower() for i in missing.tolist()])
+        rows[missing] = np.where(again == UNKNOWN, PADDING, again)
+        return rows
+
+    def encode(self, inputs: Sequence[Any]) -> EncodedSentences:
+        """The sentences as numbers."""
+        lengths = np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs))
+        numbers = _Numbers()
+        with_ends = _native.number_strings([tokens_of(item) for item in inputs], numbers)
+        kinds = with_ends[with_ends > 0].astype(np.int64) - 1
+        _check_strings(inputs, numbers)
+        columns = {name: symbols.ids(list(column_of(inputs, name))) for name, symbols in self.columns.items()}
+        distinct: list[str] = list(numbers)
+        pairs = None
+        if self.pairs.names:
+            codes, names = neighbours(kinds, lengths, distinct)
+            pairs = self.pairs.ids(names)[codes]
+        return EncodedSentences(lengths, offsets_of(lengths), kinds, self.kinds(distinct), columns, pairs)
+
+
+def neighbours(kinds: IntArray, lengths: IntArray, distinct: Sequence[str]) -> tuple[IntArray, list[str]]:
+    """Each token with its neighbours: ``codes[N, 2]`` number the names of (left, token) and of (token, right).
+
+    A name is two words with a blank between, of which one is missing at an edge of the sentence.
+    """
+    edge, ends = len(distinct), np.cumsum(lengths)
+    occupied = lengths > 0
+    left, right = np.roll(kinds, 1), np.roll(kinds, -1)
+    left[(ends - lengths)[occupied]] = right[ends[occupied] - 1] = edge
+    both = np.stack([left * (edge + 1) + kinds, kinds * (edge + 1) + right], axis=1)
+    found, codes = np.unique(both, return_inverse=True)
+    words = [*distinct, ""]
+    names = [f"{words[a]} {words[b]}" for a, b in zip(*np.divmod(found, edge + 1), strict=True)]
+    return codes.reshape(both.shape), names
+
+
+def learn_pairs(inputs: Sequence[Any], min_freq: int, before: Vocabulary | None = None) -> Symbols:
+    """The pairs of neighbours that occur often enough, after those that were known before."""
+    encoded = Vocabulary().encode(inputs)
+    codes, names = neighbours(encoded.kinds, encoded.lengths, distinct_tokens(inputs))
+    counts = np.bincount(codes[:, 1], minlength=len(names))  # all but those at the left edge
+    starts = codes[encoded.offsets[:-1][encoded.lengths > 0], 0]
+    counts += np.bincount(starts, minlength=len(names))
+    known = None if before is None else before.pairs
+    return Symbols.learn(dict(zip(names, counts.tolist(), strict=True)), min_freq, known)
+
+
+def learn_vocabulary(
+    inputs: Sequence[Any],
+    columns: Sequence[str],
+    *,
+    lower: bool,
+    min_freq: int,
+    before: Vocabulary | None = None,
+) -> Vocabulary:
+    """Words, characters and values of columns that occur in the inputs, after those that were known before."""
+    known = before or Vocabulary()
+    counts = Counter(_flat_tokens(inputs))
+    _check_strings(inputs, counts)
+    words: Counter[str] = Counter()
+    letters: Counter[str] = Counter()
+    for token, count in counts.items():
+        words[token.lower() if lower else token] += count
+        letters.update({letter: count * times for letter, times in Counter(token).items()})
+    return Vocabulary(
+        words=Symbols.learn(words, min_freq, known.words),
+        characters=Symbols.learn(letters, 1, known.characters),
+        columns={name: Symbols.learn(Counter(column_of(inputs, name)), 1, known.columns.get(name)) for name in columns},
+        lower=lower,
+    )
+
+
+def distinct_tokens(inputs: Sequence[Any]) -> list[str]:
+    """The words that occur, in the order of their first places."""
+    return list(dict.fromkeys(_flat_tokens(inputs)))
+
+
+def _flat_tokens(inputs: Sequence[Any]) -> Iterable[str]:
+    return chain.from_iterable(map(tokens_of, inputs))
+
+
+def _check_strings(inputs: Sequence[Any], distinct: Iterable[Any]) -> None:
+    """Refuse tokens that are not strings, and a string in the place of a list of them."""
+    bare = any(isinstance(item, str) for item in inputs)
+    if not bare and all(isinstance(token, str) for token in distinct):
+        return
+    for number, item in enumerate(inputs):
+        wrong = [item] if isinstance(item, str) else [t for t in tokens_of(item) if not isinstance(t, str)]
+        if wrong:
+            raise DataError(f"{name_of(number, item)}: expected a list of strings, got {wrong[0]!r:.40}")
+
+
+def column_of(inputs: Sequence[Any], name: str) -> Iterable[str]:
+    """The values of a column, of all tokens."""
+    for number, item in enumerate(inputs):
+        columns = item.columns if isinstance(item, Sentence) else {}
+        if name not in columns and len(item):
+            has = ", ".join(map(repr, columns)) or "none"
+            raise DataError(f"{name_of(number, item)} has no column {name!r} (encoder.columns); it has {has}")
+        yield from columns.get(name, ())

@@ -1,0 +1,44 @@
+"""Model files that anybody may have made: an error of ours, or a model that answers, and never a crash.
+
+More examples: ``HOSTILE_FILES=5000 pytest tests/models/test_hostile_files.py`` tries so many of each family.
+"""
+
+import json
+import os
+import warnings
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.models.hostile import ask, spoil
+from trellis import load
+from trellis.errors import TrellisError
+
+DATA = Path(__file__).parent / "data"
+FAMILIES = sorted(path.stem for path in DATA.glob("*.safetensors"))
+MANY = int(os.environ.get("HOSTILE_FILES", "60"))
+
+
+def questions(family: str) -> list[Any]:
+    inputs: list[Any] = json.loads((DATA / f"{family}.json").read_text(encoding="utf-8"))["inputs"]
+    return [inputs[0], [], inputs[1]]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=MANY, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(random=st.randoms(use_true_random=False))
+def test_a_spoiled_file_is_refused_or_answers(family: str, random: Random, tmp_path: Path) -> None:
+    whole, path = (DATA / f"{family}.safetensors").read_bytes(), tmp_path / "spoiled"
+    done = spoil(whole, path, random)
+    (tmp_path / "done").write_text(repr(done))  # for whoever looks for the reason of a crash
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            model = load(path)
+        except TrellisError:
+            return
+        ask(model, questions(family))

@@ -1,0 +1,206 @@
+"""`trellis.nn.CRF` with scores of transitions that depend on the place: `edges`, under any mask."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.nn.test_crf import FORBIDDEN, MASK, REDUCTIONS, L, constraints, is_valid, make_crf, make_emissions, rows
+from trellis.chain.torch import ChainScores
+from trellis.errors import ShapeError
+from trellis.nn import CRF
+
+TAGS = torch.arange(20).reshape(4, 5) % L
+ORDERS = pytest.mark.parametrize("batch_first", [True, False])
+QUESTIONS: dict[str, Any] = {
+    "log_partition": lambda crf, e, **given: crf.log_partition(e, **given),
+    "entropy": lambda crf, e, **given: crf.entropy(e, **given),
+    "marginals": lambda crf, e, **given: crf.marginals(e, **given).transitions,
+    "viterbi": lambda crf, e, **given: crf.viterbi(e, **given).scores,
+    "kbest": lambda crf, e, **given: torch.cat(crf.kbest(e, 3, **given).scores),
+    "sample": lambda crf, e, **given: crf.sample(e, 3, **given),
+    "span_log_prob": lambda crf, e, **given: crf.span_log_prob(e, [[0, 1, 3], [1, 0, 2]], [[1, 2], [0, 0]], **given),
+}
+
+
+def make_edges(B: int = 4, T: int = 5) -> Tensor:
+    return torch.randn(B, T - 1, L, L, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+
+
+def ordered(crf: CRF, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Batch-first tensors in the order that the layer wants."""
+    return tensors if crf.batch_first else tuple(x.transpose(0, 1) for x in tensors)
+
+
+@torch.no_grad()
+def path_score(crf: CRF, emissions: Tensor, steps: Tensor, path: tuple[int, ...]) -> float:
+    """Of one sequence: emissions (T, L) and transitions by place (T - 1, L, L)."""
+    if not path:
+        return 0.0
+    total = crf.start_transitions[path[0]] + crf.end_transitions[path[-1]]
+    total = total + sum(emissions[t, label] for t, label in enumerate(path))
+    return float(total + sum(steps[t, i, j] for t, (i, j) in enumerate(itertools.pairwise(path))))
+
+
+def sequences(crf: CRF, emissions: Tensor, edges: Tensor, mask: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The kept tokens of each row, and the scores of transitions into each but the first: the later token's edges."""
+    found = []
+    for e, own, kept in zip(emissions, edges, mask, strict=True):
+        places = kept.nonzero().flatten().tolist()
+        steps = [crf.transitions.detach() + own[t - 1] for t in places[1:]]
+        found.append((e[kept], torch.stack(steps) if steps else torch.empty(0, L, L)))
+    return found
+
+
+@ORDERS
+class TestByEnumeration:
+    def scores_of(self, crf: CRF) -> list[dict[tuple[int, ...], float]]:
+        """The score of every path of every row of MASK, which has holes, padding on either side and an empty row."""
+        return [
+            {path: path_score(crf, e, steps, path) for path in itertools.product(range(L), repeat=len(e))}
+            for e, steps in sequences(crf, make_emissions(), make_edges(), MASK)
+        ]
+
+    @pytest.mark.parametrize("reduction", REDUCTIONS)
+    def test_loss(self, batch_first: bool, reduction: str) -> None:
+        crf = make_crf(batch_first)
+        emissions, tags, mask, edges = ordered(crf, make_emissions(), TAGS, MASK, make_edges())
+        losses = torch.stack(
+            [
+                torch.logsumexp(torch.tensor(list(own.values()), dtype=torch.float64), 0) - own[tuple(gold)]
+                for own, gold in zip(self.scores_of(crf), rows(TAGS), strict=True)
+            ]
+        )
+        count = {"mean": 4, "token_mean": int(MASK.sum())}.get(reduction, 1)
+        expected = losses if reduction == "none" else losses.sum() / count
+        torch.testing.assert_close(crf.nll(emissions, tags, mask, edges=edges, reduction=reduction), expected)
+        torch.testing.assert_close(crf(emissions, tags, mask, reduction, edges=edges), -expected)
+
+    def test_best_labels_and_their_scores(self, batch_first: bool) -> None:
+        crf = make_crf(batch_first)
+        emissions, mask, edges = ordered(crf, make_emissions(), MASK, make_edges())
+        every = self.scores_of(crf)
+        best = [max(own, key=own.__getitem__) for own in every]
+        assert crf.decode(emissions, mask, edges=edges) == [list(path) for path in best]
+        found = crf.viterbi(emissions, mask, edges=edges)
+        (tags,) = ordered(crf, found.tags)
+        assert rows(tags) == [list(path) for path in best]
+        expected = torch.tensor([max(own.values()) for own in every], dtype=torch.float64)
+        torch.testing.assert_close(found.scores, expected)
+
+    def test_score_of_given_labels(self, batch_first: bool) -> None:
+        crf = make_crf(batch_first)
+        emissions, tags, mask, edges = ordered(crf, make_emissions(), TAGS, MASK, make_edges())
+        expected = [own[tuple(gold)] for own, gold in zip(self.scores_of(crf), rows(TAGS), strict=True)]
+        found = crf.score(emissions, tags, mask, edges=edges)
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+@ORDERS
+def test_repeated_transitions_as_edges_change_nothing(batch_first: bool) -> None:
+    crf, bare = make_crf(batch_first), make_crf(batch_first)
+    nn.init.zeros_(bare.transitions)
+    emissions, tags, mask = ordered(crf, make_emissions(), TAGS, MASK)
+    (edges,) = ordered(crf, crf.transitions.detach().expand(4, 4, L, L))
+    for ask in QUESTIONS.values():
+        torch.testing.assert_close(ask(bare, emissions, mask=mask, edges=edges), ask(crf, emissions, mask=mask))
+    for options in ({}, {"label_weights": torch.arange(1.0, L + 1)}):
+        found = bare.nll(emissions, tags, mask, edges=edges, **options)
+        torch.testing.assert_close(found, crf.nll(emissions, tags, mask, **options))
+
+
+@ORDERS
+def test_edges_of_zero_change_nothing(batch_first: bool) -> None:
+    crf = make_crf(batch_first)
+    emissions, mask, edges = ordered(crf, make_emissions(), MASK, torch.zeros(4, 4, L, L))
+    for ask in QUESTIONS.values():
+        torch.testing.assert_close(ask(crf, emissions, mask=mask, edges=edges), ask(crf, emissions, mask=mask))
+
+
+@pytest.mark.parametrize("lengths", [[5, 3, 1, 0], [0, 0, 2, 5]])
+def test_lengths_are_masks(lengths: list[int]) -> None:
+    crf, emissions, edges = make_crf(), make_emissions(), make_edges()
+    counts = torch.tensor(lengths)
+    mask = torch.arange(5) < counts[:, None]
+    found = crf.nll(emissions, TAGS, lengths=counts, edges=edges)
+    torch.testing.assert_close(found, crf.nll(emissions, TAGS, mask, edges=edges))
+
+
+def test_gradients_of_edges_are_pairwise_probabilities_minus_indicators() -> None:
+    crf, emissions, edges = make_crf(), make_emissions(), make_edges().requires_grad_()
+    crf.nll(emissions, TAGS, MASK, edges=edges).backward()
+    pairs = crf.marginals(emissions, MASK, edges=edges.detach(), pairwise=True).pairwise
+    assert pairs is not None
+    assert edges.grad is not None
+    expected, p = torch.zeros_like(edges), 0
+    for b in range(4):
+        places = MASK[b].nonzero().flatten().tolist()
+        for before, t in itertools.pairwise(places):
+            expected[b, t - 1] = pairs[p].detach()
+            expected[b, t - 1, TAGS[b, before], TAGS[b, t]] -= 1
+            p += 1
+    assert p == len(pairs)
+    torch.testing.assert_close(edges.grad, expected.detach())
+
+
+def test_constraints_hold_whatever_the_edges_say() -> None:
+    crf = make_crf(constraints=constraints())
+    emissions = make_emissions(scale=5.0)
+    edges = torch.zeros(4, 4, L, L, dtype=torch.float64)
+    for i, j in FORBIDDEN:
+        edges[..., i, j] = 1e4
+    assert all(is_valid(path) for path in crf.decode(emissions, MASK, edges=edges))
+    for drawn in crf.sample(emissions, 20, MASK, edges=edges):
+        assert all(is_valid(path) for path in rows(drawn))
+    found = crf.marginals(emissions, MASK, edges=edges, pairwise=True)
+    assert found.pairwise is not None
+    assert all((found.pairwise[:, i, j] == 0).all() for i, j in FORBIDDEN)
+
+
+def test_edges_forbid_where_the_layer_does_not() -> None:
+    crf, emissions = make_crf(), make_emissions()
+    edges = torch.zeros(4, 4, L, L, dtype=torch.float64)
+    edges[0, 1] = -torch.inf
+    edges[0, 1, 3, 2] = 0.0
+    assert crf.decode(emissions, edges=edges)[0][1:3] == [3, 2]
+
+
+class TestScores:
+    def test_are_the_distribution_that_the_methods_ask(self) -> None:
+        crf, emissions, edges = make_crf(constraints=constraints()), make_emissions(), make_edges()
+        scores = crf.scores(emissions, MASK, edges=edges)
+        assert isinstance(scores, ChainScores)
+        torch.testing.assert_close(scores.log_partition(), crf.log_partition(emissions, MASK, edges=edges))
+        torch.testing.assert_close(scores.entropy(), crf.entropy(emissions, MASK, edges=edges))
+        assert torch.equal(scores.viterbi().tags, crf.viterbi(emissions, MASK, edges=edges).tags)
+
+    def test_leave_out_ignored_tags(self) -> None:
+        crf, emissions, edges = make_crf(), make_emissions(), make_edges()
+        tags = torch.where(MASK, TAGS, -100)
+        losses = crf.scores(emissions, tags=tags, edges=edges).nll(tags)
+        torch.testing.assert_close(losses, crf.nll(emissions, TAGS, MASK, edges=edges, reduction="none"))
+        torch.testing.assert_close(crf.score(emissions, tags), crf.score(emissions, TAGS, MASK))
+
+    def test_score_less_log_partition_is_the_log_likelihood(self) -> None:
+        crf, emissions = make_crf(), make_emissions()
+        found = crf.score(emissions, TAGS, MASK) - crf.log_partition(emissions, MASK)
+        torch.testing.assert_close(found, crf(emissions, TAGS, MASK, reduction="none"))
+
+    def test_shapes_that_do_not_fit_are_named(self) -> None:
+        message = (
+            r"edges must be \(B, T - 1, L, L\) = \(4, 4, 4, 4\) to match emissions \(4, 5, 4\), got \(4, 5, 4, 4\)"
+        )
+        with pytest.raises(ShapeError, match=message):
+            make_crf().scores(make_emissions(), edges=torch.zeros(4, 5, 4, 4))
+
+    @pytest.mark.parametrize("shape", [(3, 1), (3, 0), (0, 4), (0, 0)])
+    @ORDERS
+    def test_batches_without_pairs(self, shape: tuple[int, int], batch_first: bool) -> None:
+        crf = make_crf(batch_first)
+        emissions = torch.randn(*shape, L, dtype=torch.float64)
+        edges = torch.empty(shape[0], max(shape[1] - 1, 0), L, L, dtype=torch.float64)
+        e, own = ordered(crf, emissions, edges)
+        torch.testing.assert_close(crf.log_partition(e, edges=own), crf.log_partition(e))
+        assert crf.decode(e, edges=own) == crf.decode(e)
