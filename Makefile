@@ -8,7 +8,7 @@ FUZZ_SECONDS ?= 300
 SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz check format bench docs clean
+.PHONY: help demo test faults fuzz sanitize check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: noth
 
 fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+sanitize: $(VENV)/.dev  ## tests of native code, built with AddressSanitizer and UndefinedBehaviorSanitizer
+	$(BIN)/python -m tests.sanitize
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .

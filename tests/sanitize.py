@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -74,7 +75,7 @@ def _library(name: str) -> str:
 
 
 def run(tests: list[str]) -> int:
-    """The exit code of pytest, or 1 where there is a report."""
+    """1 where a test fails or there is a report, else 0."""
     REPORTS.mkdir(exist_ok=True)
     for old in REPORTS.iterdir():
         old.unlink()
@@ -86,11 +87,13 @@ def run(tests: list[str]) -> int:
     reports = sorted(REPORTS.iterdir())
     for report in reports:
         print(report.read_text(errors="replace"))
-    print(f"{len(reports)} reports of the sanitizers")
-    return code or int(bool(reports))
+    print(f"pytest ended with code {code}; {len(reports)} reports of the sanitizers")
+    return 1 if code or reports else 0
 
 
 def main() -> int:
+    if shutil.which("g++") is None:
+        sys.exit("the sanitizers need g++, which is not here")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pip-option", action="append", default=[], help="for the build, such as --no-build-isolation")
     parser.add_argument("tests", nargs="*", default=TESTS, help="patterns, where not those that reach native code")

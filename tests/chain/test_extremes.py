@@ -16,7 +16,7 @@ from tests.chain.logspace import reference
 from tests.chain.strategies import check
 from trellis import chain
 from trellis.chain import torch as chain_torch
-from trellis.errors import NoPathError
+from trellis.errors import NonFiniteError, NoPathError
 
 NEG_INF = -np.inf
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -310,3 +310,19 @@ def test_nothing_is_ever_nan(case: Scores, dtype: npt.DTypeLike) -> None:
     assert (results[0] >= 0).all()
     assert (results[1] >= 0).all()
     assert (results[2] <= 0).all()
+
+
+@pytest.mark.usefixtures("instruction_set")
+@DTYPES
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_is_found_among_the_largest_numbers(dtype: npt.DTypeLike, value: float) -> None:
+    """Maxima lose it and differences from them overflow, whichever lane of a vector it is in."""
+    operations = (chain.log_partition, chain.marginals, chain.viterbi, chain.entropy, chain.sample)
+    for L in (2, 5, 18):
+        for place in range(L):
+            emissions = np.tile(np.where(np.arange(L) % 2, 3e38, -3e38), (3, 1))
+            emissions[1, place] = value
+            scores = chain.ChainScores(emissions.astype(dtype), [3], np.full((L, L), 1e38))
+            for operation in operations:
+                with pytest.raises(NonFiniteError, match=f"position 1, label {place} are {value}"):
+                    operation(scores)
