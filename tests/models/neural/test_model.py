@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.models.contract import TRAIN
-from tests.models.test_neural_contract import TINY
+from tests.models.neural.test_contract import TINY
 from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
