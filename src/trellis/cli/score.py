@@ -30,7 +30,7 @@ def score(
     gold: Annotated[str, typer.Argument(help="File with the right tags; - is standard input.")],
     pred: Annotated[str, typer.Argument(help="File with the predicted tags, for the same tokens.")],
     task: Annotated[
-        Task | None, typer.Option(help="Spans, word segmentation or one tag a token; guessed unless given.")
+        Task | None, typer.Option(help="Spans, word segmentation or one tag per token; guessed unless given.")
     ] = None,
     scheme: Annotated[
         str | None, typer.Option(help="Scheme of the tags: bio, bioes, bmes, iob1... Detected unless given.")

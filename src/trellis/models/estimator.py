@@ -23,7 +23,7 @@ class Estimator(Generic[C]):
     config_class: ClassVar[type[Any]]
 
     def __init__(self, settings: C | None = None, /, **options: Any) -> None:
-        """Take a configuration, single settings by name, or both: names win."""
+        """Take a configuration, single settings by name, or both: names override the configuration."""
         base = self.config_class() if settings is None else settings
         self.config: C = _with_options(base, options)
 
@@ -82,7 +82,7 @@ def _check_sections(settings: Any, sections: list[str], name: str) -> None:
     for section in sections:
         settings = getattr(settings, section, None)
         if not dataclasses.is_dataclass(settings):
-            raise ConfigError(f"setting {name!r} does not exist: {section!r} is not a section with settings of its own")
+            raise ConfigError(f"setting {name!r} does not exist: {section!r} is not a section with its own settings")
 
 
 def _signature(config_class: type[Any]) -> inspect.Signature:

@@ -407,7 +407,3 @@ class TestResuming:
     def test_resume_needs_a_folder(self):
         with pytest.raises(ModelError, match="resume needs the folder"):
             tiny().fit(TRAIN, resume=True)
-
-    def test_families_that_learn_in_one_go_say_so(self):
-        with pytest.raises(ModelError, match="a model of kind 'hmm' learns in one go"):
-            models.HMM().fit(TRAIN, resume=True)

@@ -47,7 +47,7 @@ _KINDS = _Kinds({code: _kind(chr(code)) for code in range(128)})
 
 
 def shape(word: str) -> str:
-    """Upper case X, lower case x, other letters as o, digits as d, the rest as it is; runs count once.
+    """Upper case X, lower case x, other letters as o, digits as d, the rest unchanged; runs count once.
 
     >>> shape("Xerox-1984"), shape("中文")
     ('Xx-d', 'o')

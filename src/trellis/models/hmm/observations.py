@@ -19,7 +19,7 @@ Symbol = Hashable
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Sentences as numbers: symbols (N,), tags known (N,), -1 where not, and the tags allowed where some are not."""
+    """Sentences as numbers: symbols (N,), known tags (N,), -1 if unknown, and the allowed tags if some are unknown."""
 
     symbols: IntArray
     lengths: IntArray

@@ -37,7 +37,7 @@ class Probabilities:
         *,
         names: tuple[str, str, str] = ("start", "transitions", "emissions"),
     ) -> Probabilities:
-        """Probabilities as people write them, emissions (L, V) by state; refused by name where they do not fit."""
+        """Probabilities as people write them, emissions (L, V) by state; an error names what does not fit."""
         pi = check_distribution(names[0], start, (None,))
         A = check_distribution(names[1], transitions, (len(pi), len(pi)))
         B = check_distribution(names[2], emissions, (len(pi), None))
@@ -91,5 +91,5 @@ def log_emissions(parameters: Probabilities, symbols: IntArray) -> FloatArray:
 def chain_scores(
     parameters: Probabilities, emissions: FloatArray, lengths: npt.ArrayLike, end: FloatArray | None = None
 ) -> chain.ChainScores:
-    """Scores of tokens whose log emissions (N, L) are given; `end` holds the log of where a sequence may stop."""
+    """Scores of tokens with these log emissions (N, L); `end` is 0 if a sequence may end there, else minus infinity."""
     return chain.ChainScores(emissions, lengths, logs(parameters.transitions), logs(parameters.start), end)

@@ -57,7 +57,7 @@ class TaggingTask:
         self, network: Network, inputs: EncodedSentences, targets: Targets, validate: Callable[[], DevScores] | None
     ) -> None:
         self.module: nn.Module = network
-        # A transformer computes on padding, so that sentences go together that have as many subwords.
+        # A transformer computes on padding, so a batch has sentences with similar numbers of subwords.
         self.lengths: IntArray = inputs.lengths if inputs.subwords is None else inputs.subwords.sizes
         self.tokens: IntArray = inputs.lengths
         self._network, self._inputs, self._targets, self._validate = network, inputs, targets, validate
@@ -83,7 +83,7 @@ class TaggingTask:
         return head.weighted_losses(emissions, lengths, tags, targets.token_weights[rows].to(emissions.device))
 
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
-        """The encoder, and emission layer and head; beside a pretrained transformer all that begins from nothing."""
+        """The encoder, and emission layer and head; with a pretrained transformer, that one and all the rest."""
         network = self._network
         slow = network.encoder if network.transformer is None else network.transformer.model
         encoder = [p for p in slow.parameters() if p.requires_grad]
@@ -92,7 +92,7 @@ class TaggingTask:
         return [("encoder", encoder), ("head", rest)]
 
     def validate(self) -> DevScores | None:
-        """Scores of the network as it stands on the held-out data."""
+        """Scores of the network, in its present state, on the held-out data."""
         return None if self._validate is None else self._validate()
 
 
@@ -106,7 +106,7 @@ class Validation:
     tags: TagSet
 
     def __call__(self) -> DevScores:
-        """Of the network as it stands."""
+        """Of the network in its present state."""
         found = held_out_scores(scores_of(self.network, self.inputs), self.dev, self.tags)
         if isinstance(found, TaggingScores):
             return DevScores(found.accuracy)

@@ -18,7 +18,7 @@ class DevScores(NamedTuple):
     recall: float | None = None
 
 
-class Task(Protocol):
+class TrainingTask(Protocol):
     """Something to be learnt. The loop puts `module` on its device; what the others compute, they compute there."""
 
     @property
