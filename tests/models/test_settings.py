@@ -124,13 +124,22 @@ def test_sgd_stops_as_its_settings_say():
     assert steps(delta=0.9, period=1) < steps(delta=0.9, period=7) < steps(delta=0.0)
 
 
-def test_settings_changed_after_the_training_change_no_answer(tmp_path):
-    model = HMM().fit(TRAIN)
+def test_settings_changed_after_the_training_are_not_those_of_the_model(tmp_path):
+    model = NeuralTagger(**TINY).fit(TRAIN)
     before = model.marginals([["Anna", "met"]])
-    model.set_params(constraints=False)
-    np.testing.assert_array_equal(model.marginals([["Anna", "met"]])[0], before[0])
-    model.save(tmp_path / "model")
-    assert load(tmp_path / "model").config.constraints
+    model.set_params(encoder__hidden=64, head="softmax").save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert again.config.encoder.hidden == 16
+    np.testing.assert_allclose(again.marginals([["Anna", "met"]])[0], before[0], rtol=1e-6)
+
+
+def test_constraints_of_an_hmm_can_be_changed_after_the_training(tmp_path):
+    illegal = [["B-PER", "O", "I-PER"]]
+    model = HMM(constraints=False, scheme="bio").fit([["a", "b", "c"]], illegal)
+    assert model.sequence_probabilities([["a", "b", "c"]], illegal)[0] > 0
+    model.set_params(constraints=True).save(tmp_path / "model")
+    for one in (model, load(tmp_path / "model")):
+        assert one.sequence_probabilities([["a", "b", "c"]], illegal)[0] == 0
 
 
 def test_a_fit_takes_only_what_its_family_uses():
@@ -153,3 +162,9 @@ def test_the_scheme_is_detected_once(make, scheme, count, monkeypatch):
         monkeypatch.setattr(f"{place}.fit_schemes", fit_schemes)
     make(scheme=scheme).fit(TRAIN, dev=TRAIN[:2])
     assert len(asked) == count
+
+
+def test_a_model_is_shown_as_the_constructor_takes_it():
+    model = NeuralTagger(head="softmax", encoder={"words": {"size": 8}}, training={"epochs": 3})
+    assert repr(model) == "NeuralTagger(head='softmax', encoder={'words': {'size': 8}}, training={'epochs': 3})"
+    assert eval(repr(model)).config == model.config

@@ -97,6 +97,16 @@ class Labelled:
         except KeyError:
             self._raise_unknown(tags)
 
+    def token_weights(self, tags: TagSet, label_weights: Mapping[str, float] | None) -> FloatArray | None:
+        """``(N,)``: how much each token counts, by its label, which must be fully known; None if all count the same."""
+        if label_weights is None:
+            return None
+        by_label = _weights_by_label(tags, label_weights)
+        if self.partial:
+            raise ModelError("label_weights need labels that are fully known")
+        weights: FloatArray = by_label[self.encode(tags)]
+        return weights
+
     def allowed(self, tags: TagSet) -> BoolArray:
         """``(N, L)``: the labels each token may have."""
         mask = np.zeros((int(self.lengths.sum()), len(tags)), dtype=np.bool_)
@@ -195,7 +205,7 @@ def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, befor
     return tags
 
 
-def weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
+def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
     """``(L,)``: how much a token of each label counts; 1 unless given."""
     by_label = np.ones(len(tags))
     for label, weight in weights.items():

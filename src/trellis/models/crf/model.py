@@ -11,13 +11,13 @@ defaults and stopping tests are CRFsuite's; scheme constraints, on by default, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from trellis import _native, chain
-from trellis.arrays import Arrays, FloatArray
+from trellis.arrays import Arrays
 from trellis.errors import ModelError
 from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger
@@ -26,11 +26,10 @@ from trellis.models.crf.features_view import FeatureTable, TransitionTable, expl
 from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.training import train
-from trellis.models.data import Labelled, learned_tag_set, weights_by_label
+from trellis.models.data import Labelled, learned_tag_set
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
 from trellis.store import Stored
-from trellis.tags import TagSet
 from trellis.training import undisturbed
 
 
@@ -59,7 +58,7 @@ class CRF(Tagger[CRFConfig]):
             self._choice(),
             c2=settings.c2 if settings.algorithm != "ap" else 0.0,
             sentence_weights=options.sentence_weights,
-            token_weights=_token_weights(data, tags, settings.label_weights),
+            token_weights=data.token_weights(tags, settings.label_weights),
             single=settings.precision == "single",
         )
         start = np.zeros(objective.size)
@@ -126,11 +125,3 @@ class CRF(Tagger[CRFConfig]):
 
     def _restore(self, stored: Stored) -> None:
         self.parameters_, self._cached = from_stored(stored, len(self._fitted_tags()))
-
-
-def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | None) -> FloatArray | None:
-    if weights is None:
-        return None
-    if data.partial:
-        raise ModelError("label_weights need labels that are fully known")
-    return weights_by_label(tags, weights)[data.encode(tags)]

@@ -108,6 +108,13 @@ class HMM(Tagger[HMMConfig]):
         model.model_ = LearnedHMM(index, parameters)
         return model
 
+    def set_params(self, **options: Any) -> Self:
+        """Change settings by name; `constraints` hold at once, also for a fitted model, since tagging applies them."""
+        super().set_params(**options)
+        if self.__sklearn_is_fitted__():
+            self.settings_ = replace(self.settings_, constraints=self.config.constraints)
+        return self
+
     @property
     def start_(self) -> FloatArray:
         """``(L,)`` probability that each state comes first."""

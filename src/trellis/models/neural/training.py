@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.errors import ModelError
 from trellis.metrics import TaggingScores
-from trellis.models.data import Labelled, weights_by_label
+from trellis.models.data import Labelled
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.network import Network
 from trellis.models.neural.tagging import scores_of
@@ -38,14 +37,11 @@ class Targets:
         sentence_weights: FloatArray | None,
     ) -> Targets:
         """The labels of the data as tensors."""
-        weights = None if label_weights is None else torch.from_numpy(weights_by_label(tags, label_weights)).float()
-        if data.partial and weights is not None:
-            raise ModelError("label_weights need labels that are fully known")
-        ids = None if data.partial else torch.from_numpy(data.encode(tags))
+        weights = data.token_weights(tags, label_weights)
         return cls(
-            ids,
+            None if data.partial else torch.from_numpy(data.encode(tags)),
             torch.from_numpy(data.allowed(tags)) if data.partial else None,
-            None if weights is None or ids is None else weights[ids],
+            None if weights is None else torch.from_numpy(weights).float(),
             None if sentence_weights is None else torch.from_numpy(sentence_weights).float(),
         )
 
