@@ -106,7 +106,7 @@ def _check_tokens(gold: list[Sentence], predicted: list[Sentence], setting: Sett
     if setting.task is Task.SEG:
         return
     if len(gold) != len(predicted):
-        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected as many")
+        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")
     for right, guess in zip(gold, predicted, strict=True):
         if right.tokens != guess.tokens:
             raise DataError(

@@ -161,7 +161,7 @@ class Job:
             return self._refused(sentence, error)
 
     def drawn(self, answer: Answer | CorpusError, form: str, style: Drawing) -> tuple[Answer | CorpusError, bytes]:
-        """An answer in its form, or the error that it cannot be written so."""
+        """An answer in its form, or the error that it cannot be written in that form."""
         if isinstance(answer, Answer):
             try:
                 return answer, FORMS[form](answer, style).encode("utf-8")
@@ -213,7 +213,7 @@ def _as_it_came(text: str) -> bytes:
 
 
 def _form(job: Job, source: str, file: IO[bytes]) -> str:
-    """Inline for people, what the input was for programs."""
+    """Inline for people, the form of the input for programs."""
     if file.isatty():
         return "inline"
     if source in ("jsonl", "spans"):

@@ -123,7 +123,7 @@ class LatticeView(Report):
         return [f"{token}/{tag}" for token, best, tag in pairs if tag != best]
 
     def _repr_html_(self) -> str:
-        """A table whose cells are the darker the more probable, the best path framed."""
+        """A table with darker cells for more probable labels, and the best path framed."""
         head = "".join(f"<th>{escape(token)}</th>" for token in self.tokens)
         rows = "".join(self._html_row(j) for j in self.shown())
         paths = "".join(f"<li>{path.probability:.4f} {escape(' '.join(path.tags))}</li>" for path in self.paths)

@@ -38,7 +38,7 @@ def log_mass(scores: chain.ChainScores, allowed: BoolArray | None = None) -> Flo
 
 
 def score(scores: chain.ChainScores, tags: IntArray, labels: IntArray | None) -> FloatArray:
-    """As `chain.score`, with `tags` of labels: the log partition over the paths that have them."""
+    """Like `chain.score`, with `tags` of labels: the log partition over the paths that have them."""
     return chain.score(scores, tags) if labels is None else log_mass(scores, labels == tags[:, None])
 
 

@@ -41,7 +41,7 @@ class ScoredSpan(NamedTuple):
 
 
 class TextSpan(NamedTuple):
-    """Characters ``start`` to ``end - 1`` of a text, their label, and the exact probability of exactly that span."""
+    """Characters ``start`` to ``end - 1`` of a text, their label, and the exact probability of that span."""
 
     start: int
     end: int
@@ -147,7 +147,7 @@ class Tagged:
         return f"Tagged({self.text!r}, spans={self.spans!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy takes only its own part of a block along."""
+        """A copy contains only its own part of a block."""
         return Tagged, (self._answers.part(self._index), 0)
 
     @property

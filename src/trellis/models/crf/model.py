@@ -35,7 +35,7 @@ from trellis.training import undisturbed
 
 @final
 class CRF(Tagger[CRFConfig]):
-    """Linear-chain CRF over templates or ready features; see the module for how to use it."""
+    """Linear-chain CRF over templates or given features; see the module for how to use it."""
 
     kind: ClassVar[str] = "crf"
     config_class: ClassVar[type[Any]] = CRFConfig
@@ -99,7 +99,7 @@ class CRF(Tagger[CRFConfig]):
         """The names of the features of each token, known to the model or not."""
         names = self._extractor().strings(sentence)
         if names is None:
-            raise ModelError("ready features have no templates to be named by")
+            raise ModelError("given features have no templates that could name them")
         return names
 
     def _choice(self) -> Choice:

@@ -21,7 +21,7 @@ import numpy as np
 from trellis.arrays import FloatArray
 
 RARE = 10
-"""A word seen at most so often is rare."""
+"""A word seen at most this often is rare."""
 LONGEST_SUFFIX = 6
 WEIGHT = 2.0
 """How many observations the next, more general form counts for."""

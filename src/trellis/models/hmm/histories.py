@@ -1,4 +1,4 @@
-"""Order 2: the next label depends on the two before it, as far as these were seen together often enough.
+"""Order 2: the next label depends on the two before it, if these were seen together often enough.
 
 A state of the chain is a history: a label by itself (the first L states), or a label and the one before it (the rest).
 
@@ -47,7 +47,7 @@ class Triples:
 
     @classmethod
     def summed(cls, labels: IntArray, counts: FloatArray) -> Triples:
-        """Each triple once, those without counts left out."""
+        """Each triple once, without those that have no counts."""
         base = int(labels.max(initial=0)) + 2
         keys, places = np.unique((labels + 1) @ np.array([base * base, base, 1]), return_inverse=True)
         totals: FloatArray = np.bincount(places, weights=counts, minlength=len(keys)).astype(np.float64)
@@ -81,7 +81,7 @@ class Histories:
 
     @classmethod
     def learn(cls, triples: Triples, transitions: FloatArray, estimation: Estimation, most: int) -> Histories:
-        """From counts, smoothed as all transitions are; Witten-Bell backs off to P(c | b), the transitions (L, L)."""
+        """From counts, smoothed like all transitions; Witten-Bell backs off to P(c | b), the transitions (L, L)."""
         pairs, counts = triples.most_common(most, len(transitions))
         return cls(pairs, estimation.after_pairs(counts, pairs[:, 1], transitions))
 
@@ -109,7 +109,7 @@ class Histories:
     def _chain(
         self, start: FloatArray, transitions: FloatArray, rows: FloatArray, nothing: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Start (S,) and transitions (S, S) from those of labels and pairs; `nothing` where histories do not join."""
+        """Start (S,) and transitions (S, S) from those of labels and pairs; `nothing` if histories do not join."""
         L = len(start)
         state, labels = self._states(L), self.labels(L)
         first, steps = np.full(len(labels), nothing), np.full((len(labels), len(labels)), nothing)

@@ -52,7 +52,7 @@ def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None
 
 
 def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:
-    """Symbols (N,), -1 where unknown, and lengths."""
+    """Symbols (N,), -1 if unknown, and lengths."""
     lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
     flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
     return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths

@@ -22,7 +22,7 @@ from trellis.tags import AllowedTransitions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probabilities:
-    """Start (L,), transitions (L, L) and emissions by symbol (V, L); counts of the same shapes are kept so, too."""
+    """Start (L,), transitions (L, L) and emissions by symbol (V, L); also used for counts of the same shapes."""
 
     start: FloatArray
     transitions: FloatArray
@@ -45,7 +45,7 @@ class Probabilities:
 
     @classmethod
     def random(cls, L: int, V: int, random: np.random.Generator, legal: AllowedTransitions) -> Probabilities:
-        """A start for EM: every distribution drawn, none near zero, nothing the scheme forbids."""
+        """A starting point for EM: every distribution is random, not near zero, and zero where the scheme forbids."""
         start = normalised(random.uniform(0.5, 1.5, L) * legal.start, uniform(legal.start))
         transitions = normalised(random.uniform(0.5, 1.5, (L, L)) * legal.transitions, uniform(legal.transitions))
         emissions = random.uniform(0.5, 1.5, (V, L))
@@ -83,7 +83,7 @@ class Probabilities:
 
 
 def log_emissions(parameters: Probabilities, symbols: IntArray) -> FloatArray:
-    """``(N, L)`` log emissions of symbols; those outside 0..V-1 are taken for the nearest, for others to overwrite."""
+    """``(N, L)`` log emissions of symbols; those outside 0..V-1 get the nearest row, to be overwritten."""
     rows: FloatArray = np.take(logs(parameters.emissions), symbols, axis=0, mode="clip")
     return rows
 

@@ -48,7 +48,7 @@ class LearnedHMM:
     histories: Histories | None = None
     """Order 2: the pairs of states that the next one depends on."""
     triples: Triples | None = None
-    """Order 2: counts of labelled sentences, as `labelled`."""
+    """Order 2: counts of labelled sentences, like `labelled`."""
 
 
 def learn(
@@ -62,7 +62,7 @@ def learn(
 ) -> tuple[LearnedHMM, HMMConfig, History]:
     """The model of the data and the settings used; it continues from `before`, whose states and symbols come first."""
     if settings.fixed and before is None:
-        raise ModelError(f"fixed = {settings.fixed} needs a model to take them from: use warm_start=True")
+        raise ModelError(f"fixed = {settings.fixed} needs a model that has them: use warm_start=True")
     if dev is not None:
         dev.encode(tags)
     index = index_symbols(data.inputs, None if before is None else before.symbols)

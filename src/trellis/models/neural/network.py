@@ -26,7 +26,7 @@ from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, Pret
 from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, TagSet
 
-_MOST_LABELS = 4096  # of a softmax, whose table of legal steps (L, L) nothing else is as large as
+_MOST_LABELS = 4096  # of a softmax: its table of legal transitions is (L, L), and a file has no array of that size
 
 
 class Network(nn.Module):

@@ -12,7 +12,7 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.network import Network
 
-_FEWEST, _MOST = 1024, 8192  # tokens of a batch: the more, the more share their words; beyond, a CPU gains nothing
+_FEWEST, _MOST = 1024, 8192  # tokens of a batch: larger ones share more words; beyond, a CPU gains nothing
 
 
 def scores_of(network: Network, inputs: EncodedSentences) -> chain.ChainScores:
