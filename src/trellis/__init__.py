@@ -1,7 +1,7 @@
 """Trellis: exact, fast sequence labelling over one linear-chain core.
 
-Names load when they are first used, so ``import trellis`` is quick and brings in neither torch nor anything else that
-the program does not touch.
+Names load when they are first used, so ``import trellis`` is quick and imports neither torch nor anything else that
+the program does not use.
 """
 
 from __future__ import annotations
