@@ -2,7 +2,7 @@
 
 A buffer or a file may hold numbers at any address. NumPy and torch read them there; C++ must not, and its kernels
 assume that it never happens. What comes from outside goes through here before its address does; what does not is
-refused by native/array.h.
+refused by native/bind/array.h.
 """
 
 from __future__ import annotations
