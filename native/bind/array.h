@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace trellis {
 
@@ -63,6 +64,19 @@ T* data_of(nanobind::handle array) {
   if (!nanobind::try_cast(array, found, false))
     throw nanobind::type_error("an array is not of the type and order that it must have, or is not aligned");
   return found.data();
+}
+
+// A NumPy array that owns these numbers.
+template <typename T>
+nanobind::ndarray<nanobind::numpy, T> to_numpy(std::vector<T> values) {
+  auto* data = new std::vector<T>(std::move(values));
+  nanobind::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nanobind::ndarray<nanobind::numpy, T>(data->data(), {data->size()}, owner);
+}
+
+template <typename T>
+nanobind::ndarray<nanobind::numpy, T> copy_of(const T* from, size_t count) {
+  return to_numpy(std::vector<T>(from, from + count));
 }
 
 }  // namespace trellis

@@ -1,30 +1,22 @@
-// The Python module: arrays in, arrays out. An array argument is anything nanobind takes as a contiguous CPU array
-// of the right type, or the address of one as an int (torch tensors come that way, since their array protocols cost
+// Chain inference: arrays in, arrays out. An array argument is anything nanobind takes as a contiguous CPU array of the
+// right type, or the address of one as an int (torch tensors come that way, since their array protocols cost
 // more than a small batch), or 0 where the C++ side says null. Sizes and lifetimes are the caller's business:
 // trellis.chain and trellis.chain.torch are the callers, and check everything first.
-#include "bind/array.h"
 #include "chain/inference.h"
-#include "base/threads.h"
+
+#include "bind/array.h"
+#include "bind/module.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 namespace nb = nanobind;
-using namespace nb::literals;
 
 namespace trellis {
-
-void bind_features(nb::module_& m);  // feature_module.cpp
-void bind_hmm(nb::module_& m);       // hmm.cpp
-void bind_labels(nb::module_& m);    // labels.cpp
-void bind_lstm(nb::module_& m);      // lstm.cpp
-void bind_spelling(nb::module_& m);  // spelling.cpp
 
 namespace {
 
@@ -42,13 +34,6 @@ Report unlocked(F f) {
   nb::gil_scoped_release release;
   const Outcome outcome = f();
   return {outcome.status, outcome.sequence};
-}
-
-template <typename T>
-nb::ndarray<nb::numpy, T> to_numpy(std::vector<T> values) {
-  auto* data = new std::vector<T>(std::move(values));
-  nb::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-  return nb::ndarray<nb::numpy, T>(data->data(), {data->size()}, owner);
 }
 
 // Spans as arrays, sorted by sequence: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
@@ -174,23 +159,9 @@ void bind(nb::module_& m, const char* name) {
       });
 }
 
-double fma_peak(const std::string& dtype) {
-  constexpr int64_t repeats = 2'000'000;
-  const auto run = dtype == "float64" ? kernels<double>().fma_peak : kernels<float>().fma_peak;
-  double best = 0.0;
-  for (int i = 0; i < 5; ++i) {
-    const auto from = std::chrono::steady_clock::now();
-    const double operations = 2.0 * run(repeats);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - from;
-    best = std::max(best, operations / took.count());
-  }
-  return best;
-}
-
 }  // namespace
 
-NB_MODULE(_native, m) {
-  nb::set_leak_warnings(false);  // a graph that lives until the interpreter ends is no leak
+void bind_inference(nb::module_& m) {
   nb::class_<Layout>(m, "Layout")
       .def_prop_ro("sequences", &Layout::sequences)
       .def_prop_ro("tokens", &Layout::tokens)
@@ -213,16 +184,6 @@ NB_MODULE(_native, m) {
         });
   bind<float>(m, "InferenceFloat32");
   bind<double>(m, "InferenceFloat64");
-  bind_features(m);
-  bind_hmm(m);
-  bind_labels(m);
-  bind_lstm(m);
-  bind_spelling(m);
-  m.def("num_threads", &num_threads);
-  m.def("set_num_threads", &set_num_threads);
-  m.def("instruction_set", &instruction_set);
-  m.def("use_instruction_set", [](const std::string& name) { return use_instruction_set(name.c_str()); });
-  m.def("fma_peak", &fma_peak);
 }
 
 }  // namespace trellis

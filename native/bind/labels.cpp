@@ -1,9 +1,8 @@
 // Python strings to small integers: the one loop over labels or words that nothing can do without.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+#include "bind/array.h"
+#include "bind/module.h"
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 namespace nb = nanobind;
@@ -25,7 +24,7 @@ struct Cache {
 nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle table) {
   const nb::object outer = nb::steal(PySequence_Fast(sequences.ptr(), "labels must be sequences of strings"));
   if (!outer.is_valid()) throw nb::python_error();
-  auto codes = std::make_unique<std::vector<uint32_t>>();
+  std::vector<uint32_t> codes;
   std::vector<nb::object> alive;  // what the cache has addresses of
   Cache cache;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(outer.ptr()); ++i) {
@@ -41,13 +40,11 @@ nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle
         cache.keys[place] = label;
         cache.codes[place] = uint32_t(PyLong_AsUnsignedLong(code.ptr()));
       }
-      codes->push_back(cache.codes[place]);
+      codes.push_back(cache.codes[place]);
     }
-    codes->push_back(0);
+    codes.push_back(0);
   }
-  std::vector<uint32_t>* data = codes.release();
-  nb::capsule owner(data, [](void* p) noexcept { delete static_cast<std::vector<uint32_t>*>(p); });
-  return nb::ndarray<nb::numpy, uint32_t>(data->data(), {data->size()}, owner);
+  return to_numpy(std::move(codes));
 }
 
 }  // namespace

@@ -2,18 +2,21 @@
 // the chain's, plus its edges. One sequence at a time, since no two tokens share a matrix.
 //
 // With X[t, i, j] = exp(edge[t, i, j] - top[t]), the step into token t is M[t] = A X[t] (elementwise), A and the rest as
-// in lockstep.h. Two factors, each scaled by its own maximum, instead of the exponential of a sum: the sum of two large
+// in lockstep_kernels.h. Two factors, each scaled by its own maximum, instead of the exponential of a sum: the sum of two large
 // scores would be rounded, or overflow.
 //
-// Why this is exact: as in lockstep.h, with M in the place of A. Steps below exp(least_log) are flushed to zero, so that
+// Why this is exact: as in lockstep_kernels.h, with M in the place of A. Steps below exp(least_log) are flushed to zero, so that
 // `tiny` times any other is a normal number; how far the nearest of them lies below its top is the gap. Whether the
 // chain mixes is known only when all its steps have been seen: until then what is lost is noted, and forgotten if it
 // does. The backward pass loses at most what underflows, which is far below `least_overlap`.
 #pragma once
 
 #include "chain/logspace_kernels.h"
+#include "chain/viterbi_kernels.h"
 
 namespace TRELLIS_ISA {
+
+using trellis::Neighbours;
 
 template <typename R>
 struct EdgeRange;

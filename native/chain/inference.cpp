@@ -1,74 +1,23 @@
 #include "chain/inference.h"
 
 #include "chain/kbest.h"
+#include "chain/sums.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
-#include <stdexcept>
 
 namespace trellis {
 namespace {
 
 constexpr double forbidden = -std::numeric_limits<double>::infinity();
-constexpr double score_cost = 3.0;  // nanoseconds a token
-
-bool has_avx512() {
-#if defined(TRELLIS_X86)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
-#else
-  return false;
-#endif
-}
-
-bool has_avx2() {
-#if defined(TRELLIS_X86)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-  return false;
-#endif
-}
-
-const char* chosen = has_avx512() ? "avx512" : has_avx2() ? "avx2" : "baseline";
+constexpr double score_cost = 3.0;  // nanoseconds per token
 
 template <typename R>
 bool all_below_infinity(const R* x, int64_t n) {
   bool fine = true;
   for (int64_t i = 0; i < n; ++i) fine &= x[i] < std::numeric_limits<R>::infinity();
   return fine;
-}
-
-// Scores padded with minus infinity, and the transitions transposed beside them; `memory` holds (2 L + 2) P numbers.
-template <typename R, typename To>
-LogPrepared<To> pad_scores(const Batch<R>& batch, int64_t P, To* memory) {
-  const int64_t L = batch.L;
-  LogPrepared<To> prepared{L, P, memory, memory + L * P, memory + 2 * L * P, memory + (2 * L + 1) * P, {}, {}};
-  std::fill(memory, memory + (2 * L + 2) * P, -std::numeric_limits<To>::infinity());
-  for (int64_t i = 0; i < L; ++i) {
-    for (int64_t j = 0; j < L; ++j)
-      prepared.forward[i * P + j] = prepared.backward[j * P + i] = To(batch.transitions[i * L + j]);
-    prepared.start[i] = To(batch.start[i]);
-    prepared.end[i] = To(batch.end[i]);
-  }
-  return prepared;
-}
-
-// Lists the live rows of matrix[L, P]; none where most are live, and a list would only be in the way.
-LiveRows find_live_rows(const double* matrix, int64_t L, int64_t P, std::vector<int64_t>& ends,
-                        std::vector<int32_t>& rows) {
-  for (int64_t j = 0; j < P; j += live_columns) {
-    const int64_t stop = std::min(P, j + live_columns);
-    for (int64_t i = 0; i < L; ++i) {
-      const double* row = matrix + i * P;
-      if (std::any_of(row + j, row + stop, [](double x) { return x != forbidden; })) rows.push_back(int32_t(i));
-    }
-    ends.push_back(int64_t(rows.size()));
-  }
-  if (2 * rows.size() > ends.size() * size_t(L)) return {};
-  return {ends.data(), rows.data()};
 }
 
 // The states of each label, in their order.
@@ -86,105 +35,6 @@ struct LabelStates {
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 }  // namespace
-
-Layout layout_of_lengths(const int64_t* lengths, int64_t B, int64_t tokens) {
-  Layout layout;
-  layout.offsets.resize(size_t(B) + 1);
-  int64_t left = tokens;
-  for (int64_t b = 0; b < B; ++b) {
-    const int64_t length = lengths[b];
-    if (length < 0 || length > left) throw std::invalid_argument("lengths do not add up to the number of tokens");
-    left -= length;
-    layout.offsets[size_t(b) + 1] = tokens - left;
-  }
-  if (left) throw std::invalid_argument("lengths do not add up to the number of tokens");
-  return layout;
-}
-
-Layout layout_of_mask(const uint8_t* mask, const int64_t* tags, int64_t ignored, int64_t B, int64_t T,
-                      int64_t stride_b, int64_t stride_t) {
-  Layout layout;
-  layout.edge_first = stride_t;  // (B, T - 1) where the batch comes first, else (T - 1, B)
-  layout.edge_step = stride_t == 1 ? 1 : 0;
-  layout.offsets.resize(size_t(B) + 1);
-  layout.rows.resize(size_t(B * T));
-  int64_t tokens = 0;
-  for (int64_t b = 0; b < B; ++b) {
-    for (int64_t t = 0; t < T; ++t) {
-      const int64_t row = b * stride_b + t * stride_t;
-      layout.rows[size_t(tokens)] = row;
-      tokens += (!mask || mask[row]) && (!tags || tags[row] != ignored);
-    }
-    layout.offsets[size_t(b) + 1] = tokens;
-  }
-  layout.rows.resize(size_t(tokens));
-  return layout;
-}
-
-std::vector<int64_t> Layout::pair_shift() const {
-  std::vector<int64_t> shift(offsets.size() - 1);
-  int64_t begun = 0;  // sequences that are not empty, each with a first token that ends no pair
-  for (size_t b = 0; b < shift.size(); ++b) shift[b] = begun += offsets[b + 1] > offsets[b];
-  return shift;
-}
-
-int64_t Layout::pairs() const { return sequences() ? tokens() - pair_shift().back() : 0; }
-
-std::vector<int64_t> Layout::edge_shift() const {
-  if (edge_first == 0) return pair_shift();
-  std::vector<int64_t> shift(offsets.size() - 1);
-  for (size_t b = 0; b < shift.size(); ++b) shift[b] = edge_first + int64_t(b) * edge_step;
-  return shift;
-}
-
-std::vector<int64_t> Layout::edge_rows() const {
-  const std::vector<int64_t> shift = edge_shift();
-  std::vector<int64_t> found;
-  for (size_t b = 0; b < shift.size(); ++b)
-    for (int64_t n = offsets[b] + 1; n < offsets[b + 1]; ++n)
-      found.push_back((rows.empty() ? n : rows[size_t(n)]) - shift[b]);
-  return found;
-}
-
-const char* instruction_set() { return chosen; }
-
-bool use_instruction_set(const char* name) {
-  for (const char* known : {"baseline", "avx2", "avx512"}) {
-    if (std::strcmp(name, known)) continue;
-    const bool there = known[0] == 'b' || (std::strcmp(known, "avx2") ? has_avx512() : has_avx2());
-    if (there) chosen = known;
-    return there;
-  }
-  return false;
-}
-
-template <typename R>
-const Kernels<R>& kernels() {
-  return TRELLIS_BEST(kernels<R>);
-}
-
-template <typename R>
-struct Inference<R>::TaskSums {
-  int64_t L, P;
-  std::vector<std::unique_ptr<Sums>> tasks;
-  TaskSums(int64_t count, int64_t L, int64_t P) : L(L), P(P), tasks(size_t(count)) {}
-  Sums& of(int64_t task) {
-    auto& sums = tasks[size_t(task)];
-    if (!sums) sums = std::make_unique<Sums>(L, P);
-    return *sums;
-  }
-  // The total, always added up in the order of the tasks.
-  void write(R* transitions, R* start, R* end) const {
-    Sums total(L, P);
-    for (const auto& sums : tasks)
-      if (sums) total.add(*sums);
-    for (int64_t i = 0; i < L; ++i) {
-      for (int64_t j = 0; j < L; ++j) transitions[i * L + j] = R(total.counts.transitions[i * P + j]);
-      start[i] = R(total.counts.start[i]);
-      end[i] = R(total.counts.end[i]);
-    }
-  }
-};
 
 template <typename R>
 Inference<R>::Inference(std::shared_ptr<const Layout> layout, const R* emissions, const R* transitions,
@@ -220,15 +70,8 @@ void Inference<R>::for_groups(int threads, F f) const {
 
 template <typename R>
 const LogPrepared<double>& Inference<R>::log_prepared() {
-  std::call_once(log_once_, [this] {
-    const int64_t P = round_up(batch_.L, kernels<double>().width);
-    log_memory_ = std::make_unique<Block<double>>((2 * batch_.L + 2) * P);
-    log_prepared_ = pad_scores(batch_, P, static_cast<double*>(*log_memory_));
-    LogPrepared<double>& p = log_prepared_;
-    p.forward_rows = find_live_rows(p.forward, p.L, P, live_ends_[0], live_rows_[0]);
-    p.backward_rows = find_live_rows(p.backward, p.L, P, live_ends_[1], live_rows_[1]);
-  });
-  return log_prepared_;
+  std::call_once(log_once_, [this] { log_scores_.emplace(batch_, round_up(batch_.L, kernels<double>().width)); });
+  return log_scores_->view();
 }
 
 template <typename R>
@@ -423,7 +266,7 @@ Outcome Inference<R>::gradient(const double* weights, double weight, int64_t row
       const int64_t b = sequences[g];
       if (status_[size_t(b)] == underflow) {
         Sums own(batch_.L, log_prepared().P);
-        kernels_.log_marginals(batch_, log_prepared_, b, weights[b], emissions, own.counts, pairs);
+        kernels_.log_marginals(batch_, log_prepared(), b, weights[b], emissions, own.counts, pairs);
         mine.add(own);
       }
       if (!kept_tags_.empty()) subtract_tags(b, weights[b], emissions, pairs, mine);
@@ -460,7 +303,7 @@ Outcome Inference<R>::pairwise(double* log_partition, R* emissions, R* transitio
   TaskSums sums(tasks_.count(), batch_.L, log_prepared().P);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const Counts& counts = sums.of(task).counts;
-    return log_partition[b] = kernels_.log_marginals(batch_, log_prepared_, b, 1.0, emissions, counts, &in_order);
+    return log_partition[b] = kernels_.log_marginals(batch_, log_prepared(), b, 1.0, emissions, counts, &in_order);
   });
   sums.write(transitions, start, end);
   return outcome;
@@ -469,7 +312,7 @@ Outcome Inference<R>::pairwise(double* log_partition, R* emissions, R* transitio
 template <typename R>
 Outcome Inference<R>::viterbi_edges(int64_t* tags, double* scores) {
   return for_sequences([&](int64_t, int64_t b) {
-    const bool found = kernels_.edge_viterbi(batch_, log_prepared_, b, tags);
+    const bool found = kernels_.edge_viterbi(batch_, log_prepared(), b, tags);
     path_score(b, tags, scores[b]);
     return found ? 0.0 : forbidden;
   });
@@ -481,11 +324,10 @@ Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) {
   if (rows != layout_->tokens()) std::fill_n(tags, rows, int64_t(-1));
   std::fill_n(scores, batch_.B, 0.0);
   if (batch_.edges) return viterbi_edges(tags, scores);
-  Block<R> memory((2 * batch_.L + 2) * P_);
-  const LogPrepared<R> prepared = pad_scores(batch_, P_, static_cast<R*>(memory));
+  const PaddedScores<R> padded(batch_, P_);
   std::vector<uint8_t> status(size_t(batch_.B), exact);
   for_groups(threads_for(10 + 0.03 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
-    kernels_.viterbi(batch_, prepared, sequences, count, tags, status.data());
+    kernels_.viterbi(batch_, padded.view(), sequences, count, tags, status.data());
     for (int g = 0; g < count; ++g) path_score(sequences[g], tags, scores[sequences[g]]);
   });
   return first_problem(status);
@@ -494,13 +336,13 @@ Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) {
 template <typename R>
 Outcome Inference<R>::entropy(double* out) {
   std::fill(out, out + batch_.B, 0.0);
-  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.entropy(batch_, log_prepared_, b); });
+  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.entropy(batch_, log_prepared(), b); });
 }
 
 template <typename R>
 Outcome Inference<R>::sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride) {
   return for_sequences(
-      [&](int64_t, int64_t b) { return kernels_.sample(batch_, log_prepared_, b, n, seed, tags, stride); });
+      [&](int64_t, int64_t b) { return kernels_.sample(batch_, log_prepared(), b, n, seed, tags, stride); });
 }
 
 // The spans come sorted by sequence; those of one sequence share its forward and backward sums.
@@ -512,7 +354,7 @@ Outcome Inference<R>::spans(const std::vector<Span>& spans, const int64_t* label
     const auto low = std::lower_bound(spans.begin(), spans.end(), b, before);
     const auto high = std::lower_bound(low, spans.end(), b + 1, before);
     if (low == high) return 0.0;
-    return kernels_.spans(batch_, log_prepared_, states.view(), b, &*low, high - low, out);
+    return kernels_.spans(batch_, log_prepared(), states.view(), b, &*low, high - low, out);
   });
 }
 
@@ -525,7 +367,7 @@ Outcome Inference<R>::weighted_nll(const int64_t* tags, const double* weights, d
   std::fill(out, out + batch_.B, 0.0);
   return for_sequences([&](int64_t, int64_t b) {
     const int32_t* own = kept_tags_.data();
-    return out[b] = kernels_.weighted_nll(batch_, log_prepared_, b, own, weights, 1.0, nullptr, nullptr, nullptr);
+    return out[b] = kernels_.weighted_nll(batch_, log_prepared(), b, own, weights, 1.0, nullptr, nullptr, nullptr);
   });
 }
 
@@ -538,7 +380,7 @@ Outcome Inference<R>::weighted_nll_gradient(const double* weights, const double*
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const Counts& counts = sums.of(task).counts;
     const int32_t* tags = kept_tags_.data();
-    return kernels_.weighted_nll(batch_, log_prepared_, b, tags, weights, outer[b], emissions, &counts, pairs);
+    return kernels_.weighted_nll(batch_, log_prepared(), b, tags, weights, outer[b], emissions, &counts, pairs);
   });
   sums.write(transitions, start, end);
   return outcome;
@@ -549,7 +391,7 @@ Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector
                             std::vector<int64_t>& tags) {
   std::vector<KBest> found(size_t(batch_.B));
   const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
-    found[size_t(b)] = KBestSearch<R>(batch_, log_prepared_, b).find(size_t(k));
+    found[size_t(b)] = KBestSearch<R>(batch_, log_prepared(), b).find(size_t(k));
     return found[size_t(b)].scores.empty() ? forbidden : 0.0;
   });
   size_t paths = 0, total = 0;
@@ -569,8 +411,6 @@ Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector
   return outcome;
 }
 
-template const Kernels<float>& kernels<float>();
-template const Kernels<double>& kernels<double>();
 template class Inference<float>;
 template class Inference<double>;
 

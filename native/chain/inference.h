@@ -3,38 +3,19 @@
 #pragma once
 
 #include "base/block.h"
-#include "chain/batch.h"
-#include "base/instruction_set.h"
 #include "base/tasks.h"
+#include "chain/batch.h"
+#include "chain/kernels.h"
+#include "chain/layout.h"
+#include "chain/log_scores.h"
+#include "chain/sums.h"
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace trellis {
-
-// Where the tokens of a batch lie: see Batch. Either all lengths one after another, or the true cells of a mask.
-struct Layout {
-  std::vector<int64_t> offsets, rows;  // rows is empty where token n is row n
-  // Place (b, t) of a padded batch has its edges, those into it, at row(b, t) - (edge_first + b * edge_step). Those of
-  // tokens one after another lie one after another, none for the first of a sequence.
-  int64_t edge_first = 0, edge_step = 0;
-  int64_t sequences() const { return int64_t(offsets.size()) - 1; }
-  int64_t tokens() const { return offsets.back(); }
-  int64_t pairs() const;  // of neighbouring tokens
-  // What is to be taken from a token's number (from its row, for edges) to get that of the pair it is the later of.
-  std::vector<int64_t> pair_shift() const;
-  std::vector<int64_t> edge_shift() const;
-  // The matrix that holds the edges of each pair, in order.
-  std::vector<int64_t> edge_rows() const;
-};
-
-// Throws std::invalid_argument where the lengths do not add up to `tokens`: offsets must never leave the arrays.
-Layout layout_of_lengths(const int64_t* lengths, int64_t B, int64_t tokens);
-// Place (b, t) is row b * stride_b + t * stride_t; it holds a token where the mask is not 0 and the tag is not `ignored`.
-// Either array may be null.
-Layout layout_of_mask(const uint8_t* mask, const int64_t* tags, int64_t ignored, int64_t B, int64_t T,
-                      int64_t stride_b, int64_t stride_t);
 
 // What went wrong first, in order of sequences; `status` is exact where nothing did. Beside the kernels' codes:
 enum Problem : uint8_t {
@@ -46,26 +27,6 @@ enum Problem : uint8_t {
 struct Outcome {
   uint8_t status = exact;
   int64_t sequence = 0;
-};
-
-template <typename R>
-const Kernels<R>& kernels();
-
-// Expected counts, each row padded to P.
-struct Sums {
-  int64_t L, P;
-  Block<double> memory;
-  Counts counts;
-  Sums(int64_t L, int64_t P)
-      : L(L), P(P), memory((L + 2) * P, 0.0), counts{memory, memory + L * P, memory + (L + 1) * P} {}
-  static int64_t bytes(int64_t L, int64_t P) { return (L + 2) * P * int64_t(sizeof(double)); }
-  void clear() {
-    for (int64_t i = 0; i < (L + 2) * P; ++i) memory[i] = 0.0;
-  }
-  void add(const Sums& other) {
-    for (int64_t i = 0; i < L + 2; ++i)
-      for (int64_t j = 0; j < L; ++j) memory[i * P + j] += other.memory[i * other.P + j];
-  }
 };
 
 template <typename R>
@@ -106,7 +67,6 @@ class Inference {
   const Layout& layout() const { return *layout_; }
 
  private:
-  struct TaskSums;  // the expected counts of every task
   const LogPrepared<double>& log_prepared();
   uint8_t path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept = nullptr) const;
   Outcome score(const int64_t* tags, double* out, int32_t* kept) const;
@@ -114,7 +74,7 @@ class Inference {
   bool chain_is_finite() const;
   bool sequence_is_finite(int64_t b) const;
   int threads_for(double cost_per_token) const;
-  double forward_cost() const;  // nanoseconds a token
+  double forward_cost() const;  // nanoseconds per token
   Outcome viterbi_edges(int64_t* tags, double* scores);
   template <typename F>
   void for_groups(int threads, F f) const;
@@ -142,10 +102,7 @@ class Inference {
   Tape<R> tape_{};
   std::vector<int32_t> kept_tags_;
   std::once_flag log_once_;
-  std::unique_ptr<Block<double>> log_memory_;
-  LogPrepared<double> log_prepared_{};
-  std::vector<int64_t> live_ends_[2];  // of log_prepared_'s forward and backward
-  std::vector<int32_t> live_rows_[2];
+  std::optional<LogScores> log_scores_;
 };
 
 }  // namespace trellis

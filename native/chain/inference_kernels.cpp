@@ -1,5 +1,14 @@
 // The kernels of one instruction set. CMake compiles this file once for each, with TRELLIS_ISA naming the namespace.
+#include "chain/kernels.h"
+
 #include "chain/edges_kernels.h"
+#include "chain/entropy_kernels.h"
+#include "chain/lockstep_kernels.h"
+#include "chain/marginals_kernels.h"
+#include "chain/sampling_kernels.h"
+#include "chain/spans_kernels.h"
+#include "chain/viterbi_kernels.h"
+#include "chain/weighted_kernels.h"
 
 namespace trellis {
 

@@ -1,5 +1,5 @@
-// Scaled forward, scaled backward and Viterbi for a group of sequences that go through time in lockstep. The hot
-// loops of the library are `multiply`, in two semirings, and `accumulate`; everything else is one pass over a row.
+// Scaled forward and backward for a group of sequences that go through time in lockstep. The hot loops are `multiply`
+// and `accumulate` of products_kernels.h; everything else is one pass over a row.
 //
 // Scaled arithmetic. With E[t, j] = exp(e[t, j] - peak[t]) and A = exp(transitions - transition_max),
 //   alpha[0, j] = start[j] E[0, j] / scale[0]         alpha[t, j] = sum_i alpha[t-1, i] A[i, j] * E[t, j] / scale[t]
@@ -19,12 +19,11 @@
 // are a negligible part of all.
 #pragma once
 
-#include "chain/batch.h"
 #include "base/memory.h"
-#include "base/simd.h"
+#include "chain/batch.h"
+#include "chain/products_kernels.h"
 
 #include <cmath>
-#include <type_traits>
 
 namespace TRELLIS_ISA {
 
@@ -52,107 +51,6 @@ struct Range<double> {
 };
 
 constexpr double negligible_log = 46.0;  // exp(-46) = 1e-20, far below the rounding of a double
-
-// Sequences side by side: enough independent sums to fill the multiply-add pipeline, few enough for the registers.
-constexpr int group_size = TRELLIS_VECTOR_BYTES == 64 ? 8 : 4;
-constexpr int column_block = 2;
-
-inline int64_t padded(int64_t L, int lanes) { return (L + lanes - 1) / lanes * lanes; }
-
-template <typename R>
-inline int lanes_left(int64_t L, int64_t j) {
-  return L - j < width<R> ? int(L - j) : width<R>;
-}
-
-// The two semirings of the recursions: how a path is extended by a step and joined with the others that end there.
-struct SumProduct {
-  template <typename R>
-  static Vec<R> none() {
-    return Vec<R>{};
-  }
-  template <typename R>
-  static Vec<R> join(Vec<R> others, Vec<R> path, Vec<R> step) {
-    return others + path * step;
-  }
-};
-
-struct MaxPlus {
-  template <typename R>
-  static Vec<R> none() {
-    return broadcast(-infinity<R>);
-  }
-  template <typename R>
-  static Vec<R> join(Vec<R> others, Vec<R> path, Vec<R> step) {
-    return max<R>(path + step, others);
-  }
-};
-
-// out[g, j..] = join_i (x[g, i], A[i, j..]) for G rows and V vectors of columns. The order of the labels i does not
-// depend on G, so a sequence gives the same bits alone and in a batch.
-template <typename R, typename Semiring, int G, int V>
-inline void multiply_block(const R* x, const R* A, int64_t L, int64_t P, R* out) {
-  Vec<R> all[G][V];
-  for (int g = 0; g < G; ++g)
-    for (int v = 0; v < V; ++v) all[g][v] = Semiring::template none<R>();
-  for (int64_t i = 0; i < L; ++i) {
-    Vec<R> a[V];
-    for (int v = 0; v < V; ++v) a[v] = load(A + i * P + v * width<R>);
-    for (int g = 0; g < G; ++g) {
-      const Vec<R> xi = broadcast(x[g * P + i]);
-      for (int v = 0; v < V; ++v) all[g][v] = Semiring::template join<R>(all[g][v], xi, a[v]);
-    }
-  }
-  for (int g = 0; g < G; ++g)
-    for (int v = 0; v < V; ++v) store(out + g * P + v * width<R>, all[g][v]);
-}
-
-// sum[i, :] += sum_g x[g][i] u[g, :] for G rows: the expected transitions of one time step of the group.
-template <typename R, int G>
-inline void accumulate_rows(const R* const* x, const R* u, int64_t L, int64_t P, R* sum) {
-  for (int64_t j = 0; j < P; j += width<R>) {
-    Vec<R> ug[G];
-    for (int g = 0; g < G; ++g) ug[g] = load(u + g * P + j);
-    for (int64_t i = 0; i < L; ++i) {
-      Vec<R> s = load(sum + i * P + j);
-      for (int g = 0; g < G; ++g) s += broadcast(x[g][i]) * ug[g];
-      store(sum + i * P + j, s);
-    }
-  }
-}
-
-// Calls f(G) with the least compiled G >= rows; rows beyond the active ones compute on stale numbers, unread.
-template <typename F>
-inline void with_rows(int rows, F f) {
-  if (rows == 1) return f(std::integral_constant<int, 1>{});
-  if (rows == 2) return f(std::integral_constant<int, 2>{});
-  if (rows <= 4 || group_size == 4) return f(std::integral_constant<int, 4>{});
-  return f(std::integral_constant<int, group_size>{});
-}
-
-// Calls f(NV) with NV the number of vectors a row takes where that is small, so that the loops over a row unroll, and
-// 0 where it is not.
-template <typename R, typename F>
-inline void with_vectors(int64_t P, F f) {
-  if (P == width<R>) return f(std::integral_constant<int, 1>{});
-  if (P == 2 * width<R>) return f(std::integral_constant<int, 2>{});
-  if (P == 4 * width<R>) return f(std::integral_constant<int, 4>{});
-  return f(std::integral_constant<int, 0>{});
-}
-
-template <typename R, typename Semiring = SumProduct>
-inline void multiply(int rows, const R* x, const R* A, int64_t L, int64_t P, R* out) {
-  with_rows(rows, [&](auto G) {
-    int64_t j = 0;
-    for (; j + column_block * width<R> <= P; j += column_block * width<R>)
-      multiply_block<R, Semiring, G, column_block>(x, A + j, L, P, out + j);
-    for (; j < P; j += width<R>) multiply_block<R, Semiring, G, 1>(x, A + j, L, P, out + j);
-  });
-}
-
-template <typename R>
-inline void accumulate(int rows, const R* const* x, const R* u, int64_t L, int64_t P, R* sum) {
-  with_rows(rows, [&](auto G) { accumulate_rows<R, G>(x, u, L, P, sum); });
-}
 
 // A product of many scales, none of them far from the range of Range<R>; one logarithm at the end is enough.
 struct Product {
@@ -417,119 +315,6 @@ void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t*
   with_vectors<R>(prepared.P, [&](auto NV) {
     backward_group<R, NV>(batch, prepared, sequences, count, tape, weights, gradient, counts, status);
   });
-}
-
-// The least index of the greatest x[j] + y[j].
-template <typename R>
-inline int64_t argmax_sum(const R* x, const R* y, int64_t P, R& best) {
-  Vec<R> top = broadcast(-infinity<R>);
-  for (int64_t j = 0; j < P; j += width<R>) top = max<R>(top, load(x + j) + load(y + j));
-  best = horizontal_max<R>(top);
-  typedef typename Simd<R>::Int Int;
-  const IntVec<R> none = IntVec<R>{} + Int(P);
-  IntVec<R> where = none;
-  for (int64_t j = P - width<R>; j >= 0; j -= width<R>) {
-    const IntVec<R> here = iota<R>() + Int(j);
-    where = (load(x + j) + load(y + j)) == best ? here : where;
-  }
-  return horizontal_min_int<R>(where);
-}
-
-// delta[t, j] = max_i (delta[t-1, i] + A[i, j]) + e[t, j], each row shifted so that its maximum is 0: the numbers stay
-// small however long the sequence, and no back-pointers are kept, since the best predecessor of the one label that
-// the path goes through is found again from delta[t-1] on the way back.
-template <typename R>
-inline void absorb_max(const R* emission, int64_t L, int64_t P, R* row, R* saved, Runner<R>& runner) {
-  Vec<R> top = broadcast(-infinity<R>);
-  for (int64_t j = 0; j < P; j += width<R>) {
-    const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>);
-    runner.bad_lanes |= ~(e < infinity<R>);
-    const Vec<R> d = load(row + j) + e;
-    store(row + j, d);
-    top = max<R>(top, d);
-  }
-  R shift = horizontal_max<R>(top);
-  if (shift == -infinity<R>) shift = 0;  // no path: stays minus infinity to the end
-  for (int64_t j = 0; j < P; j += width<R>) {
-    const Vec<R> d = load(row + j) - shift;
-    store(row + j, d);
-    store(saved + j, d);
-  }
-}
-
-// Follows the best path back from the end; deltas of runner g begin at row begin[g].
-template <typename R>
-void trace_back(const Batch<R>& batch, const LogPrepared<R>& prepared, const Runner<R>* runners, int count,
-                const int64_t* begin, const R* deltas, int64_t P, int64_t* tags, uint8_t* status) {
-  int64_t label[group_size];
-  int active = 0;
-  for (int64_t t = runners[0].length - 1; t >= 0; --t) {
-    R best;
-    for (int g = 0; g < active; ++g)
-      label[g] = argmax_sum(deltas + (begin[g] + t) * P, prepared.backward + label[g] * P, P, best);
-    for (; active < count && runners[active].length == t + 1; ++active) {
-      label[active] = argmax_sum(deltas + (begin[active] + t) * P, (const R*)prepared.end, P, best);
-      if (best == -infinity<R>) status[runners[active].b] = trellis::no_path;
-      if (runners[active].bad()) status[runners[active].b] = trellis::not_finite;
-    }
-    for (int g = 0; g < active; ++g) {
-      if (label[g] >= prepared.L) label[g] = 0;  // NaN or no path: only on the way to an error
-      tags[batch.row(runners[g].first + t)] = label[g];
-    }
-  }
-}
-
-template <typename R, int NV>
-void viterbi_group(const Batch<R>& batch, const LogPrepared<R>& prepared, const int64_t* sequences, int count,
-                   int64_t* tags, uint8_t* status) {
-  const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
-  Runner<R> runners[group_size];
-  start_runners(batch, sequences, count, runners);
-  int64_t total = 0, begin[group_size];
-  for (int g = 0; g < count; ++g) {
-    begin[g] = total;
-    total += runners[g].length;
-  }
-  Block<R> deltas(total * P), current(group_size * P, R(0)), next(group_size * P, R(0));
-  R *x = current, *y = next;
-  for (int64_t t = 0, active = count; t < runners[0].length; ++t) {
-    while (runners[active - 1].length == t) --active;
-    if (t == 0) {
-      for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
-    } else {
-      multiply<R, MaxPlus>(int(active), x, prepared.forward, L, P, y);
-    }
-    for (int g = 0; g < active; ++g)
-      absorb_max(batch.emission(runners[g].first + t), L, P, y + g * P, deltas + (begin[g] + t) * P, runners[g]);
-    R* swap = x;
-    x = y;
-    y = swap;
-  }
-  trace_back(batch, prepared, runners, count, begin, (const R*)deltas, P, tags, status);
-}
-
-template <typename R>
-void viterbi(const Batch<R>& batch, const LogPrepared<R>& prepared, const int64_t* sequences, int count, int64_t* tags,
-             uint8_t* status) {
-  with_vectors<R>(prepared.P, [&](auto NV) {
-    viterbi_group<R, NV>(batch, prepared, sequences, count, tags, status);
-  });
-}
-
-// Multiply-adds on numbers that never leave the registers: what the machine could do at best.
-template <typename R>
-double fma_peak(int64_t repeats) {
-  constexpr int chains = 12;
-  Vec<R> sum[chains];
-  for (int c = 0; c < chains; ++c) sum[c] = broadcast(R(c));
-  const Vec<R> a = broadcast(R(0.999)), b = broadcast(R(0.001));
-  for (int64_t n = 0; n < repeats; ++n)
-    for (int c = 0; c < chains; ++c) sum[c] = sum[c] * a + b;
-  Vec<R> all{};
-  for (int c = 0; c < chains; ++c) all += sum[c];
-  volatile R sink = horizontal_sum<R>(all);
-  (void)sink;
-  return double(repeats) * chains * width<R>;
 }
 
 }  // namespace TRELLIS_ISA

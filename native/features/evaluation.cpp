@@ -5,6 +5,8 @@
 //
 // In single precision scores and marginals are floats, while the loss and all sums over tokens are doubles: the
 // gradient is then off by about 1e-7 of the counts it is made of.
+#include "features/evaluation.h"
+
 #include "features/objective.h"
 #include "features/plan.h"
 #include "features/shard.h"

@@ -4,41 +4,14 @@
 // have a weight. A transition without one scores 0, a forbidden one minus infinity.
 #pragma once
 
-#include "chain/inference.h"
+#include "features/evaluation.h"
 #include "features/scoring.h"
+#include "features/states.h"
 
 #include <memory>
 #include <vector>
 
 namespace trellis {
-
-// What is known about the labels of the corpus, and how much each part of it counts; null where there is nothing.
-struct Supervision {
-  const int64_t* tags = nullptr;             // [N]
-  const uint8_t* allowed = nullptr;          // [N, L] labels not ruled out, where some are known only in part
-  const double* sentence_weights = nullptr;  // [B]
-  const double* token_weights = nullptr;     // [N]
-};
-
-struct StateFeatures {
-  std::vector<int64_t> ends;  // [A]
-  std::vector<uint16_t> labels;
-};
-
-// The state features that occur (sum of absolute values at least min_freq), or all of them.
-StateFeatures choose_states(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
-                            double min_freq, bool all);
-
-class Objective;
-
-// How the objective is computed, in single or double precision; see evaluation.cpp.
-class Evaluation {
- public:
-  virtual ~Evaluation() = default;
-  virtual Outcome evaluate(const double* weights, double* gradient, double* loss) = 0;
-};
-
-std::unique_ptr<Evaluation> make_evaluation(const Objective& objective, bool single_precision);
 
 class Objective {
  public:

@@ -1,7 +1,7 @@
 #include "features/online.h"
 
-#include "features/shard.h"
 #include "base/threads.h"
+#include "features/shard.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,8 @@
 // Sums over lists of rows: the whole of scoring and differentiating a feature CRF, apart from attributes with few
-// labels. The plain data that the plan (plan.cpp) and its kernels of every instruction set (rows.cpp) share.
+// labels. The plain data that the plan (plan.cpp) and its kernels of every instruction set (rows_kernels.cpp) share.
 #pragma once
+
+#include "base/instruction_set.h"
 
 #include <cstdint>
 
@@ -31,5 +33,11 @@ template <typename R>
 const RowKernels<R>& avx2_row_kernels();
 template <typename R>
 const RowKernels<R>& avx512_row_kernels();
+
+// Those of the instruction set in use.
+template <typename R>
+const RowKernels<R>& row_kernels() {
+  return TRELLIS_BEST(row_kernels<R>);
+}
 
 }  // namespace trellis

@@ -1,7 +1,7 @@
 #include "features/scoring.h"
 
-#include "chain/inference.h"
 #include "base/threads.h"
+#include "chain/inference.h"
 
 #include <algorithm>
 #include <cstring>
@@ -22,14 +22,6 @@ TRELLIS_WIDE
 void add_row(double* to, const float* row, double scale, int64_t L) {
   for (int64_t l = 0; l < L; ++l) to[l] += scale * double(row[l]);
 }
-
-template <typename R>
-const RowKernels<R>& row_kernels() {
-  return TRELLIS_BEST(row_kernels<R>);
-}
-
-template const RowKernels<float>& row_kernels<float>();
-template const RowKernels<double>& row_kernels<double>();
 
 void run_balanced(const std::vector<int64_t>& ends, const std::function<void(int64_t, int64_t)>& run) {
   constexpr int64_t most_tasks = 64, least_work = 2048;

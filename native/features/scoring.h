@@ -2,9 +2,9 @@
 // do not depend on the number of threads.
 #pragma once
 
+#include "base/threads.h"
 #include "features/dataset.h"
 #include "features/rows.h"
-#include "base/threads.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -24,10 +24,6 @@ namespace trellis {
 void add_row(double* to, const double* row, double scale, int64_t L);
 void add_row(float* to, const float* row, float scale, int64_t L);
 void add_row(double* to, const float* row, double scale, int64_t L);
-
-// Those of the best instruction set that this machine has.
-template <typename R>
-const RowKernels<R>& row_kernels();
 
 // The labels that each attribute has a weight for; the weights lie in the same order.
 struct Pairs {

@@ -1,5 +1,6 @@
-// Which pairs (attribute, label) get a weight.
-#include "features/objective.h"
+#include "features/states.h"
+
+#include "features/scoring.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include "features/vectors.h"
 
-#include "features/scoring.h"
 #include "base/threads.h"
+#include "features/scoring.h"
 
 #include <algorithm>
 

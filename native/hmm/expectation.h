@@ -1,41 +1,37 @@
-// The E-step of Baum-Welch over integer observations: expected counts of starts, transitions and emissions. The plain
-// data that its driver (hmm.cpp) and its kernels of every instruction set (expectation.h) share. Shapes: B sequences,
-// N tokens in all (flat), L states, P states rounded up to whole vectors, V symbols.
+// The E-step of Baum-Welch over a corpus of symbols.
 #pragma once
 
-#include "chain/batch.h"
+#include "base/block.h"
+#include "base/tasks.h"
+#include "chain/inference.h"
+#include "hmm/kernels.h"
+#include "hmm/model.h"
+
+#include <vector>
 
 namespace trellis {
 
-// A model made ready for one E-step. Emissions are divided by the greatest of their symbol's row, so that products
-// stay near 1 however many symbols there are; the logarithm of what was taken off is the symbol's peak.
-struct HmmPrepared {
-  Prepared<double> chain;   // transitions and their transpose, start, end
-  const double* emissions;  // [V, P] P(symbol | state) / exp(peak)
-  const double* peaks;      // [V]
-};
+// A corpus, ready for any number of E-steps; points into the arrays of the tokens.
+class Expectation {
+ public:
+  Expectation(const HmmTokens& tokens, int64_t B, int64_t N, int64_t L, int64_t V);
 
-struct HmmTokens {
-  const int64_t* symbols;   // [N]
-  const int64_t* offsets;   // [B + 1]
-  const uint8_t* allowed;   // [N, L] the states a token may have, or null: all
-  const double* weights;    // [B] how much each sequence counts
-};
+  Outcome run(const double* start, const double* transitions, const double* end, const double* emissions,
+              double* start_counts, double* transition_counts, double* emission_counts, double* log_likelihood);
 
-struct HmmKernels {
-  int width, group;
-  // Forward and backward for a group of up to `group` sequences, longest first: gamma[N, L], the expected counts, and
-  // each sequence's log-likelihood and status.
-  void (*expect)(const HmmTokens&, const HmmPrepared&, const int64_t* sequences, int count, double* gamma,
-                 const Counts& counts, double* log_likelihood, uint8_t* status);
-  // sums[symbol, L] += gamma[n] over the tokens n = tokens[0 .. count - 1], which are sorted by symbol. The sum of the
-  // first symbol goes to `first` instead: it may have begun in another stretch.
-  void (*gather)(const int64_t* tokens, int64_t count, const int64_t* symbols, const double* gamma, int64_t L,
-                 double* first, double* sums);
-};
+ private:
+  void expect_all(const HmmKernels& kernels, const Model& model, double* start, double* transitions, double* logs);
+  void expect_group(const HmmKernels& kernels, const Model& model, const int64_t* sequences, int count, Sums& sums,
+                    double* logs);
+  void expect_in_log_space(const Model& model, int64_t b, Sums& sums, double* logs);
+  void gather_all(const HmmKernels& kernels, double* counts);
 
-const HmmKernels& baseline_hmm_kernels();
-const HmmKernels& avx2_hmm_kernels();
-const HmmKernels& avx512_hmm_kernels();
+  HmmTokens tokens_;
+  Tasks tasks_;
+  int64_t B_, N_, L_, V_;
+  Block<double> gamma_;  // [N, L] weighted posteriors of the last E-step
+  std::vector<int64_t> by_symbol_;
+  std::vector<uint8_t> status_;
+};
 
 }  // namespace trellis

@@ -2,22 +2,15 @@
 // on its own sequence only, so that results are the same bit for bit with any number of threads.
 #include "layers/lstm.h"
 
-#include "bind/array.h"
 #include "base/block.h"
-#include "bind/by_type.h"
-#include "base/instruction_set.h"
 #include "base/threads.h"
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-namespace nb = nanobind;
-
 namespace trellis {
 namespace {
-
-using Lengths = Array<const int64_t>;
 
 constexpr int64_t least_share = 6;  // sequences that make a task worth while
 constexpr int64_t most_share = 24;  // sequences whose states stay in the first cache, beside the weights of some units
@@ -57,19 +50,13 @@ class Shares {
 };
 
 template <typename R>
-const LstmKernels<R>& lstm_kernels() {
-  return TRELLIS_BEST(lstm_kernels<R>);
-}
-
-template <typename R>
 using Step = void (*)(const Strand&, const Recurrence<R>&);
 
 template <typename R>
-void run(const Lengths& lengths, int threads, const R* weights, Recurrence<R> arrays,
+void run(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays,
          void (*pack)(const R*, int64_t, R*), Step<R> step) {
-  nb::gil_scoped_release release;
   const int64_t H = arrays.H, size = lstm_kernels<R>().packed_size(H);
-  const Shares shares(lengths.data(), int64_t(lengths.size()), threads);
+  const Shares shares(sequences.lengths, sequences.count, threads);
   const Block<R> packed(2 * size);
   const auto pack_way = [&](int64_t way) { pack(weights + way * 4 * H * H, H, packed + way * size); };
   const auto one = [&](int64_t task) {
@@ -92,47 +79,21 @@ void run(const Lengths& lengths, int threads, const R* weights, Recurrence<R> ar
   run_beside_torch(2 * shares.count(), threads, one);
 }
 
-template <typename R>
-void forward(const Lengths& lengths, int64_t H, int threads, bool keep, size_t weights, size_t gate_rows, size_t gates,
-             size_t cells, size_t states) {
-  const Recurrence<R> arrays{H,
-                             nullptr,
-                             8 * H,
-                             2 * H,
-                             at<const int64_t>(gate_rows),
-                             at<R>(gates),
-                             at<R>(cells),
-                             at<R>(states),
-                             nullptr,
-                             nullptr,
-                             nullptr,
-                             keep};
-  run<R>(lengths, threads, at<const R>(weights), arrays, lstm_kernels<R>().pack_forward, lstm_kernels<R>().forward);
-}
-
-template <typename R>
-void backward(const Lengths& lengths, int64_t H, int threads, size_t weights, size_t gates, size_t cells, size_t states,
-              size_t gradient, size_t gate_gradient, size_t previous) {
-  const Recurrence<R> arrays{H,
-                             nullptr,
-                             8 * H,
-                             2 * H,
-                             nullptr,
-                             at<R>(gates),
-                             at<R>(cells),
-                             at<R>(states),
-                             at<const R>(gradient),
-                             at<R>(gate_gradient),
-                             at<R>(previous),
-                             true};
-  run<R>(lengths, threads, at<const R>(weights), arrays, lstm_kernels<R>().pack_backward, lstm_kernels<R>().backward);
-}
-
 }  // namespace
 
-void bind_lstm(nb::module_& m) {
-  m.def("lstm_forward", by_type(&forward<float>, &forward<double>));
-  m.def("lstm_backward", by_type(&backward<float>, &backward<double>));
+template <typename R>
+void lstm_forward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays) {
+  run<R>(sequences, threads, weights, arrays, lstm_kernels<R>().pack_forward, lstm_kernels<R>().forward);
 }
+
+template <typename R>
+void lstm_backward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays) {
+  run<R>(sequences, threads, weights, arrays, lstm_kernels<R>().pack_backward, lstm_kernels<R>().backward);
+}
+
+template void lstm_forward<float>(const Sequences&, int, const float*, const Recurrence<float>&);
+template void lstm_forward<double>(const Sequences&, int, const double*, const Recurrence<double>&);
+template void lstm_backward<float>(const Sequences&, int, const float*, const Recurrence<float>&);
+template void lstm_backward<double>(const Sequences&, int, const double*, const Recurrence<double>&);
 
 }  // namespace trellis

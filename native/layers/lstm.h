@@ -1,7 +1,9 @@
 // The recurrence of an LSTM over a ragged batch, in one direction: what is left of the layer when the products with its
 // inputs are taken out of the loop. The plain data that the driver (lstm.cpp) and its kernels of every instruction set
-// (recurrence.cpp) share.
+// (lstm_kernels.cpp) share.
 #pragma once
+
+#include "base/instruction_set.h"
 
 #include <cstdint>
 
@@ -15,7 +17,7 @@ struct Strand {
   bool reversed;  // read from the last token to the first
 };
 
-// Arrays of one direction, a row a token. `gates` has the input, forget, cell and output gates side by side, H numbers
+// Arrays of one direction, one row per token. `gates` has the input, forget, cell and output gates side by side, H numbers
 // each; where `gate_rows` is given, tokens share its rows, as those of the same word do.
 template <typename R>
 struct Recurrence {
@@ -47,5 +49,24 @@ template <typename R>
 const LstmKernels<R>& avx2_lstm_kernels();
 template <typename R>
 const LstmKernels<R>& avx512_lstm_kernels();
+
+// Those of the instruction set in use.
+template <typename R>
+const LstmKernels<R>& lstm_kernels() {
+  return TRELLIS_BEST(lstm_kernels<R>);
+}
+
+// The lengths of all sequences of a batch; their tokens are rows one after another.
+struct Sequences {
+  const int64_t* lengths;
+  int64_t count;
+};
+
+// Both directions of a layer. `arrays` are those of the forward direction, with the other direction's numbers beside
+// them in each row; its weights[2, 4H, H] come unpacked.
+template <typename R>
+void lstm_forward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays);
+template <typename R>
+void lstm_backward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays);
 
 }  // namespace trellis

@@ -1,9 +1,9 @@
 // The kernels of lstm.h for one instruction set. Sequences go side by side, one step of all after another. The product
 // with the recurrent weights is taken for a few sequences and a few vectors of columns at a time, whose sums stay in
 // registers; in the forward pass these columns are the four gates of the same units, so that the step ends there.
-#include "layers/lstm.h"
 #include "base/memory.h"
 #include "base/simd.h"
+#include "layers/lstm.h"
 
 #include <type_traits>
 

@@ -1,7 +1,9 @@
 // Convolutions over the characters of words, and the largest value of each filter. A filter's share of every character
 // at every place of its window is looked up in a table[width, characters, F]: its sum over a window is the convolution.
-// The plain data that the driver (spelling.cpp) and its kernels of every instruction set (filters.cpp) share.
+// The plain data that the driver (spelling.cpp) and its kernels of every instruction set (spelling_kernels.cpp) share.
 #pragma once
+
+#include "base/instruction_set.h"
 
 #include <cstdint>
 
@@ -29,5 +31,18 @@ template <typename R>
 const SpellingKernels<R>& avx2_spelling_kernels();
 template <typename R>
 const SpellingKernels<R>& avx512_spelling_kernels();
+
+// Those of the instruction set in use.
+template <typename R>
+const SpellingKernels<R>& spelling_kernels() {
+  return TRELLIS_BEST(spelling_kernels<R>);
+}
+
+// `find`, or false if a word has an id that is not in the table; then nothing is computed.
+template <typename R>
+bool spelling_forward(const Spelling<R>& in, R* largest, int32_t* places);
+// `add`
+template <typename R>
+void spelling_backward(const Spelling<R>& in, const R* gradient, const int32_t* places);
 
 }  // namespace trellis
