@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
+from trellis.models.functions import FeatureFunctions
 from trellis.models.hmm import HMM, HMMConfig
 from trellis.models.markov import MarkovChain
 from trellis.models.posterior import Posterior
@@ -21,6 +22,7 @@ __all__ = [
     "CRF",
     "HMM",
     "CRFConfig",
+    "FeatureFunctions",
     "HMMConfig",
     "Labelling",
     "MarkovChain",

@@ -30,7 +30,7 @@ def forbidden(constraints: Constraints | None, L: int) -> Iterator[Tensor | None
 
 
 def check_padded(emissions: Tensor, tags: Tensor | None, mask: Tensor | None, L: int) -> None:
-    """The checks of pytorch-crf, in its words."""
+    """The checks of pytorch-crf, with its messages."""
     if emissions.dim() != 3:
         raise ShapeError(f"emissions must have dimension of 3, got {emissions.dim()}")
     if emissions.shape[2] != L:
@@ -76,4 +76,4 @@ def scale(scores: ChainScores, reduction: str) -> float | None:
     if reduction == "sum":
         return 1.0
     count = scores.layout.sequences if reduction == "mean" else scores.layout.tokens
-    return 1.0 / max(count, 1)  # a batch without tokens loses nothing; 0 / 0 would spoil the parameters for good
+    return 1.0 / max(count, 1)  # a batch without tokens has no loss; 0 / 0 would spoil the parameters for ever

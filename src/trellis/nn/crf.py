@@ -29,9 +29,9 @@ class CRF(nn.Module):
         num_tags: L.
         batch_first: whether the batch comes before time.
         constraints: which transitions are allowed: booleans ``(L, L)``, or three of them for transitions, start
-            ``(L,)`` and end ``(L,)``, as ``TagSet.allowed_transitions`` makes them. They hold in the loss, in
-            probabilities and in decoding alike.
-        ignore_index: the tag of places to leave out.
+            ``(L,)`` and end ``(L,)``, as ``TagSet.allowed_transitions`` makes them. They apply to the loss,
+            to probabilities and to decoding.
+        ignore_index: the tag of places to skip.
 
     Attributes:
         start_transitions: ``(L,)`` score of a sequence that starts with a label.
@@ -83,7 +83,7 @@ class CRF(nn.Module):
         *,
         edges: Tensor | None = None,
     ) -> Tensor:
-        """Log-likelihood of the tags, as pytorch-crf gives it: ``-nll(...)``."""
+        """Log-likelihood of the tags, as in pytorch-crf: ``-nll(...)``."""
         return -self.nll(emissions, tags, mask, reduction=reduction, edges=edges)
 
     def scores(
@@ -95,14 +95,15 @@ class CRF(nn.Module):
         edges: Tensor | None = None,
         tags: Tensor | None = None,
     ) -> chain.ChainScores:
-        """The distribution over label sequences, which answers for itself; the other methods ask it.
+        """The distribution over label sequences, which the other methods ask.
 
         Args:
             emissions: ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``.
             mask: ``(T, B)`` or ``(B, T)``, true for places that hold a token.
             lengths: ``(B,)`` instead of a mask, for padding on the right.
             edges: ``(T - 1, B, L, L)`` or ``(B, T - 1, L, L)``, added to the transitions. Those of place t - 1 are for
-                the transition into the token at place t from the token before it, wherever a mask with holes has that.
+                the transition into the token at place t from the token before it, which may be further left if the
+                mask has holes.
             tags: like the mask; places where they are ``ignore_index`` hold no token.
 
         """
@@ -136,8 +137,8 @@ class CRF(nn.Module):
             tags: ``(T, B)`` or ``(B, T)``, the labels.
             mask: the same shape, true for places that hold a token.
             lengths: ``(B,)`` instead of a mask, for padding on the right.
-            allowed: like the emissions, instead of tags: the labels that each place may have. The loss is then that
-                of the event that all places keep to it.
+            allowed: like the emissions, instead of tags: the labels that each place may have. The loss is then
+                that of the event that every place has one of its labels.
             label_weights: ``(L,)``: each token's share of the loss, ``-log P(y[t] | y[0..t-1])``, is multiplied by
                 the weight of its label.
             edges: scores of transitions by place; see `scores`.
@@ -156,7 +157,7 @@ class CRF(nn.Module):
     def _weights(self, tags: Tensor, label_weights: Tensor) -> Tensor:
         if label_weights.shape != (self.num_tags,):
             raise ShapeError(f"label_weights must be (L,) = ({self.num_tags},), got {tuple(label_weights.shape)}")
-        known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or not looked at
+        known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or ignored
         return label_weights[tags.where(known, 0)]
 
     def score(
@@ -168,7 +169,7 @@ class CRF(nn.Module):
         lengths: Tensor | None = None,
         edges: Tensor | None = None,
     ) -> Tensor:
-        """Score of the tags of each sequence, ``(B,)``; minus infinity where they are forbidden."""
+        """Score of the tags of each sequence, ``(B,)``; minus infinity if they are forbidden."""
         return self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags).score(tags)
 
     def decode(
@@ -225,7 +226,7 @@ class CRF(nn.Module):
         edges: Tensor | None = None,
         pairwise: bool = False,
     ) -> chain.Marginals:
-        """Probability of each label at each token (0 where there is none), and expected transitions."""
+        """Probability of each label at each token (0 at places without one), and expected transitions."""
         return self.scores(emissions, mask, lengths=lengths, edges=edges).marginals(allowed=allowed, pairwise=pairwise)
 
     def kbest(
@@ -295,7 +296,7 @@ class CRF(nn.Module):
 
     def chain_parameters(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores with the constraints in them: minus infinity where forbidden."""
-        parameters, buffers = self._parameters, self._buffers  # the attributes themselves are slow to look up
+        parameters, buffers = self._parameters, self._buffers  # looking up the attributes is slow
         names = (("transitions", "transitions"), ("start_transitions", "start"), ("end_transitions", "end"))
         transitions, start, end = (_forbid(parameters[name], buffers[f"_forbidden_{kind}"]) for name, kind in names)
         return transitions, start, end
