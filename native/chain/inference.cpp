@@ -11,6 +11,11 @@ namespace trellis {
 namespace {
 
 constexpr double forbidden = -std::numeric_limits<double>::infinity();
+
+// A result that is not finite although nothing was forbidden: scores near the end of a double's range.
+void check_range(double result, uint8_t& status) {
+  if (status <= underflow && !(std::abs(result) < std::numeric_limits<double>::infinity())) status = sum_too_large;
+}
 constexpr double score_cost = 3.0;  // nanoseconds per token
 
 template <typename R>
@@ -123,6 +128,7 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
       out[b] = kernels_.log_partition(batch_, log_prepared(), b);
       if (out[b] == forbidden) status_[size_t(b)] = no_path;
     }
+    for (int g = 0; g < count; ++g) check_range(out[sequences[g]], status_[size_t(sequences[g])]);
   });
   return first_problem(status_);
 }
@@ -151,7 +157,7 @@ uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out, in
     previous = tag;
   }
   out = batch_.length(b) ? sum + double(batch_.end[previous]) : 0.0;
-  return exact;
+  return out < std::numeric_limits<double>::infinity() ? exact : sum_too_large;
 }
 
 template <typename R>
@@ -189,6 +195,7 @@ Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
       status[size_t(b)] = path_score(b, tags, gold, kept);
       if (status[size_t(b)] == exact && gold == forbidden) status[size_t(b)] = forbidden_path;
       out[b] = std::max(out[b] - gold, 0.0);
+      check_range(out[b], status[size_t(b)]);
     }
   });
   return first_problem(status);
@@ -287,9 +294,11 @@ Outcome Inference<R>::for_sequences(F f) {
       const int64_t b = sequences[g];
       if (!sequence_is_finite(b)) {
         status_[size_t(b)] = not_finite;
-      } else if (f(task, b) == forbidden) {
-        status_[size_t(b)] = no_path;
+        continue;
       }
+      const double value = f(task, b);
+      if (value == forbidden) status_[size_t(b)] = no_path;
+      check_range(value, status_[size_t(b)]);
     }
   });
   return first_problem(status_);
@@ -328,7 +337,11 @@ Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) {
   std::vector<uint8_t> status(size_t(batch_.B), exact);
   for_groups(threads_for(10 + 0.03 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
     kernels_.viterbi(batch_, padded.view(), sequences, count, tags, status.data());
-    for (int g = 0; g < count; ++g) path_score(sequences[g], tags, scores[sequences[g]]);
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      path_score(b, tags, scores[b]);
+      check_range(scores[b], status[size_t(b)]);
+    }
   });
   return first_problem(status);
 }

@@ -22,6 +22,7 @@ enum Problem : uint8_t {
   tag_out_of_range = 4,
   forbidden_path = 5,     // the given tags use a score of minus infinity
   bad_chain_score = 6,    // a transition, start or end score is NaN or plus infinity
+  sum_too_large = 7,      // finite scores that add up to more than a double holds
 };
 
 struct Outcome {
