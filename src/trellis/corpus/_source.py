@@ -13,10 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from typing import Literal
 
+from trellis.caching import cached
 from trellis.corpus._files import StrPath, get_codec, open_input, read_block
 from trellis.errors import CorpusError, DataError
 
@@ -73,7 +73,7 @@ class Source:
         self._texts = chain(first, texts)
         self._blocks: Iterator[Block] = self._read_blocks()
 
-    @cached_property
+    @cached
     def head(self) -> str:
         """The first block: what a format is guessed from, and a layout taken from."""
         first = next(self._blocks, None)

@@ -24,13 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
+from trellis.caching import cached
 from trellis.errors import ChainError, ModelError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
@@ -157,24 +157,24 @@ class Posterior:
         inputs = self.inputs[index : index + 1]
         return Posterior(self.scores.part(index), self.tags, self.state_labels, inputs, self.first + index)
 
-    @cached_property
+    @cached
     def _ids(self) -> IntArray:
         """The best labels, flat ``(N,)``."""
         with self._named():
             return states.to_labels(chain.viterbi(self.scores).tags, self.state_labels)
 
-    @cached_property
+    @cached
     def _marginals(self) -> FloatArray:
         """``(N, L)``."""
         with self._named():
             by_state = chain.marginals(self.scores).tokens
         return states.sum_by_label(by_state, self.state_labels, len(self.tags))
 
-    @cached_property
+    @cached
     def _log_partition(self) -> FloatArray:
         return chain.log_partition(self.scores)
 
-    @cached_property
+    @cached
     def _best_spans(self) -> tuple[SpanTable, FloatArray]:
         table = self.tags.find_spans(self._ids, self.scores.lengths)
         return table, self._span_probabilities(table)
