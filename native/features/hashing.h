@@ -1,4 +1,4 @@
-// Hashes of strings and of pairs of numbers. Words come from files of strangers, who can choose them so that any hash
+// Hashes of strings. Words come from files of strangers, who can choose them so that any hash
 // known in advance is the same for all: tables that grow with what is read need a key that differs from process to
 // process. Numbers are given in the order of first appearance, so results do not depend on the key.
 #pragma once
@@ -41,11 +41,5 @@ const HashKey& process_key();
 
 // SipHash-2-4: nobody without the key can find strings with equal hashes. Several times as slow as hash_bytes.
 uint64_t keyed_hash(std::string_view s, const HashKey& key);
-
-// 64 bits from a number: both halves of a product with secret factors.
-inline uint64_t keyed_hash(uint64_t number, const HashKey& key) {
-  const unsigned __int128 product = static_cast<unsigned __int128>(number ^ key.k0) * (key.k1 | 1);
-  return uint64_t(product) ^ uint64_t(product >> 64);
-}
 
 }  // namespace trellis

@@ -16,6 +16,7 @@ class PairIndex {
   explicit PairIndex(int64_t expected) {
     std::size_t places = 64;
     while (places < std::size_t(2 * expected) && places < (std::size_t(1) << 20)) places *= 2;
+    for (std::size_t rest = places; rest > 1; rest /= 2) --shift_;
     keys_.assign(places, empty);
     numbers_.resize(places);
   }
@@ -44,7 +45,7 @@ class PairIndex {
   static constexpr uint64_t empty = ~uint64_t(0);
   static uint64_t key_of(int64_t left, int64_t right) { return uint64_t(left) << 32 | uint64_t(right); }
   uint64_t home(uint64_t key) const {
-    return keyed_hash(key, secret_) & (keys_.size() - 1);
+    return key * factor_ >> shift_;
   }
   uint64_t place(uint64_t key) const {
     uint64_t at = home(key);
@@ -56,6 +57,7 @@ class PairIndex {
     std::vector<int32_t> numbers(keys.size());
     keys.swap(keys_);
     numbers.swap(numbers_);
+    --shift_;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (keys[i] == empty) continue;
       const uint64_t at = place(keys[i]);
@@ -63,7 +65,9 @@ class PairIndex {
       numbers_[at] = numbers[i];
     }
   }
-  HashKey secret_ = process_key();
+  // The highest bits of a product with a secret odd factor: pairs that collide cannot be chosen without knowing it.
+  uint64_t factor_ = process_key().k1 | 1;
+  int shift_ = 64;  // minus the bits of a place
   std::vector<uint64_t> keys_;
   std::vector<int32_t> numbers_;
   int32_t count_ = 0;
