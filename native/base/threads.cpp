@@ -132,7 +132,7 @@ class Pool {
 };
 
 // Never destroyed: detached workers may outlive static destruction. A forked child has none of its parent's threads,
-// so it starts with a pool of its own.
+// so it starts with its own pool.
 Pool* pool = nullptr;
 std::atomic<int> thread_count{0};
 
@@ -147,7 +147,7 @@ Pool& the_pool() {
   return *pool;
 }
 
-// GNU OpenMP's way to run something on a team of threads; null where the process does not have it.
+// GNU OpenMP's way to run something on a team of threads; null if the process does not have it.
 using RunTeam = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
 
 RunTeam team_runner() {
