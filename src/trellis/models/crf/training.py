@@ -51,7 +51,8 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[
     if c.algorithm == "sgd":
         assert c.period is not None
         assert c.delta is not None
-        rates.append(c.learning_rate or first_rate(objective, start, batch=c.batch_size, seed=c.seed))
+        found = c.learning_rate
+        rates.append(first_rate(objective, start, batch=c.batch_size, seed=c.seed) if found is None else found)
         yield from sgd(objective, start, batch=c.batch_size, rate=rates[0], period=c.period, delta=c.delta, seed=c.seed)
         return
     shared: dict[str, Any] = {name: getattr(c, name) for name in _QUASI_NEWTON}
