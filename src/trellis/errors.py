@@ -87,6 +87,10 @@ class CorpusError(DataError):
         self.whole = text if whole is None else whole
 
 
+class DataWarning(UserWarning):
+    """Data that were not as they should be, and what was done about it."""
+
+
 class ConfigError(TrellisError, ValueError):
     """A configuration with an unknown key or an impossible value."""
 

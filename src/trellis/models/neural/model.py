@@ -20,7 +20,7 @@ from trellis import chain
 from trellis.arrays import Arrays
 from trellis.models import fingerprint
 from trellis.models.base import Tagger
-from trellis.models.data import Labelled, learned_tag_set
+from trellis.models.data import Labelled, check_held_out, learned_tag_set
 from trellis.models.fitting import FitOptions
 from trellis.models.neural.config import NeuralConfig, resolved
 from trellis.models.neural.network import Network, build, load_transformer, uses_characters, uses_pairs
@@ -60,7 +60,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
         if dev is not None:
-            dev.encode(tags)
+            check_held_out(dev, tags)
         vocabulary = self._vocabulary(data.inputs, before)
         vocabulary, vectors, coverage = add_vectors(vocabulary, self.config.encoder.words, distinct_tokens(data.inputs))
         settings = resolved(self.config, vector_size=None if vectors is None else vectors.shape[1])
