@@ -264,7 +264,7 @@ def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled
     result = mend(data.strings(), found, how)
     if not result.bad:
         return data, every
-    warnings.warn("\n  ".join(summary(result, found, data.place)), DataWarning, stacklevel=3)
+    warnings.warn("\n".join(summary(result, found, data.place)), DataWarning, stacklevel=3)
     kept = [i for i in every if result.tags[i] is not None]
     return Labelled([data.inputs[i] for i in kept], [result.tags[i] or () for i in kept], partial=False), kept
 

@@ -116,7 +116,8 @@ def summary(mended: Mended, found: Detection, place: Place) -> list[str]:
         changes = mended.changes[:SHOWN]
         items = [f"{place(change.sequence, change.position)}: {change.before} -> {change.after}" for change in changes]
         more = len(mended.changes) - SHOWN
-    return [f"{done} ({found.scheme.value}):", *items, *([f"and {more:,} more"] if more > 0 else [])]
+    items += [f"and {more:,} more"] if more > 0 else []
+    return [f"{done} ({found.scheme.value}):", *(f"  {item}" for item in items)]
 
 
 def repair_tags(tags: Sequence[str], scheme: Scheme, *, style: Style = Style.PREFIX, outside: str = "O") -> list[str]:
