@@ -44,7 +44,7 @@ def test_what_prodigy_rejected_or_ignored_is_not_gold(tmp_path: Path) -> None:
         "records with the answer 'reject' (Prodigy)": 2,
         "records with the answer 'ignore' (Prodigy)": 1,
     }
-    assert found.report.notes()[0] == "left out: 2 records with the answer 'reject' (Prodigy)"
+    assert found.report.notes()[0] == "left out records with the answer 'reject' (Prodigy): 2"
 
 
 def test_tasks_of_label_studio_that_were_skipped_are_not_gold(tmp_path: Path) -> None:
@@ -163,5 +163,5 @@ def test_or_the_sentence_is_skipped_or_refused(tmp_path: Path) -> None:
 
 def test_the_first_ten_changes_are_listed_and_all_are_counted(tmp_path: Path) -> None:
     notes = read(tmp_path, *[CUT] * 13).report.notes()
-    assert notes[0] == "13 tokens split where a span cuts them:"
+    assert notes[0] == "tokens split where a span cuts them: 13"
     assert (len(notes), notes[-1]) == (12, "  and 3 more")

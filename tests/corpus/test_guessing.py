@@ -116,7 +116,6 @@ class Token:
     def __init__(self, text: str, idx: int, iob: str = "O", kind: str = "", pos: str = "X") -> None:
         self.text, self.idx, self.ent_iob_, self.ent_type_, self.pos_ = text, idx, iob, kind, pos
         self.tag_ = self.lemma_ = ""
-        self.is_space = text.isspace()
 
 
 class Document(list):  # type: ignore[type-arg]

@@ -27,6 +27,8 @@ class Inputs:
     tokenizer: str
     form: str | None
     on_error: OnError
+    column: str = "upos"
+    """The column of CoNLL-U that gets the tags; all others stay."""
 
     def pieces(self, path: str, *, quiet: bool = False) -> tuple[str, Iterator[Piece]]:
         """The format of a file, and its sentences with what is broken between them, in order."""
@@ -34,6 +36,8 @@ class Inputs:
         form = self.form or _guess(source, quiet)
         if form not in TEXTS:
             reader = replace(self.reader, format=form, spans={"gold": False}, tokenizer=self.tokenizer)
+            if form == "conllu":
+                reader = replace(reader, options={"tags": None if "." in self.column else self.column} | reader.options)
             return form, _relayed(source, reader.open(source))
         tokenizer = "whitespace" if form == "tokens" else self.tokenizer
         return form, _relayed(source, _lines(source, tokenizer))

@@ -86,8 +86,8 @@ def tell_unseen(path: str, sentences: Iterable[Sentence], labels: Iterable[str])
         some = ", ".join(f"{tag} ({count:,})" for tag, count in unseen.most_common(_SHOWN))
         more = ", ..." if len(unseen) > _SHOWN else ""
         typer.echo(
-            f"{path}: {unseen.total():,} tokens have labels that the training data lack, and count as missed: "
-            f"{some}{more}",
+            f"{path}: tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
+            f"with {some}{more}",
             err=True,
         )
 

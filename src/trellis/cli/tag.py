@@ -92,9 +92,10 @@ def tag(
     tagger = trellis.load(model)
     remembered = remembered_options(folder.read_record(model))
     reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
-    inputs = Inputs(reader, tagger.tokenizer_, source, "raise" if on_error is OnError.STOP else "skip")
+    column = _column(tagger, reader, tags)
+    inputs = Inputs(reader, tagger.tokenizer_, source, "raise" if on_error is OnError.STOP else "skip", column)
     known = None if constrain is None else Constraints(constrain, reader)
-    job = Job(tagger, probs, kbest, known, on_error is OnError.PASS, _column(tagger, reader, tags))
+    job = Job(tagger, probs, kbest, known, on_error is OnError.PASS, column)
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
     with open_output(out) as file, counted(watched) as tell:
         for path in files or ["-"]:

@@ -78,12 +78,12 @@ class Report:
 
     def notes(self) -> list[str]:
         """What was left out or changed, for people: one line per kind, below it the first ten changes."""
-        notes = [f"left out: {count:,} {kind}" for kind, count in self.left_out.items()]
+        notes = [f"left out {kind}: {count:,}" for kind, count in self.left_out.items()]
         if self.skipped:
             notes.append(f"{self.skipped:,} skipped, the first: {self.errors[0]}")
         for kind, listed in self.changed.items():
             more = [f"  and {listed.count - _SHOWN:,} more"] if listed.count > _SHOWN else []
-            notes += [f"{listed.count:,} {kind}:", *(f"  {what}" for what in listed.first), *more]
+            notes += [f"{kind}: {listed.count:,}", *(f"  {what}" for what in listed.first), *more]
         return notes
 
 

@@ -53,7 +53,7 @@ def _sentences(document: Any) -> Iterable[Any]:
 
 def _sentence(span: Any, number: int, tags: str, source: Source) -> Iterator[Sentence]:
     """The tokens of a sentence that are not white space; nothing if there are none."""
-    tokens = [token for token in span if not token.is_space]
+    tokens = [token for token in span if not token.text.isspace()]
     source.report.ignored["tokens of white space"] += len(span) - len(tokens)
     source.report.ignored += type(source.report.ignored)()  # drops what is zero
     if not tokens:

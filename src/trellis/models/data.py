@@ -237,8 +237,8 @@ def check_held_out(dev: Labelled, tags: TagSet) -> None:
     if unseen:
         listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(SHOWN))
         warnings.warn(
-            f"{unseen.total():,} tokens of the held-out data have labels that the training data lack, and count as "
-            f"missed: {listed}{', ...' if len(unseen) > SHOWN else ''}",
+            f"held-out tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
+            f"with {listed}{', ...' if len(unseen) > SHOWN else ''}",
             DataWarning,
             stacklevel=4,
         )
