@@ -159,3 +159,12 @@ def test_a_docbin_is_read_by_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert found.report.ignored == {"tokens of white space": 1}
     with pytest.raises(DataError, match="only read"):
         corpus.write(tmp_path / "b.spacy", found)
+
+
+def test_tabs_in_some_lines_and_spaces_in_others_separate_alike(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("Ada\tB-PER\nmet O\nBob\tB-PER\n")
+    assert corpus.read(path).sentences[0].tags == ("B-PER", "O", "B-PER")
+    path.write_text("New York\tB-LOC\nfell\n")
+    with pytest.raises(DataError, match="expected 2 columns separated by tabs, as in line 1, found 1"):
+        corpus.read(path)
