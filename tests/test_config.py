@@ -130,7 +130,7 @@ def test_a_file_takes_the_place_of_the_old_one_or_leaves_it(tmp_path):
     path.write_text("old")
     with pytest.raises(ConfigError, match=r"nowhere/crf\.toml cannot be written: No such file or directory"):
         config.save(Outer(), tmp_path / "nowhere" / "crf.toml")
-    with pytest.raises(ConfigError, match="which TOML cannot say"):
+    with pytest.raises(ConfigError, match="cannot be said in TOML"):
         config.save(Outer(inner=Inner(None)), path)
     assert path.read_text() == "old"
     config.save(Outer(), path)
@@ -151,3 +151,14 @@ def test_values_beyond_reason_are_refused_in_few_words():
     for text in ("a = " + "[" * 100_000, "a = " + "9" * 5000):
         with pytest.raises(ConfigError, match="configuration is not TOML"):
             config.from_toml(Outer, text)
+
+
+def test_what_is_unset_although_it_has_a_default_survives_toml():
+    @dataclass(frozen=True)
+    class Clipped:
+        clip: float | None = setting(5.0, "longest gradient; unset: never")
+
+    text = config.to_toml(Clipped(None))
+    assert 'clip = "unset"' in text
+    assert config.from_toml(Clipped, text) == Clipped(None)
+    assert config.from_toml(Clipped, "") == Clipped(5.0)

@@ -15,6 +15,7 @@ import pytest
 import trellis
 from tests.cli.conftest import sentences
 from trellis import corpus
+from trellis.models import CRF
 
 TEXT = "Anna lives in Rome.\nIt rained.\n"
 
@@ -102,6 +103,14 @@ def test_the_k_best_as_columns(here, shell, ner_model, standard_input):
     assert shell("tag", ner_model, "--kbest", "2").out == expected
 
 
+def test_the_scores_are_computed_once_however_much_is_asked(text, shell, ner_model, monkeypatch):
+    runs = []
+    scores_of = CRF._scores
+    monkeypatch.setattr(CRF, "_scores", lambda self, inputs: runs.append(len(inputs)) or scores_of(self, inputs))
+    done = shell("tag", ner_model, "text.txt", "--probs", "--kbest", 3, "--to", "jsonl")
+    assert (done.code, len(runs)) == (0, 1)
+
+
 def test_known_labels_are_kept(here, shell, ner_model, hmm_model):
     Path("some.conll").write_text("Anna\tB-LOC\nslept\t_\n\nRome\tB-PER|O\n.\t_\n")
     for model in (ner_model, hmm_model):
@@ -157,6 +166,21 @@ def test_a_broken_sentence_is_passed_on_whole(here, shell, ner_model):
     assert [record.get("tags") for record in records] == [["B-PER", "O"], None, None, ["O"]]
     assert [record.get("line") for record in records] == [None, 2, 3, None]
     assert records[2]["raw"] == "{broken"
+
+
+def test_a_name_that_is_not_text_is_shown_escaped(here, ner_model):
+    command = [sys.executable, "-m", "trellis", "tag", str(ner_model), b"no\xff.txt"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"trellis: no\\udcff.txt: No such file or directory\n"
+
+
+def test_a_terminal_without_the_characters_of_a_text_shows_them_escaped(here, ner_model):
+    command = [sys.executable, "-m", "trellis", "explain", str(ner_model), "Anna likes 北京."]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert b"\\u5317" in done.stdout
 
 
 def test_a_sentence_the_model_refuses_is_named(here, shell, tmp_path):

@@ -1,4 +1,4 @@
-"""What ``trellis tag`` writes: one function a form, from answers to text."""
+"""What ``trellis tag`` writes: one function per form, from answers to text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Answer:
-    """One sentence with its tags, with probabilities and the best labellings where they are wanted."""
+    """One sentence with its tags, with probabilities and the best labellings if they are wanted."""
 
     sentence: Sentence
     probable: Tagged | None = None
@@ -25,7 +25,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Style:
+class Drawing:
     """How answers are drawn."""
 
     scheme: Scheme
@@ -37,7 +37,7 @@ class Style:
     """Where CoNLL-U gets the tags."""
 
 
-def inline(answer: Answer, style: Style) -> str:
+def inline(answer: Answer, style: Drawing) -> str:
     """The text on one line with its spans marked, and the k best below one another."""
     assert answer.probable is not None
     lines = [_marked(answer.probable, style)]
@@ -47,8 +47,8 @@ def inline(answer: Answer, style: Style) -> str:
     return "\n".join(lines) + "\n"
 
 
-def conll(answer: Answer, style: Style) -> str:
-    """A token a line with further columns, tag, and probability if asked for; the k best as sentences with comments."""
+def conll(answer: Answer, style: Drawing) -> str:
+    """One token per line with further columns, tag, and probability if asked for; the k best with comments."""
     sentence = answer.sentence
     if not len(sentence):
         return "\n"  # a blank line stays one
@@ -64,7 +64,7 @@ def conll(answer: Answer, style: Style) -> str:
     return format_rows(sentence, columns, "\t")
 
 
-def conllu(answer: Answer, style: Style) -> str:
+def conllu(answer: Answer, style: Drawing) -> str:
     """CoNLL-U with all that the input had; probabilities go to MISC, the k best have a comment of their own."""
     if not len(answer.sentence):
         return "\n"
@@ -77,7 +77,7 @@ def conllu(answer: Answer, style: Style) -> str:
     return "".join(parts)
 
 
-def _with_probabilities(answer: Answer, style: Style) -> Sentence:
+def _with_probabilities(answer: Answer, style: Drawing) -> Sentence:
     if not style.probs or answer.probable is None:
         return answer.sentence
     sentence = answer.sentence
@@ -87,7 +87,7 @@ def _with_probabilities(answer: Answer, style: Style) -> Sentence:
     return replace(sentence, columns={**sentence.columns, "misc": misc})
 
 
-def wordtag(answer: Answer, style: Style) -> str:
+def wordtag(answer: Answer, style: Drawing) -> str:
     """A line of word/TAG items; the k best one below the other with their probabilities."""
     if not answer.labellings:
         return "".join(corpus_wordtag.write([answer.sentence]))
@@ -95,8 +95,8 @@ def wordtag(answer: Answer, style: Style) -> str:
     return "".join(f"{item.probability:.{_DIGITS}f}\t{''.join(line)}" for item, line in lines)
 
 
-def jsonl(answer: Answer, style: Style) -> str:
-    """An object a line: text, tokens, offsets, tags, probabilities, spans, further columns, and the k best."""
+def jsonl(answer: Answer, style: Drawing) -> str:
+    """One object per line: text, tokens, offsets, tags, probabilities, spans, further columns, and the k best."""
     assert answer.probable is not None
     record = _rounded(answer.probable.to_dict())
     record |= {name: list(values) for name, values in answer.sentence.columns.items() if name not in record}
@@ -106,7 +106,7 @@ def jsonl(answer: Answer, style: Style) -> str:
     return dumps(record)
 
 
-def segmented(answer: Answer, style: Style) -> str:
+def segmented(answer: Answer, style: Drawing) -> str:
     """A line of words separated by spaces; the k best one below the other with their probabilities."""
     if not answer.labellings:
         return " ".join(words_from_sentence(answer.sentence, scheme=style.scheme)) + "\n"
@@ -117,7 +117,7 @@ def segmented(answer: Answer, style: Style) -> str:
     return "".join(lines)
 
 
-FORMS: dict[str, Callable[[Answer, Style], str]] = {
+FORMS: dict[str, Callable[[Answer, Drawing], str]] = {
     "inline": inline,
     "conll": conll,
     "conllu": conllu,
@@ -128,13 +128,13 @@ FORMS: dict[str, Callable[[Answer, Style], str]] = {
 
 
 def passed_on(error: CorpusError, form: str) -> str:
-    """What could not be tagged, as it came; in JSON Lines with the reason."""
+    """What could not be tagged, unchanged; in JSON Lines with the reason."""
     if form == "jsonl":
         return dumps({"error": str(error), "line": error.line, "raw": error.whole})
     return error.whole + ("\n\n" if form in ("conll", "conllu") else "\n")
 
 
-def _marked(tagged: Tagged, style: Style) -> str:
+def _marked(tagged: Tagged, style: Drawing) -> str:
     if style.words:
         return _alternating(tagged, style)
     parts, end = [], 0
@@ -146,7 +146,7 @@ def _marked(tagged: Tagged, style: Style) -> str:
     return "".join([*parts, tagged.text[end:]])
 
 
-def _alternating(tagged: Tagged, style: Style) -> str:
+def _alternating(tagged: Tagged, style: Drawing) -> str:
     """Words: every other one underlined in a terminal, spaces between them elsewhere."""
     if not style.colour:
         return " ".join(tagged.words)

@@ -11,8 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from trellis import corpus
-from trellis.corpus import LONGEST, OnError, Source, get_format, guess_format
-from trellis.corpus._alignment import check_align
+from trellis.corpus import LONGEST, OnError, Source, check_align, get_format, guess_format
 from trellis.errors import DataError
 from trellis.tags import OnBadTags, check_on_bad_tags
 from trellis.text import Sentence
@@ -63,7 +62,7 @@ def bad_tags_option(how: str | None) -> OnBadTags:
     return cast("OnBadTags", how or "error")
 
 
-def tell_reading(path: str, report: corpus.Report, *, given: bool = False, quiet: bool = False) -> None:
+def tell_reading(path: str, report: corpus.ReadReport, *, given: bool = False, quiet: bool = False) -> None:
     """Say on standard error what a file was taken for and why, and what was left out or changed in reading it."""
     if quiet:
         return

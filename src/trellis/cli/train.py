@@ -43,6 +43,7 @@ from trellis.corpus import Corpus
 from trellis.errors import ConfigError, DataError, DataWarning, ModelError
 from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
+from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
 from trellis.tags import OnBadTags, Scheme, detect
 from trellis.text import Sentence, get_tokenizer
@@ -52,10 +53,10 @@ from trellis.training.progress import LiveLine
 _REASONS = {
     "converged": "converged",
     "max_iterations": "reached the limit of iterations",
-    "no_progress": "stopped, since no step lowers the loss any more",
+    "no_progress": "stopped, since no step lowers the loss",
     "early_stopping": "stopped, since the held-out score no longer rises",
     "interrupted": "interrupted",
-    "diverged": "stopped, since the loss is no number any more",
+    "diverged": "stopped, since the loss is NaN or infinite",
 }
 
 
@@ -83,7 +84,7 @@ def train(
     scheme: Annotated[str | None, typer.Option(help="Scheme of the tags, e.g. bio; detected if not given.")] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="How the model splits raw text: words, characters or whitespace; else as the data are."),
+        typer.Option(help="How the model splits raw text: words, characters or whitespace; else like the data."),
     ] = None,
     format: FormatOption = None,
     tokens: TokensOption = None,
@@ -99,13 +100,13 @@ def train(
 ) -> None:
     """Train a tagger and leave it in a folder.
 
-    Formats and the tag scheme are detected and said. The folder gets the model, its settings (config.toml), the
+    Formats and the tag scheme are detected and reported. The folder gets the model, its settings (config.toml), the
     steps of its training (history.json, learning-curve.svg) and a record of it (training.json).
 
     Ctrl-C and SIGTERM keep the best model so far and give exit code 130 and 143. A training of a neural model that was
-    interrupted or killed goes on with --resume to the same model as if nothing had happened, with more epochs if asked
-    to; the other families are trained again. --resume continues one training; --warm-start begins another one with
-    what a model has learned.
+    interrupted or killed continues with --resume to the same model as if nothing had happened, also with more epochs;
+    the other families are trained again. --resume continues one training; --warm-start begins another one with what a
+    model has learned.
 
     \b
     Examples:
@@ -128,7 +129,7 @@ def train(
         spans=span_options(align, annotator, majority, unapproved),
     )
     how = bad_tags_option(on_bad_tags)
-    # The folder comes first: what it refuses is not to be heard of after an hour of reading.
+    # The folder comes first: nobody wants to hear of its errors after an hour of reading.
     with stoppable() as stop, folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place:
         if resume and not place.training.resuming:
             say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
@@ -137,7 +138,7 @@ def train(
         settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
         command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
         run = Run(model, data, settings, command)
-        tagger = run.fit(family.make(settings) if start is None else start, place, start is not None, stop, say)
+        tagger = run.fit(make_tagger(family, settings) if start is None else start, place, start is not None, stop, say)
         if tokenizer is not None:
             tagger.tokenizer_ = tokenizer
         with stop.deferred():
@@ -226,7 +227,7 @@ def _read(
     setting = _setting(raw, task, scheme)
     files = {}
     for role, file in raw.items():
-        sentences, notes = in_scheme(file.sentences, setting, how)
+        sentences, notes = in_scheme(file.sentences, setting, how, setting.found if role == "train" else None)
         files[role] = replace(file, sentences=sentences)
         if not quiet:
             tell_notes(given[role], notes)
@@ -252,7 +253,7 @@ def _setting(raw: dict[str, Corpus], task: Task | None, scheme: str | None) -> S
 
 @dataclass
 class Run:
-    """One training: what it is told, and what it says about itself afterwards."""
+    """One training: its inputs, and the record of it."""
 
     model: str
     data: Data
@@ -264,7 +265,7 @@ class Run:
     def fit(
         self, tagger: Tagger[Any], place: folder.ModelFolder, warm_start: bool, stop: Stop, say: Console
     ) -> Tagger[Any]:
-        """Train, with a live line where someone watches."""
+        """Train, with a live line if someone watches."""
         tagger.config = self.settings
         self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         begin = time.perf_counter()

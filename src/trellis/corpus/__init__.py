@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trellis.corpus._alignment import check_align
 from trellis.corpus._binary import DOCBIN
 from trellis.corpus._cells import format_rows
 from trellis.corpus._files import StrPath, open_output, write_text
 from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
 from trellis.corpus._json import dumps
-from trellis.corpus._source import LONGEST, OnError, Report, Source
+from trellis.corpus._source import LONGEST, OnError, ReadReport, Source
 from trellis.corpus.mending import MendedSentences, mend_tags
 from trellis.corpus.rows import from_rows, to_rows
 from trellis.corpus.segmented import sentence_from_words, words_from_sentence
@@ -37,9 +38,10 @@ __all__ = [
     "Format",
     "MendedSentences",
     "OnError",
-    "Report",
+    "ReadReport",
     "Source",
     "Stream",
+    "check_align",
     "dumps",
     "format_rows",
     "from_rows",
@@ -55,13 +57,16 @@ __all__ = [
     "write",
 ]
 
+Report = ReadReport
+"""The former name of `ReadReport`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """All sentences of a file, and the report of reading them."""
 
     sentences: list[Sentence]
-    report: Report
+    report: ReadReport
 
     @property
     def format(self) -> str:
@@ -79,7 +84,7 @@ class Corpus:
 class Stream:
     """Sentences as they are read, once; the report grows as they are."""
 
-    report: Report
+    report: ReadReport
     _sentences: Iterator[Sentence]
 
     @classmethod

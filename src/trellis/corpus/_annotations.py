@@ -21,7 +21,7 @@ _APPROVALS = ("approved", "is_approved", "is_confirmed")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """Which annotations are wanted."""
 
     annotator: str | None = None
@@ -41,7 +41,7 @@ class Marked:
     line: str = ""
 
 
-def check_gold(record: dict[str, Any], choice: Choice) -> None:
+def check_gold(record: dict[str, Any], choice: Selection) -> None:
     """Raise `LeftOut` for a record that those who annotated it did not accept."""
     answer = record.get("answer")
     if answer in ("reject", "ignore"):
@@ -73,7 +73,7 @@ def majority(annotations: Sequence[Iterable[CharSpan]]) -> list[CharSpan]:
 class Annotators:
     """Records of one text by several people, one after another anywhere in a file."""
 
-    choice: Choice
+    choice: Selection
     _first: dict[object, tuple[str, int]] = field(default_factory=dict)
     _groups: dict[object, list[Marked]] = field(default_factory=dict)
 

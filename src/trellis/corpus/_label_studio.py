@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from trellis.corpus._alignment import CharSpan
-from trellis.corpus._annotations import Choice, Marked, is_called, majority
+from trellis.corpus._annotations import Marked, Selection, is_called, majority
 from trellis.corpus._errors import LeftOut, LineError
 from trellis.untrusted import shown
 
@@ -27,7 +27,7 @@ Spans = list[tuple[int, CharSpan]]
 """The number of a text of the task, and a span in it."""
 
 
-def parse_task(task: dict[str, Any], choice: Choice) -> list[Marked]:
+def parse_task(task: dict[str, Any], choice: Selection) -> list[Marked]:
     """The texts of a task (one, or one per utterance) with their spans; None where it has no annotations at all."""
     content, annotations = _content(task["data"]), task.get("annotations", task.get("completions"))
     page = _Page(content) if isinstance(content, str) and _is_html(task, annotations) else None
@@ -70,7 +70,7 @@ def _texts(content: Any) -> list[str]:
     return [item["text"] for item in content]
 
 
-def _chosen(annotations: list[dict[str, Any]], choice: Choice) -> list[dict[str, Any]]:
+def _chosen(annotations: list[dict[str, Any]], choice: Selection) -> list[dict[str, Any]]:
     """The annotations that count: one, or all where the majority is asked for."""
     valid = [item for item in annotations if not (item.get("was_cancelled") or item.get("skipped"))]
     if not valid:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trellis.errors import CorpusError, DataError
-from trellis.tags import Detection, Mended, OnBadTags, Scheme, Style, detect, mend, refusal, summary
+from trellis.tags import Detection, Mended, OnBadTags, Scheme, detect, mend, refusal, summary
 from trellis.text import Sentence
 
 HINT = (
@@ -34,13 +34,13 @@ def mend_tags(
     *,
     on_bad_tags: OnBadTags = "error",
     scheme: Scheme | None = None,
-    style: Style | None = None,
+    found: Detection | None = None,
 ) -> MendedSentences:
-    """The sentences with legal tags in the scheme given or that fits best; those without tags as they are."""
+    """The sentences with legal tags in the scheme that is given, `found` before, or fits best."""
     given = list(sentences)
     tagged = [i for i, sentence in enumerate(given) if sentence.tags is not None]
     sequences = [given[i].tags or () for i in tagged]
-    found = detect(sequences, scheme=scheme, style=style)
+    found = found or detect(sequences, scheme=scheme)
     result = mend(sequences, found, on_bad_tags)
 
     def place(number: int, position: int) -> str:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from trellis.corpus._alignment import Align, CharSpan, aligned, check_align
-from trellis.corpus._annotations import Annotators, Choice, Marked, check_gold
+from trellis.corpus._annotations import Annotators, Marked, Selection, check_gold
 from trellis.corpus._errors import LeftOut, LineError, names_of, refuse_illegal
 from trellis.corpus._json import dumps, records
 from trellis.corpus._label_studio import parse_task
@@ -58,7 +58,7 @@ def read(
 
     """
     check_align(align)
-    choice = Choice(annotator, majority, unapproved, gold)
+    choice = Selection(annotator, majority, unapproved, gold)
     tokenize = get_tokenizer(tokenizer)
     target = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
     for marked in _marked(source, choice):
@@ -70,7 +70,7 @@ def read(
             source.fail(str(problem), marked.number, marked.line)
 
 
-def _marked(source: Source, choice: Choice) -> Iterator[Marked]:
+def _marked(source: Source, choice: Selection) -> Iterator[Marked]:
     """The texts that count; what is wrong or left out is reported."""
     people = Annotators(choice)
     for number, line, record in records(source):
@@ -121,7 +121,7 @@ def write(sentences: Iterable[Sentence], *, shape: str = "label", scheme: Scheme
         yield dumps(_SHAPES[shape](whole.text or "", spans))
 
 
-def parse_record(record: Any, choice: Choice = Choice()) -> list[Marked]:  # noqa: B008 - it is frozen
+def parse_record(record: Any, choice: Selection = Selection()) -> list[Marked]:  # noqa: B008 - it is frozen
     """The texts of a record with their spans; None where it has no field for them."""
     if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):
         record = {**record[1], "text": record[0]}

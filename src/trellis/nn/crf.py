@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from trellis.chain import torch as chain
 from trellis.chain.torch import library
-from trellis.errors import ChainError, ConfigError, ShapeError
-from trellis.ragged import check_lengths
-
-Constraints = Tensor | tuple[Tensor, Tensor, Tensor]
+from trellis.errors import ConfigError, ShapeError
+from trellis.nn import arguments
+from trellis.nn.arguments import Constraints
 
 
 class CRF(nn.Module):
@@ -30,9 +29,9 @@ class CRF(nn.Module):
         num_tags: L.
         batch_first: whether the batch comes before time.
         constraints: which transitions are allowed: booleans ``(L, L)``, or three of them for transitions, start
-            ``(L,)`` and end ``(L,)``, as ``TagSet.allowed_transitions`` makes them. They hold in the loss, in
-            probabilities and in decoding alike.
-        ignore_index: the tag of places to leave out.
+            ``(L,)`` and end ``(L,)``, as ``TagSet.allowed_transitions`` makes them. They apply to the loss,
+            to probabilities and to decoding.
+        ignore_index: the tag of places to skip.
 
     Attributes:
         start_transitions: ``(L,)`` score of a sequence that starts with a label.
@@ -63,19 +62,9 @@ class CRF(nn.Module):
 
     def _set_constraints(self, constraints: Constraints | None) -> None:
         """Keep what is forbidden as buffers outside the state dict, so that checkpoints fit with and without them."""
-        L = self.num_tags
-        given = constraints if isinstance(constraints, tuple) else (constraints, None, None)
-        for name, allowed, shape in zip(("transitions", "start", "end"), given, ((L, L), (L,), (L,)), strict=True):
-            forbidden = None
-            if allowed is not None:
-                mask = torch.as_tensor(allowed)
-                if mask.shape != shape or mask.dtype != torch.bool:
-                    raise ShapeError(
-                        f"constraints of {name} must be bool {shape} for num_tags = {L}, "
-                        f"got {mask.dtype} {tuple(mask.shape)}"
-                    )
-                forbidden = ~mask
-            self.register_buffer(f"_forbidden_{name}", forbidden, persistent=False)
+        names = ("transitions", "start", "end")
+        for name, mask in zip(names, arguments.forbidden(constraints, self.num_tags), strict=True):
+            self.register_buffer(f"_forbidden_{name}", mask, persistent=False)
 
     def reset_parameters(self) -> None:
         """Draw all parameters uniformly from -0.1 .. 0.1."""
@@ -94,7 +83,7 @@ class CRF(nn.Module):
         *,
         edges: Tensor | None = None,
     ) -> Tensor:
-        """Log-likelihood of the tags, as pytorch-crf gives it: ``-nll(...)``."""
+        """Log-likelihood of the tags, as in pytorch-crf: ``-nll(...)``."""
         return -self.nll(emissions, tags, mask, reduction=reduction, edges=edges)
 
     def scores(
@@ -106,14 +95,15 @@ class CRF(nn.Module):
         edges: Tensor | None = None,
         tags: Tensor | None = None,
     ) -> chain.ChainScores:
-        """The distribution over label sequences, which answers for itself; the other methods ask it.
+        """The distribution over label sequences, which the other methods ask.
 
         Args:
             emissions: ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``.
             mask: ``(T, B)`` or ``(B, T)``, true for places that hold a token.
             lengths: ``(B,)`` instead of a mask, for padding on the right.
             edges: ``(T - 1, B, L, L)`` or ``(B, T - 1, L, L)``, added to the transitions. Those of place t - 1 are for
-                the transition into the token at place t from the token before it, wherever a mask with holes has that.
+                the transition into the token at place t from the token before it, which may be further left if the
+                mask has holes.
             tags: like the mask; places where they are ``ignore_index`` hold no token.
 
         """
@@ -147,8 +137,8 @@ class CRF(nn.Module):
             tags: ``(T, B)`` or ``(B, T)``, the labels.
             mask: the same shape, true for places that hold a token.
             lengths: ``(B,)`` instead of a mask, for padding on the right.
-            allowed: like the emissions, instead of tags: the labels that each place may have. The loss is then that
-                of the event that all places keep to it.
+            allowed: like the emissions, instead of tags: the labels that each place may have. The loss is then
+                that of the event that every place has one of its labels.
             label_weights: ``(L,)``: each token's share of the loss, ``-log P(y[t] | y[0..t-1])``, is multiplied by
                 the weight of its label.
             edges: scores of transitions by place; see `scores`.
@@ -157,17 +147,17 @@ class CRF(nn.Module):
         """
         if torch.compiler.is_compiling() and tags is not None and allowed is None and label_weights is None:
             self._check(emissions, tags, mask)
-            options = (self.batch_first, self.ignore_index, _known(reduction))
+            options = (self.batch_first, self.ignore_index, arguments.known(reduction))
             places = self._places(emissions, mask, lengths)
             return library.nll(emissions, tags, places, *self.chain_parameters(), edges, *options)
         scores = self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags)
         weights = None if label_weights is None or tags is None else self._weights(tags, label_weights)
-        return scores.nll(tags, allowed=allowed, weights=weights, scale=_scale(scores, reduction))
+        return scores.nll(tags, allowed=allowed, weights=weights, scale=arguments.scale(scores, reduction))
 
     def _weights(self, tags: Tensor, label_weights: Tensor) -> Tensor:
         if label_weights.shape != (self.num_tags,):
             raise ShapeError(f"label_weights must be (L,) = ({self.num_tags},), got {tuple(label_weights.shape)}")
-        known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or not looked at
+        known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or ignored
         return label_weights[tags.where(known, 0)]
 
     def score(
@@ -179,7 +169,7 @@ class CRF(nn.Module):
         lengths: Tensor | None = None,
         edges: Tensor | None = None,
     ) -> Tensor:
-        """Score of the tags of each sequence, ``(B,)``; minus infinity where they are forbidden."""
+        """Score of the tags of each sequence, ``(B,)``; minus infinity if they are forbidden."""
         return self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags).score(tags)
 
     def decode(
@@ -236,7 +226,7 @@ class CRF(nn.Module):
         edges: Tensor | None = None,
         pairwise: bool = False,
     ) -> chain.Marginals:
-        """Probability of each label at each token (0 where there is none), and expected transitions."""
+        """Probability of each label at each token (0 at places without one), and expected transitions."""
         return self.scores(emissions, mask, lengths=lengths, edges=edges).marginals(allowed=allowed, pairwise=pairwise)
 
     def kbest(
@@ -299,38 +289,14 @@ class CRF(nn.Module):
         return scores.span_log_prob(spans, tags, before=before, after=after, allowed=allowed)
 
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
-        """The checks of pytorch-crf, in its words."""
-        if emissions.dim() != 3:
-            raise ShapeError(f"emissions must have dimension of 3, got {emissions.dim()}")
-        if emissions.shape[2] != self.num_tags:
-            raise ShapeError(f"expected last dimension of emissions is {self.num_tags}, got {emissions.shape[2]}")
-        for name, other in (("tags", tags), ("mask", mask)):
-            if other is not None and other.shape != emissions.shape[:2]:
-                raise ShapeError(
-                    f"the first two dimensions of emissions and {name} must match, "
-                    f"got {tuple(emissions.shape[:2])} and {tuple(other.shape)}"
-                )
+        arguments.check_padded(emissions, tags, mask, self.num_tags)
 
     def _places(self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None) -> Tensor | None:
-        if lengths is None:
-            return mask
-        if mask is not None:
-            raise ChainError("give either a mask or lengths, got both")
-        B, T = emissions.shape[:2] if self.batch_first else (emissions.shape[1], emissions.shape[0])
-        given = lengths if isinstance(lengths, Tensor) else torch.from_numpy(check_lengths(lengths))
-        kind = given.dtype
-        if given.shape != (B,) or kind.is_floating_point or kind.is_complex or kind == torch.bool:
-            raise ShapeError(f"lengths must be integers (B,) = ({B},), got {kind} {tuple(given.shape)}")
-        counts = given.to(emissions.device, torch.int64)
-        in_range = torch.compiler.is_compiling() or bool(((counts >= 0) & (counts <= T)).all())
-        if not in_range:
-            raise ShapeError(f"lengths must be in 0..{T}, the size of the time axis, got {given.tolist()}")
-        places = torch.arange(T, device=emissions.device) < counts[:, None]
-        return places if self.batch_first else places.T
+        return arguments.places(emissions, mask, lengths, batch_first=self.batch_first)
 
     def chain_parameters(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores with the constraints in them: minus infinity where forbidden."""
-        parameters, buffers = self._parameters, self._buffers  # the attributes themselves are slow to look up
+        parameters, buffers = self._parameters, self._buffers  # looking up the attributes is slow
         names = (("transitions", "transitions"), ("start_transitions", "start"), ("end_transitions", "end"))
         transitions, start, end = (_forbid(parameters[name], buffers[f"_forbidden_{kind}"]) for name, kind in names)
         return transitions, start, end
@@ -339,19 +305,3 @@ class CRF(nn.Module):
 def _forbid(scores: Tensor | None, forbidden: Tensor | None) -> Tensor:
     assert scores is not None
     return scores if forbidden is None else scores.masked_fill(forbidden, -torch.inf)
-
-
-def _known(reduction: str) -> str:
-    if reduction not in ("none", "sum", "mean", "token_mean"):
-        raise ConfigError(f"invalid reduction: {reduction}")
-    return reduction
-
-
-def _scale(scores: chain.ChainScores, reduction: str) -> float | None:
-    """What the sum over sequences is multiplied by; None for no reduction."""
-    if _known(reduction) == "none":
-        return None
-    if reduction == "sum":
-        return 1.0
-    count = scores.layout.sequences if reduction == "mean" else scores.layout.tokens
-    return 1.0 / max(count, 1)  # a batch without tokens loses nothing; 0 / 0 would spoil the parameters for good

@@ -1,4 +1,4 @@
-"""The native side of tensors: where tokens and pairs lie, and what it reports."""
+"""The native side of tensors: where tokens and pairs are, and what it reports."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from trellis import _native
 from trellis.aligned import plain_tensor
 from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
 from trellis.chain.torch import _scan
+from trellis.errors import ShapeError
 
 Inference = _native.InferenceFloat32 | _native.InferenceFloat64
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
@@ -23,13 +24,28 @@ def make_inference(layout: _native.Layout, arguments: Arguments) -> Inference:
     emissions, transitions, start, end, edges = arguments
     kind = _native.InferenceFloat64 if emissions.dtype == torch.float64 else _native.InferenceFloat32
     pointers = (emissions.data_ptr(), transitions.data_ptr(), start.data_ptr(), end.data_ptr())
-    return kind(layout, *pointers, emissions.shape[-1], 0 if edges is None else edges.data_ptr())
+    matrices = 0 if edges is None else edges.data_ptr()
+    if not (all(pointers) and (matrices or edges is None)):
+        check_memory(arguments)
+    return kind(layout, *pointers, emissions.shape[-1], matrices)
+
+
+def check_memory(arguments: Arguments) -> None:
+    """Refuse tensors whose memory somebody has freed; one without elements needs none."""
+    for name, x in zip(("emissions", "transitions", "start", "end", "edges"), arguments, strict=True):
+        if x is not None and x.numel() and not x.data_ptr():
+            raise ShapeError(f"{name} have no memory any more: their storage was freed after they were given")
+
+
+def places_of(arguments: tuple[Tensor | None, ...]) -> tuple[int, ...]:
+    """Where the tensors are, and how large: what the native side relies on."""
+    return tuple(number for x in arguments if x is not None for number in (x.data_ptr(), x.numel()))
 
 
 def layout_of_mask(
     shape: torch.Size, mask: Tensor | None, tags: Tensor | None, ignore_index: int, batch_first: bool
 ) -> _native.Layout:
-    """The tokens of a padded batch: the true places of the mask whose tag is not to be ignored."""
+    """The tokens of a padded batch: the true places of the mask whose tag is not ignored."""
     places = None if mask is None else _on_cpu(mask, torch.bool, torch.uint8)
     labels = None if tags is None else _on_cpu(tags, torch.int64)
     first, second, _ = shape
@@ -42,7 +58,7 @@ def layout_of_mask(
 
 
 def _on_cpu(x: Tensor, *dtypes: torch.dtype) -> Tensor:
-    """A contiguous CPU tensor of the first dtype, or as it is where it has one of the others."""
+    """A contiguous CPU tensor of the first dtype, or the tensor unchanged if it has one of the others."""
     if x.dtype not in dtypes:
         x = x.to(dtypes[0])
     if x.device.type != "cpu":
@@ -62,7 +78,7 @@ def layout_lengths(layout: _native.Layout) -> Tensor:
 
 
 def ragged(layout: _native.Layout, arguments: Arguments) -> _scan.Chain:
-    """What ``_scan`` takes: the scores of tokens and pairs alone, one after another."""
+    """The input of ``_scan``: the scores of tokens and pairs only, one after another."""
     emissions, transitions, start, end, edges = arguments
     L, device = emissions.shape[-1], emissions.device
     tokens = emissions.reshape(-1, L)[token_rows(layout).to(device)]

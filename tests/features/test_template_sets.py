@@ -1,0 +1,231 @@
+"""Ready features: lists of strings and the dicts of sklearn-crfsuite, and what is refused."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from trellis import _native
+from trellis.errors import DataError, StoreError
+from trellis.features import AttributeIndex, GivenExtractor
+from trellis.store import Stored
+
+
+def named(token):
+    index = AttributeIndex()
+    data = GivenExtractor().compile([[token]], index, grow=True)
+    return {index.name(number): value for number, value in data.token_attributes(0)}
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        (["a", "b"], {"a": 1.0, "b": 1.0}),
+        (("a",), {"a": 1.0}),
+        ({"a"}, {"a": 1.0}),
+        ([], {}),
+        ({}, {}),
+        ({"a": 1.5, "b": 2, "c": -1}, {"a": 1.5, "b": 2.0, "c": -1.0}),
+        ({"a": True, "b": False}, {"a": 1.0, "b": 0.0}),
+        ({"a": "v"}, {"a:v": 1.0}),
+        ({"a": {"x": 2, "y": "z", "n": {"q": 1}}}, {"a:x": 2.0, "a:y:z": 1.0, "a:n:q": 1.0}),
+        ({"a": ["l", "m"], "b": {"s"}}, {"a:l": 1.0, "a:m": 1.0, "b:s": 1.0}),
+        ({"a": np.float32(0.5), "b": np.int64(3), "c": np.bool_(True)}, {"a": 0.5, "b": 3.0, "c": 1.0}),
+        ({"a": Fraction(1, 4)}, {"a": 0.25}),
+        ({"é中": "\ud800"}, {"é中:\ud800": 1.0}),
+        ({b"a": b"x"}, {"a:x": 1.0}),
+    ],
+)
+def test_every_form_becomes_named_values(token, expected):
+    assert named(token) == expected
+
+
+def test_python_crfsuite_reads_the_same_dicts_alike():
+    import pycrfsuite
+
+    token = {"a": 1.5, "b": True, "c": "v", "e": {"x": 2, "y": "z"}, "f": ["l"], "g": {"s"}}
+    assert named(token) == pycrfsuite.ItemSequence([token]).items()[0]
+
+
+def test_a_feature_given_twice_counts_twice():
+    index = AttributeIndex()
+    data = GivenExtractor().compile([[["a", "a"]]], index, grow=True)
+    assert data.token_attributes(0) == [(0, 1.0), (0, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        ({"a": math.nan}, "feature 'a' is nan: values must be finite"),
+        ({"a": {"b": math.inf}}, "feature 'a:b' is inf: values must be finite"),
+        ({"a": None}, "feature 'a' must be a string, a number or a bool, got NoneType"),
+        ({"a": object()}, "feature 'a' must be a string, a number or a bool, got object"),
+        ({"a": 1j}, "feature 'a' must be a string, a number or a bool, got complex"),
+        ({1: 2}, "a feature's name must be a string, got int"),
+        (["a", 3], "a feature in a list must be a string, got int"),
+        (3, "the features of a token must be a dict, list or set, got int"),
+        ("word", "the features of a token must be a dict, list or set, got str"),
+    ],
+)
+def test_what_is_no_feature_is_named_with_its_place(token, message):
+    with pytest.raises(DataError, match=f"sentence 1, position 2: {message}"):
+        GivenExtractor().compile([[], [["x"], ["y"], token]], AttributeIndex(), grow=True)
+
+
+def nested(depth, leaf):
+    for _ in range(depth):
+        leaf = {"a": leaf}
+    return leaf
+
+
+def test_dicts_may_be_nested_a_hundred_deep():
+    assert named(nested(100, 2.5)) == {":".join("a" * 100): 2.5}
+    assert named(nested(99, ["x"])) == {":".join("a" * 99 + "x"): 1.0}
+
+
+def own_value():
+    token = {}
+    token["a"] = token
+    return token
+
+
+@pytest.mark.parametrize("token", [own_value(), nested(101, 1), nested(100, ["x"]), nested(100_000, 1)])
+def test_features_nested_without_end_are_refused_with_the_limit(token):
+    with pytest.raises(DataError, match=r"^sentence 0, position 1: features are nested more than 100 deep, at 'a:a:"):
+        GivenExtractor().compile([[["x"], token]], AttributeIndex(), grow=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("x" * 10**6, "x" * 120 + "..."), ("\ud800", r"\xed\xa0\x80"), (b"\xff", r"\xff"), ("a\0b", "a\0b")],
+    ids=["huge", "surrogate", "bytes", "NUL"],
+)
+def test_a_name_that_is_no_plain_text_is_shown_in_the_message(name, shown):
+    with pytest.raises(DataError) as caught:
+        named({name: None})
+    expected = f"feature '{shown}' must be a string, a number or a bool, got NoneType"
+    assert str(caught.value) == f"sentence 0, position 0: {expected}"
+
+
+def test_an_integer_beyond_floats_is_refused():
+    with pytest.raises(DataError, match="feature 'a' is too large: values must be finite"):
+        named({"a": 10**400})
+
+
+class BrokenList(list):
+    def __iter__(self):
+        raise RuntimeError("no iterator")
+
+
+class StopsHalfway(list):
+    def __iter__(self):
+        yield "a"
+        raise RuntimeError("no more")
+
+
+class BrokenNumber:
+    def __float__(self):
+        raise KeyError("no float")
+
+
+class BrokenSentence:
+    def __len__(self):
+        raise RuntimeError("no length")
+
+    def __getitem__(self, i):
+        raise RuntimeError("no items")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "error"),
+    [
+        ([BrokenList(["a"])], RuntimeError),
+        ([{"a": BrokenList(["a"])}], RuntimeError),
+        ([StopsHalfway(["a"])], RuntimeError),
+        ([{"a": BrokenNumber()}], KeyError),
+        (BrokenSentence(), RuntimeError),
+    ],
+)
+def test_what_objects_of_the_caller_raise_reaches_the_caller(sentence, error):
+    with pytest.raises(error):
+        GivenExtractor().compile([sentence], AttributeIndex(), grow=True)
+
+
+def test_a_number_may_empty_the_dict_and_the_sentence_it_stands_in():
+    token, sentence = {}, []
+
+    class Emptying:
+        def __float__(self):
+            token.clear()
+            sentence.clear()
+            return 2.0
+
+    token["a"] = Emptying()
+    sentence.append(token)
+    index = AttributeIndex()
+    GivenExtractor().compile([sentence], index, grow=True)
+    assert index.names() == ["a"]
+
+
+def test_an_index_is_the_same_from_its_arrays():
+    index = AttributeIndex()
+    GivenExtractor().compile([[[f"name{i}" for i in range(5000)]]], index, grow=True)
+    again = AttributeIndex.from_stored(Stored.of("x", "test", {}, index.arrays()))
+    assert again.names() == index.names()
+    assert [again.find(f"name{i}") for i in range(0, 5000, 7)] == list(range(0, 5000, 7))
+    assert again.find("other") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("names", lambda a: a[:-1], "the array 'ends' must lie in 0..1, got 2 at [1]"),
+        ("names", lambda a: np.append(a, a), "the array 'ends' must end with 4, got 2"),
+        ("names", lambda a: a.astype(np.int64), "the array 'names' must be uint8, got int64"),
+        ("ends", lambda a: a[::-1], "the array 'ends' must never decrease, but does so after [0]"),
+        ("ends", lambda a: a.astype(np.int64), "the array 'ends' must be uint64, got int64"),
+        ("table", lambda a: a[:-1], "the array 'table' must have the shape (1024), got (1023)"),
+        ("table", lambda a: a.reshape(2, -1), "the array 'table' must have the shape (1024), got (2, 512)"),
+        ("marks", lambda a: a[:-1], "the array 'marks' must have a power of two places for 2 names, got 1023"),
+        ("marks", lambda a: a[:2], "the array 'marks' must have a power of two places for 2 names, got 2"),
+        ("marks", np.ones_like, "the array 'marks' must leave at least every 10000th place free"),
+    ],
+)
+def test_arrays_that_no_search_may_see_are_refused(name, change, message):
+    index = AttributeIndex()
+    GivenExtractor().compile([[["a", "b"]]], index, grow=True)
+    arrays = index.arrays() | {name: change(index.arrays()[name])}
+    arrays["table"] = arrays["table"] if name == "table" else arrays["table"][: len(arrays["marks"])]
+    with pytest.raises(StoreError) as found:
+        AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
+    assert str(found.value) == f"file: {message}"
+
+
+def test_a_table_without_room_would_be_searched_from_end_to_end():
+    index = AttributeIndex()
+    arrays = index.arrays() | {"marks": np.zeros(1 << 15, np.uint8), "table": np.zeros(1 << 15, np.uint32)}
+    arrays["marks"][:10_000] = arrays["marks"][20_000:] = 1  # the end goes on at the beginning
+    with pytest.raises(StoreError, match="every 10000th place"):
+        AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
+    arrays["marks"][[1_000, 30_000]] = 0
+    assert AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays)).find("a") is None
+
+
+def test_a_name_that_is_not_utf_8_is_a_clear_error():
+    index = AttributeIndex()
+    GivenExtractor().compile([[["a", "b"]]], index, grow=True)
+    arrays = index.arrays() | {"names": np.array([0xFF, 0x62], np.uint8)}
+    again = AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
+    with pytest.raises(StoreError, match="the name of attribute 0 of the saved model is not UTF-8"):
+        again.names()
+
+
+def test_native_code_takes_arrays_as_they_are_or_not_at_all():
+    """A conversion would make 65535 of -1, and rows of items."""
+    names, ends, marks, table = AttributeIndex().native.arrays()
+    for wrong in (table.astype(np.int64), table.reshape(2, -1)):
+        with pytest.raises(TypeError):
+            _native.Attributes.fixed(names, ends, marks, wrong)
+    with pytest.raises(TypeError):
+        _native.Weights(np.array([1]), np.array([-1]), np.ones(1), 3)

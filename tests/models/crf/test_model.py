@@ -1,0 +1,216 @@
+"""What a CRF can be asked: explanations that add up, feature and transition tables, names, files."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tests.models.contract import TRAIN
+from trellis import chain, store
+from trellis.errors import DataError, ModelError, StoreError, TagError, TemplateError
+from trellis.models import CRF
+from trellis.models.crf.objective import scores_of
+from trellis.text import Sentence
+
+
+@pytest.fixture(scope="module")
+def model():
+    return CRF(features="ner", c2=0.05).fit(TRAIN)
+
+
+def test_contributions_add_up_to_the_difference_of_scores(model):
+    for sentence in TRAIN:
+        scores = model.chain_scores([sentence])
+        tags = model.tagset_
+        for position in range(len(sentence)):
+            found = model.explain(sentence, position)
+            paths = (found.labelling, found.alternative)
+            best, other = (chain.score(scores, tags.encode(path))[0] for path in paths)
+            assert found.score_difference == pytest.approx(best - other, abs=1e-10)
+            total = sum(c.difference for c in found.contributions)
+            assert total == pytest.approx(found.score_difference, abs=1e-10)
+            assert found.score_difference >= 0
+
+
+def test_the_runner_up_is_the_best_path_with_another_label(model):
+    sentence = TRAIN[0]
+    found = model.explain(sentence, 1)
+    assert found.labelling == sentence.tags
+    assert found.runner_up != found.label == "I-PER"
+    options = [option for option in model.kbest([sentence], 500)[0] if option.tags[1] != "I-PER"]
+    assert tuple(options[0].tags) == found.alternative
+    marginals = dict(zip(model.labels_, model.marginals([sentence])[0][1], strict=True))
+    assert found.probability == pytest.approx(marginals["I-PER"])
+    assert found.runner_up_probability == pytest.approx(marginals[found.runner_up])
+
+
+def test_explanations_name_features_and_transitions(model):
+    found = model.explain(TRAIN[0], 1)
+    names = {c.name for c in found.contributions}
+    assert "U00:Smith" in names
+    assert any(c.kind == "transition" and c.name.startswith("B-PER -> I-PER or ") for c in found.contributions)
+    text = found.to_markdown()
+    assert "U00:Smith" in text
+    assert "total" in text
+
+
+def test_positions_outside_the_sentence_are_refused(model):
+    with pytest.raises(ModelError, match=r"position must be in 0..1 of 2 tokens, got 2"):
+        model.explain(["a", "b"], 2)
+
+
+def test_top_features_are_sorted_by_size_and_belong_to_the_label(model):
+    top = model.top_features("B-LOC", 5).features
+    assert len(top) == 5
+    assert {f.label for f in top} == {"B-LOC"}
+    sizes = [abs(f.weight) for f in model.top_features(n=50).features]
+    assert sizes == sorted(sizes, reverse=True)
+    p = model.parameters_
+    assert sizes[0] == np.abs(p.weights).max()
+    with pytest.raises(TagError, match=r"label 'B-LOK' .* nearest of its 5 labels is 'B-LOC'"):
+        model.top_features("B-LOK")
+
+
+def test_transitions_are_a_table(model):
+    table = model.transitions()
+    assert table.labels == model.labels_
+    i, j = table.labels.index("B-PER"), table.labels.index("I-PER")
+    assert table.weights[i][j] == model.parameters_.transitions[i, j] > 0
+    assert "-inf" in table.to_markdown()
+
+
+def test_feature_names_of_a_sentence(model):
+    assert model.feature_names(["Rome"])[0][0] == "U00:Rome"
+    with pytest.raises(ModelError, match="no templates"):
+        CRF(features="given").fit([[["a"], ["b"]]], [["A", "B"]]).feature_names([["a"]])
+
+
+def test_templates_with_columns_need_them_when_tagging():
+    train = [Sentence(["a", "b"], ["O", "B-X"], columns={"pos": ["D", "N"]})]
+    model = CRF(features="chunk").fit(train)
+    assert len(model.tag([Sentence(["a"], columns={"pos": ["N"]})])[0].tags) == 1
+    with pytest.raises(TemplateError, match=r"line 12: 'U10:%x\[-2,1\]' looks at column 1"):
+        model.predict([["a"]])
+
+
+def test_tagged_sentences_keep_what_they_had(model):
+    sentence = Sentence(["Rome", "!"], text="Rome!", offsets=[(0, 4), (4, 5)])
+    tagged = model.tag([sentence])[0]
+    assert (tagged.text, tagged.offsets, len(tagged.tags)) == ("Rome!", ((0, 4), (4, 5)), 2)
+
+
+def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
+    model.save(tmp_path / "m")
+    stored = store.load(tmp_path / "m")
+    for name, change, message in [
+        ("transitions", lambda a: a[1:], r"bad: the array 'transitions' must have the shape \(5, 5\), got \(4, 5\)"),
+        ("transitions", lambda a: a * np.nan, "the array 'transitions' must be finite or -inf, got nan at"),
+        ("start", lambda a: -a, "the array 'start' must be finite or -inf, got inf at"),
+        ("weighted", lambda a: a + 1, "the array 'weighted' must lie in 0..1, got 2 at"),
+        ("pair_weights", lambda a: a[1:], "the array 'pair_weights' must have the shape"),
+        ("pair_weights", lambda a: a * np.inf, "the array 'pair_weights' must be finite, got -?inf at"),
+        ("pair_labels", lambda a: a + 1000, r"the array 'pair_labels' must lie in 0..4, got 100. at \[0\]"),
+        ("pair_ends", lambda a: a[::-1], "the array 'pair_ends' must never decrease"),
+        ("pair_ends", lambda a: a[1:], "the array 'pair_ends' must have the shape"),
+        ("names", lambda a: a[1:], "the array 'ends' must lie in"),
+        ("table", lambda a: a[:-1], "the array 'table' must have the shape"),
+    ]:
+        store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
+        with pytest.raises(StoreError, match=message):
+            CRF.load(tmp_path / "bad")
+    rest = {name: array for name, array in stored.arrays.items() if name != "start"}
+    store.save(tmp_path / "bad", "crf", stored.manifest.values, rest)
+    with pytest.raises(StoreError, match=r"bad: the array 'start' is missing: expected float64 of shape \(5\)"):
+        CRF.load(tmp_path / "bad")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("pair_labels", lambda a: np.full(len(a), -1), "the array 'pair_labels' must be uint16, got int64"),
+        ("pair_ends", lambda a: a * 0 + np.array([-(2**62)] * (len(a) - 1) + [2**63 - 1]), "must lie in 0.."),
+        ("table", lambda a: a.reshape(2, -1), r"the array 'table' must have the shape \(1024\), got \(2, 512\)"),
+        ("marks", lambda a: a.reshape(1, -1), "the array 'marks' must have the shape"),
+        ("ends", lambda a: a.astype(np.float64), "the array 'ends' must be uint64, got float64"),
+    ],
+)
+def test_arrays_that_would_have_native_code_look_outside_are_refused(model, tmp_path, name, change, message):
+    """Each was a crash: numbers converted, differences that overflow, and rows taken for items."""
+    model.save(tmp_path / "m")
+    stored = store.load(tmp_path / "m")
+    store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
+    with pytest.raises(StoreError, match=message):
+        CRF.load(tmp_path / "bad")
+
+
+def test_models_of_another_kind_are_refused(tmp_path):
+    store.save(tmp_path / "x", "horse", {}, {})
+    from trellis import models
+
+    with pytest.raises(StoreError, match="kind 'horse', expected 'crf'"):
+        CRF.load(tmp_path / "x")
+    with pytest.raises(StoreError, match="unknown kind 'horse'"):
+        models.load(tmp_path / "x")
+
+
+def test_scores_do_not_depend_on_what_was_tagged_before():
+    """The model remembers words and pairs, and forgets them when they are many: 200 labels make that soon."""
+    labels = [f"t{i}" for i in range(200)]
+    X = [["w" + label, "and", label] for label in labels]
+    y = [[label, "t0", label] for label in labels]
+    fitted = CRF(features="pos", max_iterations=3).fit(X, y)
+    fresh = pickle.loads(pickle.dumps(fitted))
+    random = np.random.default_rng(0)
+    many = [[f"{a}{b}" for a, b in random.choice(["and", *labels], (20, 2))] for _ in range(600)]
+    few = [*X[:20], many[3]]
+    expected = fresh.chain_scores(few).emissions
+    for before in ([], many, many[:5], few):
+        fitted.chain_scores(before)
+        np.testing.assert_array_equal(fitted.chain_scores(few).emissions, expected)
+    compiled = fitted._extractor().compile(few, fitted.parameters_.index, grow=False)
+    np.testing.assert_allclose(scores_of(compiled, fitted.parameters_).emissions, expected, atol=1e-12)
+
+
+class TestMemory:
+    """What a model keeps of the words it has seen, from call to call."""
+
+    @pytest.fixture
+    def model(self, tmp_path):
+        templates = tmp_path / "templates"
+        templates.write_text("U0:%x[0,0]\nU1:%suffix2[-1,0]/%suffix2[0,0]\nB\n")
+        return CRF(features=str(templates)).fit(TRAIN)
+
+    def scorer(self, model):
+        model.predict([["a"]])
+        return model._scorer[1]
+
+    def test_words_are_remembered_and_counted_by_their_bytes(self, model):
+        scorer = self.scorer(model)
+        before = scorer.bytes
+        words = [f"word{number}" for number in range(10_000)]
+        model.predict([words])
+        grown = scorer.bytes
+        assert grown - before > sum(map(len, words))
+        model.predict([words])
+        assert scorer.bytes == grown
+
+    def test_150_words_of_a_megabyte_are_forgotten(self, model):
+        scorer = self.scorer(model)
+        sentence = list(TRAIN[0].tokens)
+        huge = [f"{number}".ljust(1 << 20, "x") for number in range(150)]
+        expected = model.predict([sentence, huge[:2]])
+        assert model.predict([sentence, huge])[0] == expected[0]
+        assert scorer.bytes <= scorer.most_bytes
+        for word in huge:
+            model.predict([[word]])
+            assert scorer.bytes <= scorer.most_bytes
+        assert model.predict([sentence, huge[:2]]) == expected
+
+    def test_what_was_read_before_an_error_is_forgotten_too(self, model):
+        scorer = self.scorer(model)
+        expected = model.marginals([TRAIN[0]])
+        huge = [f"{number}".ljust(1 << 20, "x") for number in range(100)]
+        with pytest.raises(DataError, match="sentence 1, position 0: token must be a string, got int"):
+            model.predict([huge, [3]])
+        assert scorer.bytes <= scorer.most_bytes
+        np.testing.assert_array_equal(model.marginals([TRAIN[0]]), expected)

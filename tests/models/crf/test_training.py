@@ -1,0 +1,429 @@
+"""The CRF's training: gradient, loss and weights against references, weights of sentences and labels, partial labels,
+warm starts, early stopping, interrupts, threads."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+from tests.models.contract import TRAIN
+from trellis import chain
+from trellis.errors import ConfigError, DataError, ModelError
+from trellis.features import AttributeIndex, GivenExtractor
+from trellis.models import CRF
+from trellis.models.crf.objective import Choice, CRFObjective, scores_of
+from trellis.models.data import Labelled
+from trellis.tags import Scheme, TagSet
+from trellis.text import Sentence
+from trellis.training import Descent, Perceptron, averaged_perceptron
+
+LABELS = ["A", "B", "C"]
+TIGHT = {"epsilon": 1e-9, "delta": 0.0}
+
+
+def make_data(seed=0, sentences=12, values=True):
+    random = np.random.default_rng(seed)
+    X, y = [], []
+    for _ in range(sentences):
+        length = int(random.integers(1, 6))
+        X.append(
+            [
+                {f"w{random.integers(6)}": 1.0, "bias": float(random.integers(1, 3)) if values else 1.0}
+                for _ in range(length)
+            ]
+        )
+        y.append(random.choice(LABELS, size=length).tolist())
+    return X, y
+
+
+def objective_of(X, y, *, c2=0.0, constraints=False, all_states=False, scheme="plain", **options):
+    data = Labelled.of(X, y)
+    index = AttributeIndex()
+    compiled = GivenExtractor().compile(X, index, grow=True)
+    choice = Choice(0.0, all_states, True, True, constraints)
+    return CRFObjective(compiled, index, data, data.tag_set(scheme), choice, c2=c2, **options)
+
+
+class Reference:
+    """The same CRF with every label sequence enumerated, in NumPy and scipy only."""
+
+    def __init__(self, X, y, c2, weights=None):
+        names = list(dict.fromkeys(name for x in X for token in x for name in token))
+        self.shape = (len(names), 3)
+        rows = {name: i for i, name in enumerate(names)}
+        self.features = [np.zeros((len(x), len(names))) for x in X]
+        for matrix, x in zip(self.features, X, strict=True):
+            for t, token in enumerate(x):
+                for name, value in token.items():
+                    matrix[t, rows[name]] = value
+        self.y = [[LABELS.index(label) for label in own] for own in y]
+        self.c2, self.weights = c2, np.ones(len(X)) if weights is None else weights
+
+    def loss(self, w):
+        W, A = w[:-9].reshape(self.shape), w[-9:].reshape(3, 3)
+        total = self.c2 * float(w @ w)
+        for weight, features, gold in zip(self.weights, self.features, self.y, strict=True):
+            e = features @ W
+
+            def score(path, e=e):
+                return sum(e[t, k] for t, k in enumerate(path)) + sum(A[i, j] for i, j in itertools.pairwise(path))
+
+            scores = [score(path) for path in itertools.product(range(3), repeat=len(gold))]
+            total += weight * (logsumexp(scores) - score(gold))
+        return total
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_gradient_against_finite_differences(single):
+    X, y = make_data()
+    objective = objective_of(X, y, c2=0.3, single=single)
+    w = np.random.default_rng(1).normal(size=objective.size)
+    g = np.empty_like(w)
+    objective.evaluate(w, g)
+    exact = objective_of(X, y, c2=0.3)
+    step, scratch = 1e-6, np.empty_like(w)
+    for i in range(objective.size):
+        up, down = w.copy(), w.copy()
+        up[i] += step
+        down[i] -= step
+        slope = (exact.evaluate(up, scratch) - exact.evaluate(down, scratch)) / (2 * step)
+        assert g[i] == pytest.approx(slope, rel=1e-6, abs=1e-5 if single else 1e-7)
+
+
+def test_loss_and_weights_against_a_scipy_only_reference():
+    X, y = make_data(sentences=8)
+    settings = {"features": "ready", "scheme": "plain", "constraints": False, "all_possible_states": True}
+    model = CRF(c2=0.5, all_possible_transitions=True, **settings, **TIGHT).fit(X, y)
+    reference = Reference(X, y, 0.5)
+    size = int(np.prod(reference.shape)) + 9
+    best = minimize(reference.loss, np.zeros(size), method="BFGS", options={"gtol": 1e-5})
+    p = model.parameters_
+    ours = np.concatenate([p.weights, p.transitions.ravel()])
+    assert model.history_.loss == pytest.approx(best.fun, rel=1e-7)
+    np.testing.assert_allclose(ours, best.x, atol=1e-4)
+    assert reference.loss(ours) == pytest.approx(model.history_.loss, rel=1e-9)
+
+
+def test_sentence_weights_are_repeated_sentences():
+    X, y = make_data(sentences=6)
+    settings = {"features": "ready", "scheme": "plain", "constraints": False, **TIGHT}
+    weighted = CRF(**settings).fit(X, y, sentence_weights=[3, 1, 1, 1, 1, 2])
+    repeated = CRF(**settings).fit([X[0], X[0], *X, X[5]], [y[0], y[0], *y, y[5]])
+    np.testing.assert_allclose(weighted.chain_scores(X).emissions, repeated.chain_scores(X).emissions, atol=1e-5)
+    for bad in ([1.0], [-1.0] * 6, [np.nan] * 6):
+        with pytest.raises(ModelError, match="sentence_weights must be 6 finite numbers"):
+            CRF(**settings).fit(X, y, sentence_weights=bad)
+
+
+def test_label_weights_of_one_change_nothing_and_larger_ones_raise_recall():
+    X, y = make_data(sentences=40, values=False)
+    settings = {"features": "ready", "scheme": "plain", "constraints": False, **TIGHT}
+    plain = CRF(**settings).fit(X, y)
+    ones = CRF(label_weights={"A": 1.0, "C": 1.0}, **settings).fit(X, y)
+    np.testing.assert_allclose(ones.chain_scores(X).emissions, plain.chain_scores(X).emissions, atol=1e-5)
+    heavy = CRF(label_weights={"A": 5.0}, **settings).fit(X, y)
+    a = plain.labels_.index("A")
+    assert np.mean([m[:, a].mean() for m in heavy.marginals(X)]) > np.mean([m[:, a].mean() for m in plain.marginals(X)])
+    with pytest.raises(ConfigError, match="the weight of 'A' must be a finite number"):
+        CRF(label_weights={"A": -1.0}, **settings).fit(X, y)
+
+
+def test_gradient_with_label_and_sentence_weights():
+    X, y = make_data()
+    tokens = sum(map(len, y))
+    random = np.random.default_rng(5)
+    options = {"token_weights": random.uniform(0, 2, tokens), "sentence_weights": random.uniform(0, 2, len(X))}
+    check_gradient(objective_of(X, y, **options))
+
+
+def check_gradient(objective):
+    w = np.random.default_rng(1).normal(size=objective.size)
+    g, scratch, step = np.empty_like(w), np.empty_like(w), 1e-6
+    objective.evaluate(w, g)
+    for i in range(objective.size):
+        up, down = w.copy(), w.copy()
+        up[i] += step
+        down[i] -= step
+        slope = (objective.evaluate(up, scratch) - objective.evaluate(down, scratch)) / (2 * step)
+        assert g[i] == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
+def test_partial_labels_have_the_likelihood_of_all_their_paths():
+    X, y = make_data(sentences=5)
+    partial = [
+        [None if t % 3 == 0 else {"A", label} if t % 3 == 1 else label for t, label in enumerate(own)] for own in y
+    ]
+    partial[0] = y[0]
+    objective = objective_of(X, partial, all_states=True)
+    check_gradient(objective)
+    w = np.random.default_rng(2).normal(size=objective.size)
+    loss = objective.evaluate(w, np.empty_like(w))
+    total = 0.0
+    for x, own in zip(X, partial, strict=True):
+        options = [LABELS if label is None else [label] if isinstance(label, str) else sorted(label) for label in own]
+        total += partial_loss(objective, w, x, options)
+    assert loss == pytest.approx(total, rel=1e-9)
+
+
+def partial_loss(objective, w, x, options):
+    """-log of the summed probabilities of the paths that the options leave, enumerated."""
+    p = objective.parameters(w)
+    compiled = GivenExtractor().compile([x], objective.index, grow=False)
+    scores = scores_of(compiled, p)
+    log_z = chain.log_partition(scores)[0]
+    labels = objective.tags.labels
+    paths = [[labels.index(label) for label in path] for path in itertools.product(*options)]
+    return log_z - logsumexp([chain.score(scores, path)[0] for path in paths])
+
+
+def test_partial_labels_teach_what_they_say():
+    X = [["a", "b", "c"]] * 4
+    y = [["O", None, "O"], [None, "B-X", None], ["O", {"B-X", "O"}, None], [None, None, None]]
+    model = CRF(features="ner", c2=0.01).fit(X, y)
+    assert model.predict(X[:1]) == [["O", "B-X", "O"]]
+    with pytest.raises(DataError, match="sentence 0, position 1: no label is possible"):
+        CRF(features="ner").fit([["a", "b", "c"]], [["O", [], "B-X"]])
+    for algorithm in ("sgd", "ap"):
+        model = CRF(features="ner", algorithm=algorithm, c2=0.01).fit(X, y)
+        assert model.predict(X[:1]) == [["O", "B-X", "O"]]
+
+
+@pytest.mark.parametrize("kind", ["partial", "token weights", "sentence weights"])
+def test_a_step_of_sgd_over_all_sentences_is_a_step_down_the_gradient(kind):
+    X, y = make_data(sentences=6)
+    tokens, rate, c2 = sum(map(len, X)), 0.1, 0.3
+    random = np.random.default_rng(5)
+    options = {
+        "partial": {},
+        "token weights": {"token_weights": random.uniform(0.5, 2.0, tokens)},
+        "sentence weights": {"sentence_weights": random.uniform(0.5, 2.0, len(X))},
+    }[kind]
+    if kind == "partial":
+        y = [[None if t % 3 == 0 else {"A", label} for t, label in enumerate(own)] for own in y]
+    objective = objective_of(X, y, all_states=True, c2=c2, **options)
+    w = random.normal(size=objective.size)
+    g = np.empty_like(w)
+    loss = objective.evaluate(w, g)
+    order = random.permutation(len(X))
+    descent = Descent(w.copy(), rate, batch=len(X))
+    assert objective.descend(order, descent) == pytest.approx(loss, rel=1e-12)
+    np.testing.assert_allclose(descent.fold(), w - rate * g / len(X), rtol=1e-9, atol=1e-12)
+    assert objective.loss_of(order, w) == pytest.approx(loss / len(X), rel=1e-12)
+
+
+def test_the_perceptron_learns_from_the_best_of_the_allowed_paths():
+    X = [[{"a": 1.0}], [{"b": 1.0}]]
+    objective = objective_of(X, [[{"B", "C"}], ["A"]], all_states=True)
+    assert objective.tags.labels == ("A", "B", "C")
+    state = Perceptron(np.zeros(objective.size), np.zeros(objective.size))
+    assert objective.correct(np.array([0]), state) == 0.5  # of two tokens; A comes first among equals, and is wrong
+    moved = objective.parameters(state.weights).weights.reshape(2, 3)
+    np.testing.assert_array_equal(moved, [[-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    assert objective.correct(np.array([0]), state) == 0.0
+
+
+def test_the_perceptron_knows_no_label_weights():
+    with pytest.raises(ModelError, match="ap cannot train with label_weights: use lbfgs, owlqn or sgd"):
+        CRF(algorithm="ap", label_weights={"O": 2.0}).fit(TRAIN)
+
+
+def test_constraints_forbid_in_training_too():
+    model = CRF(features="ner", c2=0.1).fit(TRAIN)
+    table = model.transitions()
+    start = table.labels.index("O")
+    assert table.weights[start][table.labels.index("I-PER")] == -np.inf
+    assert model.parameters_.start[table.labels.index("I-PER")] == -np.inf
+    free = CRF(features="ner", c2=0.1, constraints=False).fit(TRAIN)
+    assert np.isfinite(free.parameters_.transitions).all()
+
+
+def test_labels_that_break_the_scheme_are_named():
+    broken = [*TRAIN, Sentence(["a", "b"], ["O", "I-PER"], path="x.txt", lines=(4, 5))]
+    with pytest.raises(DataError, match=r"^x.txt:5: bad tag 'I-PER': I-PER must follow B-PER or I-PER"):
+        CRF(features="ner", scheme="bio").fit(broken)
+    CRF(features="ner", scheme="bio", constraints=False).fit(broken)
+
+
+def test_min_freq_leaves_rare_features_without_weights():
+    X = [[["often", "rare"]], [["often"]], [["often"]]]
+    y = [["A"], ["A"], ["B"]]
+    settings = {"features": "ready", "scheme": "plain"}
+    assert names(CRF(min_freq=2, **settings).fit(X, y)) == {("often", "A")}
+    assert names(CRF(**settings).fit(X, y)) == {("often", "A"), ("often", "B"), ("rare", "A")}
+    every = names(CRF(all_possible_states=True, **settings).fit(X, y))
+    assert every == {(f, label) for f in ("often", "rare") for label in "AB"}
+
+
+def names(model):
+    return {(f.name, f.label) for f in model.top_features(n=100).features}
+
+
+def test_transitions_that_never_occur_have_a_weight_only_when_asked():
+    X, y = [[["a"], ["b"]]], [["A", "B"]]
+    some = CRF(features="given", scheme="plain").fit(X, y)
+    assert some.parameters_.weighted.tolist() == [[False, True], [False, False]]
+    every = CRF(features="given", scheme="plain", all_possible_transitions=True).fit(X, y)
+    assert every.parameters_.weighted.all()
+
+
+def test_a_template_without_b_has_no_transition_weights(tmp_path):
+    (tmp_path / "t").write_text("U:%x[0,0]\n", encoding="utf-8")
+    model = CRF(features=str(tmp_path / "t")).fit(TRAIN)
+    assert not model.parameters_.weighted.any()
+    (tmp_path / "t").unlink()
+    model.save(tmp_path / "m")
+    assert CRF.load(tmp_path / "m").predict([["Rome"]]) == model.predict([["Rome"]])
+
+
+def test_l1_makes_the_model_small(tmp_path):
+    dense = CRF(features="ner", c2=0.1).fit(TRAIN)
+    sparse = CRF(features="ner", c1=0.5, c2=0.0).fit(TRAIN)
+    assert 0 < len(sparse.parameters_.weights) < len(dense.parameters_.weights) / 4
+    assert (sparse.parameters_.weights != 0).all()
+    dense.save(tmp_path / "dense")
+    sparse.save(tmp_path / "sparse")
+    assert (tmp_path / "sparse").stat().st_size < (tmp_path / "dense").stat().st_size
+
+
+def test_warm_start_continues_where_it_stopped():
+    settings = {"features": "ner", "c2": 0.1}
+    full = CRF(**settings, **TIGHT).fit(TRAIN)
+    first = CRF(**settings, max_iterations=5).fit(TRAIN)
+    loss = first.history_.loss
+    again = first.set_params(max_iterations=1).fit(TRAIN, warm_start=True)
+    assert full.history_.loss < again.history_.loss < loss
+    more = again.set_params(max_iterations=None, **TIGHT).fit(TRAIN, warm_start=True)
+    assert more.history_.loss == pytest.approx(full.history_.loss, rel=1e-6)
+
+
+def test_warm_start_takes_new_labels_and_features(tmp_path):
+    CRF(features="ner", c2=0.01).fit(TRAIN).save(tmp_path / "m")
+    model = CRF.load(tmp_path / "m")
+    old = {(f.name, f.label): f.weight for f in model.top_features(n=10_000).features}
+    new = [Sentence(["Acme", "fell"], ["B-ORG", "O"])]
+    model.set_params(max_iterations=0).fit(new, warm_start=True)
+    kept = {(f.name, f.label): f.weight for f in model.top_features(n=10_000).features}
+    assert kept == old
+    assert model.labels_[-2:] == ("B-ORG", "I-ORG")
+    model.set_params(max_iterations=None).fit([*TRAIN, *new], warm_start=True)
+    assert model.predict([["Acme", "fell"], ["Rome", "is", "old"]]) == [["B-ORG", "O"], ["B-LOC", "O", "O"]]
+
+
+def test_early_stopping_keeps_the_best_held_out_model():
+    model = CRF(features="ner", c2=0.01, patience=2).fit(TRAIN, dev=TRAIN[:3])
+    assert model.history_.reason in ("early_stopping", "converged")
+    scores = [step.dev for step in model.history_.steps]
+    assert scores[model.history_.kept] == max(scores) == model.score(TRAIN[:3])
+    pair = CRF(features="ner", c2=0.01, patience=2).fit(
+        TRAIN, dev=([s.tokens for s in TRAIN[:3]], [s.tags for s in TRAIN[:3]])
+    )
+    assert [step.dev for step in pair.history_.steps] == scores
+
+
+def test_ctrl_c_keeps_a_working_model():
+    def stop(step):
+        if step.iteration == 3:
+            raise KeyboardInterrupt
+
+    model = CRF(features="ner", c2=0.01).fit(TRAIN, progress=stop)
+    assert model.history_.reason == "interrupted"
+    assert len(model.history_.steps) == 3
+    assert len(model.predict([["Rome", "is"]])[0]) == 2
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("algorithm", ["lbfgs", "sgd"])
+def test_thread_count_does_not_change_a_bit(algorithm, precision, tmp_path):
+    X, y = make_data(seed=3, sentences=3000)
+    before = chain.get_num_threads()
+    try:
+        for threads in (1, 2, 5):
+            chain.set_num_threads(threads)
+            settings = {"features": "ready", "scheme": "plain", "max_iterations": 4, "precision": precision}
+            CRF(algorithm=algorithm, **settings).fit(X, y).save(tmp_path / str(threads))
+    finally:
+        chain.set_num_threads(before)
+    assert len({(tmp_path / str(threads)).read_bytes() for threads in (1, 2, 5)}) == 1
+
+
+def test_sgd_comes_near_the_minimum_and_ap_learns():
+    X, y = make_data(seed=4, sentences=400)
+    settings = {"features": "ready", "scheme": "plain", "constraints": False, "c2": 1.0}
+    exact = CRF(**settings).fit(X, y).history_.loss
+    descended = CRF(algorithm="sgd", **settings).fit(X, y)
+    objective = objective_of(X, y, c2=1.0)
+    p = descended.parameters_
+    assert len(p.weights) + 9 == objective.size
+    loss = objective.evaluate(np.concatenate([p.weights, p.transitions.ravel()]), np.empty(objective.size))
+    assert loss == pytest.approx(exact, rel=5e-3)
+    history = CRF(algorithm="ap", features="ner").fit(TRAIN).history_
+    assert history.steps[-1].loss < history.steps[0].loss
+
+
+def test_the_averaged_perceptron_is_the_mean_of_the_weights_along_the_way():
+    X, y = make_data(seed=6, sentences=15)
+    objective = objective_of(X, y, all_states=True)
+    iterates = averaged_perceptron(objective, np.zeros(objective.size), seed=3)
+    found = [next(iterates).weights for _ in range(2)][-1]
+    random, w, along = np.random.default_rng(3), np.zeros(objective.size), []
+    for order in (random.permutation(len(X)) for _ in range(2)):
+        for i in order:
+            along.append(w)
+            w = w + perceptron_step(objective, w, X[i], y[i])
+    np.testing.assert_allclose(found, np.mean(along, axis=0), atol=1e-12)
+
+
+def perceptron_step(objective, w, x, gold):
+    """Features of the gold labels minus those of the best labels, as gradients of the two scores."""
+    compiled = GivenExtractor().compile([x], objective.index, grow=False)
+    best = chain.viterbi(scores_of(compiled, objective.parameters(w))).tags
+    states, steps = np.zeros((len(objective.index), 3)), np.zeros((3, 3))
+    for path, sign in ((objective.tags.encode(gold), 1.0), (best, -1.0)):
+        for t, label in enumerate(path):
+            for attribute, value in compiled.token_attributes(t):
+                states[attribute, label] += sign * value
+            if t:
+                steps[path[t - 1], label] += sign
+    return np.concatenate([states.ravel(), steps.ravel()])
+
+
+def test_seeds_shuffle():
+    X, y = make_data(seed=4, sentences=100)
+    settings = {"features": "ready", "scheme": "plain", "algorithm": "sgd", "max_iterations": 2}
+    one, other = (CRF(seed=seed, **settings).fit(X, y).parameters_.weights for seed in (0, 1))
+    assert not np.array_equal(one, other)
+
+
+def test_impossible_settings_are_named():
+    for options, message in [
+        ({"c2": -1.0}, "c2 must be a finite number >= 0, got -1.0"),
+        ({"memory": 0}, "memory must be at least 1, got 0"),
+        ({"algorithm": "adam"}, "'algorithm' must be 'lbfgs' or 'owlqn' or 'sgd' or 'ap', got 'adam'"),
+        ({"c3": 1.0}, r"no setting 'c3'; did you mean 'c2'\?|no setting 'c3'; did you mean 'c1'\?"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            CRF(**options)
+    with pytest.raises(ModelError, match="sgd does not support L1"):
+        CRF(algorithm="sgd", c1=1.0).fit(TRAIN)
+
+
+def test_tag_sets_with_plain_labels_have_no_constraints():
+    objective = objective_of(*make_data(), constraints=True)
+    assert objective.tags == TagSet(tuple(LABELS), Scheme.PLAIN)
+    assert (objective.table > 0).all()
+
+
+class Short(list):
+    """A sentence that says it has one token, whatever it holds."""
+
+    def __len__(self):
+        return 1
+
+
+@pytest.mark.parametrize("features", ["ready", "pos"])
+def test_a_sentence_whose_length_is_not_what_it_holds_does_not_reach_the_kernels(features):
+    tokens = [["a"], ["b"], ["c"]] if features == "ready" else ["a", "b", "c"]
+    with pytest.raises(DataError, match="sentence 0 contains 3 tokens but its length is 1: expected the same number"):
+        CRF(features=features).fit([Short(tokens), tokens[:2]], [["X"], ["X", "Y"]])

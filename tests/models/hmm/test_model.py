@@ -1,0 +1,170 @@
+"""The three problems on models with given probabilities, against the worked figures and enumeration."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.models.hmm.oracle import BOXES, expected_counts, joint, models, paths
+from trellis.errors import ConfigError, DataError, ModelError, NoPathError
+from trellis.models.hmm.model import HMM
+
+COLOURS = ["red", "white", "red"]
+
+
+@pytest.fixture
+def boxes() -> HMM:
+    return HMM.from_probabilities(**BOXES, states=["box 1", "box 2", "box 3"], symbols=["red", "white"])
+
+
+class TestWorkedExample:
+    def test_forward(self, boxes) -> None:
+        alpha = boxes.forward(COLOURS).values
+        expected = [[0.10, 0.16, 0.28], [0.077, 0.1104, 0.0606], [0.04187, 0.035512, 0.052836]]
+        np.testing.assert_allclose(alpha, expected, rtol=1e-12)
+        assert alpha[-1].sum() == pytest.approx(0.130218, abs=1e-15)
+
+    def test_backward_gives_the_same_likelihood(self, boxes) -> None:
+        beta = boxes.backward(COLOURS).values
+        np.testing.assert_array_equal(beta[-1], 1.0)
+        first = np.array(BOXES["start"]) * np.array(BOXES["emissions"])[:, 0]
+        assert first @ beta[0] == pytest.approx(0.130218, abs=1e-15)
+
+    def test_likelihood(self, boxes) -> None:
+        assert np.exp(boxes.log_likelihood([COLOURS]))[0] == pytest.approx(0.130218, abs=1e-15)
+
+    def test_best_path_is_box_3_three_times(self, boxes) -> None:
+        assert boxes.predict([COLOURS]) == [["box 3"] * 3]
+        best = boxes.kbest([COLOURS], 1)[0][0]
+        assert best.probability * 0.130218 == pytest.approx(0.0147, abs=1e-15)
+
+    def test_integers_are_symbols_by_default(self) -> None:
+        model = HMM.from_probabilities(**BOXES)
+        assert model.predict([[0, 1, 0], np.array([0, 1, 0])]) == [["2"] * 3] * 2
+        assert model.symbols_ == (0, 1)
+        assert model.emissions_.shape == (3, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(models(), st.data())
+def test_everything_equals_enumeration(model, data) -> None:
+    L, V = model[2].shape
+    x = data.draw(st.lists(st.integers(0, V - 1), min_size=1, max_size=4))
+    hmm = HMM.from_probabilities(*model)
+    every = {path: joint(*model, x, path) for path in paths(L, len(x))}
+    total, start, transitions, _ = expected_counts(*model, x)
+    if total == 0:
+        assert hmm.log_likelihood([x])[0] == -np.inf
+        with pytest.raises(NoPathError, match="no valid path"):
+            hmm.predict([x])
+        return
+    assert hmm.log_likelihood([x])[0] == pytest.approx(np.log(total))
+    gamma, xi = hmm.posteriors(x)
+    np.testing.assert_allclose(gamma[0], start, atol=1e-12)
+    np.testing.assert_allclose(xi.sum(axis=0), transitions, atol=1e-12)
+    np.testing.assert_allclose(gamma[:-1], xi.sum(axis=2), atol=1e-12)
+    np.testing.assert_allclose(gamma[1:], xi.sum(axis=1), atol=1e-12)
+    best = tuple(map(int, hmm.predict([x])[0]))
+    assert every[best] == pytest.approx(max(every.values()))
+    ranked = sorted((p for p in every.values() if p > 0), reverse=True)
+    found = [labelling.probability for labelling in hmm.kbest([x], 5)[0]]
+    np.testing.assert_allclose(found, np.array(ranked[:5]) / total)
+    chosen = list(map(int, hmm.predict_posterior([x])[0]))
+    np.testing.assert_allclose(gamma[np.arange(len(x)), chosen], gamma.max(axis=1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(models(), st.data())
+def test_forward_and_backward_join_at_every_position(model, data) -> None:
+    V = model[2].shape[1]
+    x = data.draw(st.lists(st.integers(0, V - 1), min_size=1, max_size=6))
+    hmm = HMM.from_probabilities(*model)
+    alpha, beta = hmm.forward(x), hmm.backward(x)
+    total = alpha.values[-1].sum()
+    np.testing.assert_allclose((alpha.values * beta.values).sum(axis=1), total, rtol=1e-12, atol=0)
+    np.testing.assert_allclose((model[0] * model[2][:, x[0]]) @ beta.values[0], total, rtol=1e-12, atol=0)
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose(alpha.log, np.log(alpha.values), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(alpha.scaled * np.exp(alpha.log_scale)[:, None], alpha.values, rtol=1e-12, atol=0)
+    sums = alpha.scaled.sum(axis=1)
+    assert np.all(np.isclose(sums, 1) | (sums == 0))
+
+
+def test_scaled_and_log_views_survive_long_sequences(boxes) -> None:
+    x = COLOURS * 2000
+    alpha, beta = boxes.forward(x), boxes.backward(x)
+    assert (alpha.values[-1] == 0).all()
+    np.testing.assert_allclose(alpha.scaled.sum(axis=1), 1.0)
+    log_likelihood = boxes.log_likelihood([x])[0]
+    assert alpha.log_scale[-1] == pytest.approx(log_likelihood, rel=1e-12)
+    t = 1234
+    assert np.logaddexp.reduce(alpha.log[t] + beta.log[t]) == pytest.approx(log_likelihood, rel=1e-12)
+
+
+def test_impossible_sequences_among_possible_ones() -> None:
+    model = HMM.from_probabilities([1, 0], [[0, 1], [1, 0]], [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(
+        model.log_likelihood([[0, 1], [0, 0], [], [1], [7]]), [0, -np.inf, 0, -np.inf, -np.inf]
+    )
+    assert not np.isnan(model.forward([0, 0]).scaled).any()
+    for ask in (model.predict, model.marginals, model.predict_posterior, model.sample_states):
+        with pytest.raises(NoPathError, match=r"sentence 1 of length 2 has no valid path: .* position 1"):
+            ask([[0, 1], [0, 0]])
+    with pytest.raises(NoPathError):
+        model.posteriors([0, 0])
+
+
+def test_samples_follow_the_model(boxes) -> None:
+    drawn = boxes.sample(4, n=20_000, seed=3)
+    assert drawn == boxes.sample(4, n=20_000, seed=3)
+    again = HMM(smoothing="none", unknown=False).fit([o for o, _ in drawn], [s for _, s in drawn])
+    order = [again.symbols_.index(symbol) for symbol in boxes.symbols_]
+    np.testing.assert_allclose(again.start_, boxes.start_, atol=0.02)
+    np.testing.assert_allclose(again.transitions_, boxes.transitions_, atol=0.02)
+    np.testing.assert_allclose(again.emissions_[:, order], boxes.emissions_, atol=0.02)
+    assert boxes.sample(0) == [([], [])]
+
+
+def test_sampled_states_follow_the_posterior(boxes) -> None:
+    drawn = boxes.sample_states([COLOURS, ["red"]], 4000, seed=1)
+    assert [len(own) for own in drawn] == [4000, 4000]
+    share = np.mean([path[0] == "box 3" for path in drawn[0]])
+    assert share == pytest.approx(boxes.posteriors(COLOURS).gamma[0, 2], abs=0.03)
+
+
+@pytest.mark.parametrize("part", ["start", "transitions", "emissions"])
+def test_what_does_not_sum_to_one_is_refused_by_name(part) -> None:
+    broken = {name: np.array(values, dtype=float) for name, values in BOXES.items()}
+    broken[part].flat[0] -= 0.1
+    with pytest.raises(ModelError, match=f"{part} must sum to 1, got 0.9"):
+        HMM.from_probabilities(**broken)
+
+
+def test_other_mistakes_are_named(boxes) -> None:
+    with pytest.raises(ModelError, match="expected 3 states and 2 distinct symbols, got 2 and 2"):
+        HMM.from_probabilities(**BOXES, states=["a", "b"])
+    with pytest.raises(ModelError, match="not fitted"):
+        HMM().log_likelihood([["a"]])
+    with pytest.raises(DataError, match="sentence 0 is a string"):
+        boxes.predict(["red"])
+    with pytest.raises(ModelError, match="length and n must be >= 0"):
+        boxes.sample(-1)
+    with pytest.raises(ConfigError, match="alpha must be a finite number >= 0"):
+        HMM(alpha=-1.0)
+    with pytest.raises(ConfigError, match="restarts must be at least 1"):
+        HMM(restarts=0)
+    with pytest.raises(ConfigError, match="smoothing"):
+        HMM(smoothing="laplace")
+
+
+def test_a_model_of_given_probabilities_is_saved(boxes, tmp_path) -> None:
+    boxes.save(tmp_path / "boxes")
+    again = HMM.load(tmp_path / "boxes")
+    assert again.symbols_ == ("red", "white")
+    np.testing.assert_array_equal(again.emissions_, boxes.emissions_)
+    assert again.predict([COLOURS]) == boxes.predict([COLOURS])
+    numbers = HMM.from_probabilities(**BOXES, symbols=list(np.arange(2)))
+    numbers.save(tmp_path / "numbers")
+    assert HMM.load(tmp_path / "numbers").symbols_ == (0, 1)
+    with pytest.raises(ModelError, match="strings or integers"):
+        HMM.from_probabilities(**BOXES, symbols=[(1,), (2,)]).save(tmp_path / "tuples")
