@@ -111,7 +111,7 @@ def test_segmentation_learns_characters_and_scores_words(here, shell):
 def test_words_of_a_column_file_become_characters_for_segmentation(here, shell):
     Path("words.conll").write_text("我\tPRON\n喜欢\tVERB\n\n他\tPRON\n也\tADV\n喜欢\tVERB\n")
     assert shell("train", "-m", "hmm", "--task", "seg", "--train", "words.conll", "-o", "model", "-q").code == 0
-    assert set(trellis.load("model").labels_) == {"B", "E", "S"}
+    assert set(trellis.load("model").labels_) == {"B", "M", "E", "S"}
 
 
 def test_tags_alone_are_parts_of_speech(here, shell):

@@ -179,10 +179,19 @@ class Posterior:
         table = self.tags.find_spans(self._ids, self.scores.lengths)
         return table, self._span_probabilities(table)
 
+    @cached
+    def _allows_illegal(self) -> bool:
+        """Whether labels may follow each other that the scheme forbids: without constraints they can be decoded."""
+        legal, scores = self.tags.allowed_transitions(), self.scores
+        own = np.arange(len(self.tags)) if self.state_labels is None else self.state_labels
+        forbidden = np.isneginf(scores.transitions), np.isneginf(scores.start), np.isneginf(scores.end)
+        allowed = legal.transitions[np.ix_(own, own)], legal.start[own], legal.end[own]
+        return not all((no | yes).all() for no, yes in zip(forbidden, allowed, strict=True))
+
     def _span_probabilities(self, table: SpanTable) -> FloatArray:
         """The sum over the ways of writing each span."""
         result = np.zeros(len(table.begin))
-        for way in self.tags.ways_of_writing(table, self.scores.lengths):
+        for way in self.tags.ways_of_writing(table, self.scores.lengths, illegal=self._allows_illegal):
             if len(way.rows) == 0:
                 continue
             places = np.stack([table.sequence, table.begin, table.end], axis=1)[way.rows]
