@@ -1,6 +1,6 @@
-// Hashes of strings. Words come from files of strangers, who can choose them so that any hash
-// known in advance is the same for all: tables that grow with what is read need a key that differs from process to
-// process. Numbers are given in the order of first appearance, so results do not depend on the key.
+// Hashes of strings. Words come from files of strangers, who can choose them so that any hash known in advance is the
+// same for all: tables that grow with what is read need a key that differs between processes. Numbers are given in the
+// order of first appearance, so results do not depend on the key.
 #pragma once
 
 #include <cstddef>
