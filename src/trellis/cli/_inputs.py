@@ -9,7 +9,7 @@ from trellis.cli._reading import Reader, RelayingSource
 from trellis.corpus import CorpusError, OnError, Source, guess_format
 from trellis.errors import DataError
 from trellis.models.data import Label
-from trellis.text import Sentence, tokenize
+from trellis.text import Sentence, Splitter, splitter
 from trellis.untrusted import shown
 
 UNKNOWN, OR = "_", "|"
@@ -22,7 +22,7 @@ class Inputs:
     """Files to tag: raw text or tokens a line each, or any format of `trellis.corpus`."""
 
     reader: Reader
-    tokenizer: str
+    tokenizer: Splitter
     form: str | None
     on_error: OnError
 
@@ -32,7 +32,7 @@ class Inputs:
         form = self.form or _guess(source)
         if form not in TEXTS:
             return form, _relayed(source, replace(self.reader, format=form).open(source))
-        tokenizer = "whitespace" if form == "tokens" else self.tokenizer
+        tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
         return form, _relayed(source, _lines(source, tokenizer))
 
 
@@ -43,9 +43,9 @@ def _guess(source: RelayingSource) -> str:
     return form.name if sure and form.name not in ("segmented", "wordtag") else "text"
 
 
-def _lines(source: RelayingSource, tokenizer: str) -> Iterator[Sentence]:
+def _lines(source: RelayingSource, tokenizer: Splitter) -> Iterator[Sentence]:
     for number, line in source.lines():
-        made = tokenize(line, tokenizer)
+        made = tokenizer.sentence(line)
         yield Sentence(made.tokens, None, made.text, made.offsets, path=source.name, lines=(number,))
 
 

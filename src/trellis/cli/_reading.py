@@ -12,6 +12,7 @@ import typer
 from trellis import corpus
 from trellis.corpus import LONGEST, OnError, Source, get_format, guess_format
 from trellis.errors import DataError
+from trellis.text import Splitter
 
 _SIZE_OF_ERROR = 500
 
@@ -49,7 +50,7 @@ class Reader:
     encoding: str = "utf-8"
     options: dict[str, object] = field(default_factory=dict)
     scheme: str | None = None
-    tokenizer: str | None = None
+    tokenizer: str | Splitter | None = None
     remembered: dict[str, dict[str, object]] = field(default_factory=dict)
     """Options that a model's training files were read with, by their format."""
 

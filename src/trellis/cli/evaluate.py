@@ -30,7 +30,7 @@ from trellis.cli.score import (
 )
 from trellis.errors import DataError
 from trellis.models import Tagger, folder
-from trellis.text import Sentence
+from trellis.text import Sentence, splitter
 from trellis.untrusted import shown
 
 
@@ -63,7 +63,7 @@ def evaluate(
     setting = model_setting(tagger, model, task)
     remembered = remembered_options(folder.read_record(model))
     options = reading_options(tokens, tags, columns)
-    reader = Reader(format, encoding, options, setting.scheme.value, tagger.tokenizer_, remembered)
+    reader = Reader(format, encoding, options, setting.scheme.value, splitter(tagger.tokenizer_), remembered)
     truth = _tagged(reader, file, setting)
     seen = None if train is None else vocabulary(_tagged(reader, train, setting), setting)
     results = judge(truth, tagger.tag(truth), setting, seen=seen, errors=errors, interval=interval)

@@ -24,7 +24,7 @@ from trellis.corpus._json import dumps, records
 from trellis.corpus._source import Source
 from trellis.errors import DataError, TagError
 from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
-from trellis.text import Offsets, Sentence, Tokenizer, get_tokenizer
+from trellis.text import Offsets, Sentence, Splitter, Tokenizer, get_tokenizer
 from trellis.untrusted import shown
 
 SPAN_FIELDS = ("label", "labels", "entities", "spans")
@@ -39,7 +39,7 @@ class CharSpan(NamedTuple):
 
 
 def read(
-    source: Source, *, tokenizer: str | Tokenizer = "words", scheme: Scheme | str = Scheme.IOB2
+    source: Source, *, tokenizer: str | Tokenizer | Splitter = "words", scheme: Scheme | str = Scheme.IOB2
 ) -> Iterator[Sentence]:
     """A sentence a record: the tokens of its text, tagged by its spans if it has a field for them."""
     tokenize = get_tokenizer(tokenizer)

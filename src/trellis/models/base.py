@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields as fields_of
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
 
@@ -26,16 +28,18 @@ import numpy as np
 from trellis import chain, config, store
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
-from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
+from trellis.models.data import Label, Labelled, Supervised, listed
 from trellis.models.estimator import C, Estimator
 from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
 from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
 from trellis.models.posterior import Known, Posterior
+from trellis.models.raw_text import folded, inputs_of, joined, kept_apart, parts_of, segments, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import Scheme, Span, Style, TagSet
-from trellis.text import TOKENIZERS, Sentence, split_text, tokenize
+from trellis.text import Sentence, Splitter, splitter, splitter_from_dict
+from trellis.text.own import OwnTokenizer
 from trellis.training import History, Progress, undisturbed
 
 _LEARNED = ("tagset_", "tokenizer_", "history_")
@@ -49,8 +53,8 @@ class Tagger(Estimator[C], ABC):
     free_settings: ClassVar[frozenset[str] | None] = None
     """What may be changed when training is resumed, by dotted names; None where it learns in one go."""
     tagset_: TagSet
-    tokenizer_: str
-    """How raw text is split: as the training data were."""
+    tokenizer_: Splitter | str | OwnTokenizer
+    """How raw text is split: as the setting `tokenizer` says, or like the training data; may be changed."""
     history_: History
     """The training; not there for a model that was opened from a file."""
 
@@ -85,6 +89,7 @@ class Tagger(Estimator[C], ABC):
         progress: Progress | None = None,
         folder: str | Path | ModelFolder | None = None,
         resume: bool = False,
+        tokenizer: Splitter | str | OwnTokenizer | None = None,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
 
@@ -99,6 +104,7 @@ class Tagger(Estimator[C], ABC):
                 of families that train in epochs.
             resume: go on from the last checkpoint in `folder`, if there is one, to the same model as if nothing had
                 happened.
+            tokenizer: how raw text will be split, instead of the setting of that name; may be a function.
 
         """
         with opened(folder, self.kind, resume=resume, resumable=self.free_settings is not None) as place:
@@ -110,9 +116,11 @@ class Tagger(Estimator[C], ABC):
             options = FitOptions(weights, warm_start, progress, None if place is None else place.training)
             before = self._state()[1] if place is not None and self._goes_on(options) else None
             identify(options, self.config, self.free_settings, data, held_out, before)
-            tokenizer = tokenizer_of(data.inputs)
-            self._learn(data, held_out, options)
-            self.tokenizer_ = tokenizer
+            how = tokenizer_for(tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
+            if place is not None:
+                how.to_dict()  # what cannot be stored is not to be heard of after the training
+            self._learn(self._seen(data), None if held_out is None else self._seen(held_out), options)
+            self.tokenizer_ = how
             if place is not None and place is not folder:
                 undisturbed(lambda: place.save(self))
         return self
@@ -140,21 +148,51 @@ class Tagger(Estimator[C], ABC):
         return [item.with_tags(tags) for item, tags in zip(items, self.predict(items, known=known), strict=True)]
 
     @overload
-    def __call__(self, texts: str | Sentence) -> Tagged: ...  # type: ignore[overload-overlap]
+    def __call__(self, texts: str | Sentence, *, sentences: bool = False) -> Tagged: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(self, texts: Iterable[str | Sentence | Sequence[str]]) -> list[Tagged]: ...
-    def __call__(self, texts: str | Sentence | Iterable[str | Sentence | Sequence[str]]) -> Tagged | list[Tagged]:
-        """Tag a raw text, or each of a list of raw texts, split by `tokenizer_` as the training data were."""
-        return self.annotate([texts])[0] if isinstance(texts, str | Sentence) else self.annotate(texts)
+    def __call__(self, texts: Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False) -> list[Tagged]: ...
+    def __call__(
+        self, texts: str | Sentence | Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False
+    ) -> Tagged | list[Tagged]:
+        """Tag a raw text, or each of a list of raw texts, split by `tokenizer_`; see `annotate`."""
+        if isinstance(texts, str | Sentence):
+            return self.annotate([texts], sentences=sentences)[0]
+        return self.annotate(texts, sentences=sentences)
 
-    def annotate(self, texts: Iterable[str | Sentence | Sequence[str]], *, known: Known | None = None) -> list[Tagged]:
-        """Tags, their probabilities and the spans by character of raw texts, sentences or token lists."""
+    def annotate(
+        self,
+        texts: Iterable[str | Sentence | Sequence[str]],
+        *,
+        known: Known | None = None,
+        sentences: bool = False,
+    ) -> list[Tagged]:
+        """Tags, their probabilities and the spans by character of raw texts, sentences or token lists.
+
+        With `sentences`, each raw text is split into sentences, which are tagged one by one; the answer is about the
+        whole text, with offsets in it.
+        """
         given = listed(texts)
-        raw = [item if isinstance(item, str) else None for item in given]
-        items = [split_text(item, self.tokenizer_) if isinstance(item, str) else item for item in given]
-        separator = "" if self.tokenizer_ == "characters" else " "
+        if sentences:
+            if known is not None:
+                raise ModelError("known labels belong to the tokens of one sentence: leave out sentences=True")
+            return self._documents(given)
+        how = splitter(self.tokenizer_)
+        items, raw = inputs_of(given, how, with_gaps=segments(self._fitted_tags()))
         blocks = self._posteriors(items, known)
-        return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=separator)]
+        return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
+
+    def _documents(self, given: Sequence[Any]) -> list[Tagged]:
+        """Each text as a whole, from its sentences."""
+        parts = list(parts_of(given))
+        tagged: list[list[tuple[int, Tagged]]] = [[] for _ in given]
+        for (number, start, _), one in zip(parts, self.annotate([part for _, _, part in parts]), strict=True):
+            tagged[number].append((start, one))
+        empty = [item for item, own in zip(given, tagged, strict=True) if not own]
+        blank = iter(self.annotate(empty))
+        return [
+            next(blank) if not own else joined(item, own) if isinstance(item, str) else own[0][1]
+            for item, own in zip(given, tagged, strict=True)
+        ]
 
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
@@ -201,7 +239,8 @@ class Tagger(Estimator[C], ABC):
         tags = self._fitted_tags()
         manifest, arrays = self._state()
         manifest |= {"config": config.to_dict(self.config), "labels": list(tags.labels)}
-        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value, "tokenizer": self.tokenizer_}
+        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
+        manifest["tokenizer"] = splitter(self.tokenizer_).to_dict()
         store.save(path, self.kind, manifest, arrays)
 
     @classmethod
@@ -214,13 +253,14 @@ class Tagger(Estimator[C], ABC):
         """The model that a file holds."""
         fields = stored.manifest
         try:
-            settings = config.from_dict(cls.config_class, fields.table("config").values)
+            # Models of versions that did not fold forms have learned without.
+            settings = config.from_dict(cls.config_class, _unfolded(cls.config_class) | fields.table("config").values)
         except ConfigError as error:
             problem = "the saved model has settings that this version of Trellis does not know"
             raise StoreError(f"{stored.where}: {problem}: {error}") from None
         model = cls(settings)
         model.tagset_ = _stored_tags(stored)
-        model.tokenizer_ = fields.choice("tokenizer", TOKENIZERS) if "tokenizer" in fields else "words"
+        model.tokenizer_ = _stored_tokenizer(stored)
         model._restore(stored)
         return model
 
@@ -260,11 +300,19 @@ class Tagger(Estimator[C], ABC):
             yield self._posterior(inputs[i : i + size], None if given is None else given.part(i, i + size), i)
 
     def _posterior(self, inputs: Sequence[Any], known: Labelled | None, first: int) -> Posterior:
-        tags, scores, finer = self._fitted_tags(), self._scores(inputs), self._state_labels()
-        if known is not None:
-            allowed = known.allowed(tags)
-            scores = scores.restricted(allowed if finer is None else allowed[:, finer])
+        tags, scores, finer = self._fitted_tags(), self._scores(self._folded(inputs)), self._state_labels()
+        apart = kept_apart(inputs, tags) if segments(tags) else None
+        for allowed in (None if known is None else known.allowed(tags), apart):
+            if allowed is not None:
+                scores = scores.restricted(allowed if finer is None else allowed[:, finer])
         return Posterior(scores, tags, finer, inputs, first)
+
+    def _folded(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs as the model sees them."""
+        return folded(inputs) if getattr(self.config, "fold_width", False) else inputs
+
+    def _seen(self, data: Labelled) -> Labelled:
+        return replace(data, inputs=self._folded(data.inputs))
 
     def _block_size(self) -> int:
         """Sentences that are answered at a time: the fewer, the more states the chain has."""
@@ -273,7 +321,7 @@ class Tagger(Estimator[C], ABC):
 
     def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
         if isinstance(item, str):
-            return tokenize(item, self.tokenizer_)
+            return splitter(self.tokenizer_).sentence(item)
         return item if isinstance(item, Sentence) else Sentence(item)
 
     def _goes_on(self, options: FitOptions) -> bool:
@@ -284,6 +332,20 @@ class Tagger(Estimator[C], ABC):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_
+
+
+def _unfolded(config_class: type[Any]) -> dict[str, Any]:
+    return {"fold_width": False} if any(item.name == "fold_width" for item in fields_of(config_class)) else {}
+
+
+def _stored_tokenizer(stored: store.Stored) -> Splitter:
+    """The tokenizer of a file; older versions stored a name."""
+    fields = stored.manifest
+    if "tokenizer" not in fields:
+        return splitter("words")
+    if isinstance(fields.value("tokenizer", str, dict), str):
+        return splitter(fields.choice("tokenizer", ("words", "characters", "whitespace")))
+    return splitter_from_dict(fields.table("tokenizer"))
 
 
 def _stored_tags(stored: store.Stored) -> TagSet:

@@ -28,6 +28,7 @@ from trellis.text.plain import characters, graphemes, whitespace, words
 from trellis.text.sentence import Offsets, Sentence, hue
 from trellis.text.sentences import split_sentences
 from trellis.text.splitters import Splitter, Tokenizer, Words, sentence_in
+from trellis.text.widths import fold_tokens, fold_width
 
 __all__ = [
     "TOKENIZERS",
@@ -39,6 +40,8 @@ __all__ = [
     "Words",
     "characters",
     "english",
+    "fold_tokens",
+    "fold_width",
     "get_tokenizer",
     "graphemes",
     "hue",

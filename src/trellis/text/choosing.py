@@ -43,9 +43,9 @@ def tokenize(text: str, tokenizer: str | Tokenizer | Splitter = "words") -> Sent
     return splitter(tokenizer).sentence(text)
 
 
-def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
+def get_tokenizer(tokenizer: str | Tokenizer | Splitter) -> Tokenizer:
     """The tokenizer of that name, or the function itself."""
-    return tokenizer if callable(tokenizer) else TOKENIZERS.get(tokenizer) or splitter(tokenizer).offsets
+    return tokenizer if callable(tokenizer) else splitter(tokenizer).offsets
 
 
 def splitter(given: str | OwnTokenizer | Splitter) -> Splitter:

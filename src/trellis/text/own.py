@@ -28,6 +28,7 @@ class Regex(Splitter):
     """
 
     name = "regex"
+    covers = False
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > _LONGEST_PATTERN:
@@ -71,10 +72,11 @@ class Function(Splitter):
     """A function that takes a text and returns its tokens, or their offsets."""
 
     name = "function"
+    covers = False
 
     def __init__(self, function: OwnTokenizer) -> None:
         self.function = function
-        self.place = f"{function.__module__}:{function.__qualname__}"
+        self.place = f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', '?')}"
 
     def split(self, text: str) -> list[str]:
         """The tokens."""
@@ -92,7 +94,18 @@ class Function(Splitter):
 
     def to_dict(self) -> dict[str, Any]:
         """The name under which the function can be imported."""
+        if not getattr(self.function, _MARK, False) or "<" in self.place:
+            raise ConfigError(
+                f"the tokenizer {self.place} cannot be stored with a model: define it at the top of a module and mark it "
+                "with @trellis.text.tokenizer"
+            )
         return {"name": self.name, "function": self.place}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and self.function == other.function
+
+    def __hash__(self) -> int:
+        return hash(self.function)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Function, (self.function,)
@@ -136,6 +149,7 @@ class File(Splitter):
     """
 
     name = "file"
+    covers = False
 
     def __init__(self, description: str) -> None:
         library = _library()

@@ -33,6 +33,8 @@ class Splitter(ABC):
     name: str
     separator: str = " "
     """What stands between tokens that came without a text."""
+    covers: bool = True
+    """Whether there is nothing but white space between tokens, so that `sentence_in` finds them in their text."""
 
     @abstractmethod
     def split(self, text: str) -> list[str]:
