@@ -125,14 +125,15 @@ class Tagger(Estimator[C], ABC):
                 undisturbed(lambda: place.save(self))
         return self
 
-    def posterior(self, X: Iterable[Any], *, known: Known | None = None) -> Posterior:
+    def posterior(self, X: Iterable[Any], *, known: Known | None = None, raw: bool = False) -> Posterior:
         """The distribution over labellings of all inputs, from which every answer is read; the encoder runs once.
 
         With what is `known` of the labels, given as the labels of `fit` are (a label, a set of labels one of which it
-        is, or None), it is the distribution over the labellings that agree with it.
+        is, or None), it is the distribution over the labellings that agree with it. With `raw`, inputs are sentences
+        split from raw text: words of a segmenter then end at white space.
         """
         inputs = listed(X)
-        return self._posterior(inputs, None if known is None else Labelled.of(inputs, known), 0)
+        return self._posterior(inputs, None if known is None else Labelled.of(inputs, known), 0, [raw] * len(inputs))
 
     def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:
         """The scores behind every answer."""
@@ -178,7 +179,7 @@ class Tagger(Estimator[C], ABC):
             return self._documents(given)
         how = splitter(self.tokenizer_)
         items, raw = inputs_of(given, how, with_gaps=segments(self._fitted_tags()))
-        blocks = self._posteriors(items, known)
+        blocks = self._posteriors(items, known, [isinstance(item, str) for item in given])
         return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
 
     def _documents(self, given: Sequence[Any]) -> list[Tagged]:
@@ -292,16 +293,21 @@ class Tagger(Estimator[C], ABC):
         """Whether there is anything to predict with."""
         return hasattr(self, "tagset_")
 
-    def _posteriors(self, X: Iterable[Any], known: Known | None = None) -> Iterator[Posterior]:
+    def _posteriors(
+        self, X: Iterable[Any], known: Known | None = None, raw: Sequence[bool] | None = None
+    ) -> Iterator[Posterior]:
         """Block by block, so that memory does not grow with the input."""
         inputs, size = listed(X), self._block_size()
         given = None if known is None else Labelled.of(inputs, known)
         for i in range(0, len(inputs), size):
-            yield self._posterior(inputs[i : i + size], None if given is None else given.part(i, i + size), i)
+            own = None if given is None else given.part(i, i + size)
+            yield self._posterior(inputs[i : i + size], own, i, None if raw is None else raw[i : i + size])
 
-    def _posterior(self, inputs: Sequence[Any], known: Labelled | None, first: int) -> Posterior:
+    def _posterior(
+        self, inputs: Sequence[Any], known: Labelled | None, first: int, raw: Sequence[bool] | None = None
+    ) -> Posterior:
         tags, scores, finer = self._fitted_tags(), self._scores(self._folded(inputs)), self._state_labels()
-        apart = kept_apart(inputs, tags) if segments(tags) else None
+        apart = kept_apart(inputs, raw, tags) if raw is not None and any(raw) and segments(tags) else None
         for allowed in (None if known is None else known.allowed(tags), apart):
             if allowed is not None:
                 scores = scores.restricted(allowed if finer is None else allowed[:, finer])

@@ -16,7 +16,7 @@ from trellis.text import Sentence, Splitter, fold_tokens, learned_words, split_s
 
 
 def inputs_of(given: Sequence[Any], how: Splitter, *, with_gaps: bool) -> tuple[list[Any], list[str | None]]:
-    """Token lists or sentences for a model, and the raw text of each that is only a token list.
+    """Token lists or sentences for a model, and the raw text of each that is no more than a token list.
 
     Offsets are left for later, when they are asked for, unless the tokens alone do not tell them. With `with_gaps`,
     texts with white space inside become sentences, which know where it is.
@@ -78,14 +78,14 @@ def segments(tags: TagSet) -> bool:
     return all(role is not Role.O and not kind for role, kind in parsed)
 
 
-def kept_apart(inputs: Sequence[Any], tags: TagSet) -> BoolArray | None:
-    """Labels ``(N, L)`` with which no word runs across white space; None if there is none between tokens.
+def kept_apart(inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet) -> BoolArray | None:
+    """Labels ``(N, L)`` with which no word runs across white space in the raw texts; None if there is none there.
 
     The token after white space begins like the first of a sentence, the token before it ends like the last.
     """
     gaps, count = [], 0
-    for item in inputs:
-        if isinstance(item, Sentence) and item.offsets is not None:
+    for item, is_raw in zip(inputs, raw, strict=True):
+        if is_raw and isinstance(item, Sentence) and item.offsets is not None:
             ends = np.array(item.offsets, dtype=np.int64).reshape(-1, 2)
             gaps.append(count + 1 + np.flatnonzero(ends[1:, 0] > ends[:-1, 1]))
         count += len(tokens_of(item))

@@ -25,16 +25,19 @@ def word_list(words: str) -> list[str]:
     return words.split()
 
 
-ABBREVIATIONS = word_list(
-    "Mr Mrs Ms Dr Prof Sr Jr St Mt Ft Gen Col Sgt Capt Lt Sen Rep Reps Gov Rev Hon Pres Inc Corp Co Ltd Bros Attn Jan "
-    "Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri Sat Sun Ave Blvd Rd vs etc al cf "
-    "approx dept est Ph.D e.g i.e a.m p.m"
+ABBREVIATIONS = frozenset(
+    word_list(
+        "Mr Mrs Ms Dr Prof Sr Jr St Mt Ft Gen Col Sgt Capt Lt Sen Rep Reps Gov Rev Hon Pres Inc Corp Co Ltd Bros Attn "
+        "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu Thur Thurs Fri Sat Sun Ave Blvd Rd vs "
+        "etc al cf approx dept est Ph.D e.g i.e a.m p.m"
+    )
 )
 """Words that are written with a point, which does not end a sentence."""
 _PREFIXES = word_list(
     "anti bi co counter cross de e ex extra inter intra macro mega micro mid mini multi neo non over post pre pro "
     "pseudo quasi re semi sub super trans tri ultra un under vice"
 )
+CONTRACTIONS = frozenset(word_list("cannot gonna wanna gotta gimme lemme"))
 _CONTRACTIONS = r"can(?=not(?!\w))|(?:gon|wan)(?=na(?!\w))|got(?=ta(?!\w))|(?:gim|lem)(?=me(?!\w))"
 
 
@@ -76,29 +79,35 @@ class Conventions:
     """``:)`` is ``: )``."""
 
 
-@lru_cache(maxsize=64)
-def pattern(conventions: Conventions) -> re.Pattern[str]:
-    """The pattern whose matches, one after another, are the tokens of a text."""
-    return re.compile("|".join(_alternatives(conventions)))
+@lru_cache(maxsize=128)
+def pattern(conventions: Conventions, ascii_only: bool) -> re.Pattern[str]:
+    """The pattern whose matches, one after another, are the tokens of a text.
+
+    For text that is only ASCII there is a pattern that is quick to make and to use, with the same matches.
+    """
+    run, visible = (r"\w++", r"\S") if ascii_only else (patterns().run, patterns().visible)
+    kinds = _alternatives(conventions, run, visible)
+    return re.compile("|".join(kinds), re.ASCII if ascii_only else re.NOFLAG)
 
 
-def _alternatives(c: Conventions) -> list[str]:
+def _alternatives(c: Conventions, run: str, visible: str) -> list[str]:
     """The kinds of tokens, the most specific first."""
-    kinds = [*_addresses(c), *_numbers(c), *_abbreviations(c), *_words(c), r"\.\.+", "…+", "''|``|’’|‘‘"]
+    kinds = [*_addresses(c), *_numbers(c), *_abbreviations(c), *_words(c, run), r"\.\.+", "…+", "''|``|’’|‘‘"]
     if not c.runs:
         kinds.append(r"!!+|\?\?+|\*\*+|==+|~~+|--+|__+|\+\++|\#\#+|<<+|>>+|\^\^+|[!?]{2,}|,,+|;;+|::+|//+|\\\\+|\|\|+")
-    return [*kinds, patterns().visible]
+    return [*kinds, visible]
 
 
 def _addresses(c: Conventions) -> list[str]:
     """Addresses of the web, of mail and of people, names of files, emoticons."""
     address = r"[^\s<>\"()\[\]{}]*[^\s<>\"()\[\]{}.,;:!?'’*]"
+    # Repeats have bounds: what looks like the beginning of an address again and again must not be read to its end.
     kinds = [
         rf"(?i:https?|ftp)://{address}",
         rf"(?i:www)\.{address}",
-        r"\w[\w.+-]*@\w[\w-]*(?:\.\w[\w-]*)+",
-        rf"(?:\w[\w-]*\.)+(?i:{_DOMAINS})(?![\w@])(?:/{address})?",
-        rf"(?:\w[\w\#-]*)?\.(?i:{_FILES})(?!\w)",
+        r"\w[\w.+-]{0,63}+@\w[\w-]{0,63}(?:\.\w[\w-]{0,63}){1,8}",
+        rf"(?:\w[\w-]{{0,63}}+\.){{1,8}}(?i:{_DOMAINS})(?![\w@])(?:/{address})?",
+        rf"(?:\w[\w\#-]{{0,63}}+)?\.(?i:{_FILES})(?!\w)",
     ]
     kinds += [] if c.emoticons else [_emoticon()]
     kinds += [] if c.handles else [r"@(?!\d)\w+"]
@@ -115,9 +124,9 @@ def _emoticon() -> str:
 
 def _numbers(c: Conventions) -> list[str]:
     """Numbers with their inner points, dates, times, telephone numbers, and what is written onto numbers."""
-    number = r"\d+(?:[.,:]\d+)*+"
+    number = r"\d++(?:[.,:]\d++)*+"
     kinds = [] if c.money else [rf"[$£€¥]{number}%?"]
-    kinds += [rf"{number}(?:[-/]{number}){{2,}}+(?!\w)", r"\d{3,}-\d{4,}(?!\w)", r"\d+/\d+(?!\w)"]
+    kinds += [rf"{number}(?:[-/]{number}){{2,8}}+(?!\w)", r"\d{3,}-\d{4,}(?!\w)", r"\d+/\d+(?!\w)"]
     kinds += [] if c.ranges else [rf"{number}-{number}(?![\w/-])"]
     kinds += [] if c.percent else [rf"{number}%"]
     # A unit is a few letters after a number; an ordinal (4th) or a decade (1990s) has none.
@@ -130,13 +139,12 @@ def _abbreviations(c: Conventions) -> list[str]:
     kinds = [rf"(?:{_LETTER}\.){{2,}}(?:{_LETTER}(?!\w))?", r"[A-Z]+(?:&[A-Z]+)+(?!\w)"]
     kinds += [] if c.initials else [r"(?<![\w'’])[A-Z]\.(?!\w)"]
     if not c.abbreviations:
-        kinds.append(rf"(?:{'|'.join(map(re.escape, ABBREVIATIONS))})\.(?!\w)")
+        kinds.append(rf"(?:{'|'.join(map(re.escape, sorted(ABBREVIATIONS)))})\.(?!\w)")
     return kinds
 
 
-def _words(c: Conventions) -> list[str]:
+def _words(c: Conventions, run: str) -> list[str]:
     """Runs of letters with what joins them, up to a clitic, and the clitics."""
-    run = patterns().run
     clitic = rf"['’]{_CLITIC}(?!\w)"
     inner = [rf"(?!{clitic})['’]" if c.clitics else "['’]", r"(?<=\d)[.,:](?=\d)"]
     inner += [] if c.hyphens else ["[-‐‑]"]

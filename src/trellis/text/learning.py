@@ -112,10 +112,9 @@ def _best_conventions(sample: list[tuple[Chunk, int]]) -> Conventions:
 
 def _wrong(conventions: Conventions, sample: list[tuple[Chunk, int]]) -> int:
     """How many tokens are missed or made up."""
-    split = pattern(conventions)
     wrong = 0
     for (chunk, tokens), count in sample:
-        found = tuple([match[0] for match in split.finditer(chunk)])
+        found = tuple(pattern(conventions, chunk.isascii()).findall(chunk))
         if found != tokens:
             wrong += count * len(_places(found) ^ _places(tokens))
     return wrong
@@ -134,10 +133,9 @@ def _exceptions(
     conventions: Conventions, sample: list[tuple[Chunk, int]], counts: Counter[Chunk]
 ) -> dict[str, tuple[str, ...]]:
     """Strings that the rules split wrongly more often than rightly, and at least twice."""
-    split = pattern(conventions)
     right, wrong = Counter[str](), Counter[Chunk]()
     for (chunk, tokens), count in sample:
-        found = [match[0] for match in split.finditer(chunk)]
+        found = pattern(conventions, chunk.isascii()).findall(chunk)
         for one, other in _segments(found, tokens):
             if one == other:
                 right["".join(one)] += count

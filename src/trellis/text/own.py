@@ -96,8 +96,8 @@ class Function(Splitter):
         """The name under which the function can be imported."""
         if not getattr(self.function, _MARK, False) or "<" in self.place:
             raise ConfigError(
-                f"the tokenizer {self.place} cannot be stored with a model: define it at the top of a module and mark it "
-                "with @trellis.text.tokenizer"
+                f"the tokenizer {self.place} cannot be stored with a model: define it at the top of a module and "
+                "mark it with @trellis.text.tokenizer"
             )
         return {"name": self.name, "function": self.place}
 

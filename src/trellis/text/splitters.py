@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 
 from trellis.errors import DataError
 from trellis.text import plain
-from trellis.text.conventions import Conventions, pattern
+from trellis.text.conventions import ABBREVIATIONS, CONTRACTIONS, Conventions, pattern
 from trellis.text.sentence import Offsets, Sentence
 
 Tokenizer = Callable[[str], list[Offsets]]
 
+_MARKS = ".,;:!?"
 _LONGEST_CHUNK = 48  # characters of a chunk that is remembered
 _MOST_CHUNKS = 50_000
 _LONGEST_EXCEPTION = 6  # tokens that an exception may join
@@ -100,8 +101,8 @@ class Words(Splitter):
     ) -> None:
         self.conventions = conventions or Conventions()
         self.exceptions = {text: tuple(pieces) for text, pieces in (exceptions or {}).items()}
-        self._pattern = pattern(self.conventions)
         self._known: dict[str, tuple[str, ...]] = {}
+        self._firsts = {self._pieces(text)[0] for text in self.exceptions}
 
     def split(self, text: str) -> list[str]:
         """The tokens of each chunk, one chunk after another."""
@@ -112,13 +113,31 @@ class Words(Splitter):
 
     def pieces(self, chunk: str) -> tuple[str, ...]:
         """The tokens of a text without white space."""
-        pieces = [match[0] for match in self._pattern.finditer(chunk)]
-        found = tuple(self._corrected(pieces) if self.exceptions else pieces)
+        found = self._easy(chunk)
+        if found is None:
+            pieces = self._pieces(chunk)
+            found = tuple(pieces if self._firsts.isdisjoint(pieces) else self._corrected(pieces))
         if len(chunk) <= _LONGEST_CHUNK:
             if len(self._known) >= _MOST_CHUNKS:
                 self._known.clear()
             self._known[chunk] = found
         return found
+
+    def _pieces(self, chunk: str) -> list[str]:
+        """The tokens by the rules."""
+        return pattern(self.conventions, chunk.isascii()).findall(chunk)
+
+    def _easy(self, chunk: str) -> tuple[str, ...] | None:
+        """The tokens of a word of plain letters, perhaps with a mark behind it; None for anything else."""
+        mark = chunk[-1] if chunk[-1] in _MARKS else ""
+        word = chunk[:-1] if mark else chunk
+        if not (word.isascii() and word.isalpha()) or word.lower() in CONTRACTIONS:
+            return None
+        if mark == "." and (len(word) == 1 or word in ABBREVIATIONS):
+            return None
+        if word in self.exceptions or chunk in self.exceptions or mark in self.exceptions:
+            return None
+        return (word, mark) if mark else (word,)
 
     def _corrected(self, pieces: list[str]) -> list[str]:
         """The tokens after the exceptions: the longest runs of pieces that spell one are replaced by it."""
