@@ -71,7 +71,7 @@ def _as_dict(
         "settings": trellis.config.to_dict(tagger.settings_),
         "labels": list(tagger.labels_),
         "scheme": _scheme(tagger),
-        "tokenizer": tagger.tokenizer_,
+        "tokenizer": str(tagger.tokenizer_),
         "transitions": rows,
         "features": features,
         "training": record,

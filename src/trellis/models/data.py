@@ -190,11 +190,11 @@ def tokens_of(item: Any) -> Sequence[Any]:
     return tokens
 
 
-def tokenizer_of(inputs: Sequence[Any]) -> str:
-    """The tokenizer that makes such tokens of raw text: "characters" if all are single characters, else "words"."""
+def are_characters(inputs: Sequence[Any]) -> bool:
+    """Whether all tokens are single characters."""
     tokens = chain.from_iterable(map(tokens_of, inputs))
     first = next(tokens, "")
-    return "characters" if all(map(_is_character, chain([first], tokens))) else "words"
+    return all(map(_is_character, chain([first], tokens)))
 
 
 def _is_character(token: Any) -> bool:
