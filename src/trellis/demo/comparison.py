@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -85,26 +85,22 @@ def _neural(task: Task, head: str) -> Tagger[Any]:
     return tagger
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch on one core: for networks this small more gain little, and on a busy machine they lose much by waiting."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def train(family: Family, corpus: DemoCorpus, progress: Progress | None = None) -> Trained:
     """Train one tagger; the dev sentences choose its best state where it has several."""
     tagger = family.make()
     begin = time.perf_counter()
-    with _one_thread() if family.neural else nullcontext():
+    with _threads(family):
         tagger.fit(corpus.train, dev=corpus.dev, progress=progress)
     return Trained(family.name, tagger, time.perf_counter() - begin)
+
+
+def _threads(family: Family) -> AbstractContextManager[None]:
+    """Networks this small gain little by more threads than one."""
+    if not family.neural:
+        return nullcontext()
+    from trellis.nn.threads import one_thread
+
+    return one_thread()
 
 
 def results(family: Family, trained: Trained, corpus: DemoCorpus) -> list[Result]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import ConfigError, DataError, ModelError, TagError
-from trellis.tags import Scheme, TagSet, fit_schemes, validate_tags
+from trellis.tags import Scheme, TagSet, TagStates, fit_schemes, scheme_to_learn, validate_tags
 from trellis.text import Sentence, graphemes
 
 Label = str | None | Iterable[str]
@@ -109,6 +109,14 @@ class Labelled:
                 row += 1
         return mask
 
+    def encode_states(self, states: TagStates) -> IntArray:
+        """Ids of the states of all labels, flat, as `encode`."""
+        return states.encode(self.encode(states.tags), self.lengths)
+
+    def allowed_states(self, states: TagStates) -> BoolArray:
+        """``(N, S)``: the states each token may have."""
+        return states.allowed(self.allowed(states.tags))
+
     def _place(self, sentence: int, position: int) -> str:
         return f"{name_of(sentence, self.inputs[sentence])}, position {position}"
 
@@ -195,6 +203,16 @@ def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, befor
     if constraints:
         _check_legal(data, tags)
     return tags
+
+
+def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: TagStates | None) -> TagStates:
+    """The states to learn: in the scheme of an earlier model, else in the one asked for.
+
+    Where sequences need not be `legal`, these are the labels: another scheme could not write all of them.
+    """
+    if before is not None:
+        return TagStates.of(tags, before.scheme)
+    return TagStates.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
 
 
 def weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:

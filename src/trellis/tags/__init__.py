@@ -11,6 +11,7 @@ from trellis.tags.checking import (
     fit_schemes,
     validate_tags,
 )
+from trellis.tags.finer import TagStates, scheme_to_learn
 from trellis.tags.labels import Role, Style
 from trellis.tags.schemes import Scheme
 from trellis.tags.spans import (
@@ -34,6 +35,7 @@ __all__ = [
     "SpanWay",
     "Style",
     "TagSet",
+    "TagStates",
     "Violation",
     "convert_tags",
     "detect_schemes",
@@ -41,6 +43,7 @@ __all__ = [
     "fit_schemes",
     "make_label",
     "parse_label",
+    "scheme_to_learn",
     "spans_from_sequences",
     "spans_from_tags",
     "tags_from_spans",

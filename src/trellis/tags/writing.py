@@ -86,7 +86,7 @@ def _way(
     table: SpanTable, labels: LabelTable, scheme: Scheme, rows: IntArray, adjoins_left: bool, adjoins_right: bool
 ) -> SpanWay:
     kind, sizes = table.kind[rows], (table.end - table.begin)[rows]
-    tags = labels.ids[np.repeat(kind, sizes), _roles(sizes, scheme, adjoins_left, adjoins_right)]
+    tags = labels.ids[np.repeat(kind, sizes), roles_of_spans(sizes, scheme, adjoins_left, adjoins_right)]
     possible = np.ones(len(rows), dtype=np.bool_)
     possible[np.repeat(np.arange(len(rows)), sizes)[tags < 0]] = False
     if not possible.all():
@@ -95,7 +95,9 @@ def _way(
     return SpanWay(rows, tags, None if before is None else before[kind], None if after is None else after[kind])
 
 
-def _roles(sizes: IntArray, scheme: Scheme, adjoins_left: bool, adjoins_right: bool) -> IntArray:
+def roles_of_spans(
+    sizes: IntArray, scheme: Scheme, adjoins_left: bool = False, adjoins_right: bool = False
+) -> IntArray:
     """The role of each token of spans of these sizes, flat."""
     first, last, only = edge_roles(scheme, adjoins_left, adjoins_right)
     stops = np.cumsum(sizes)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from trellis import _native, chain
-from trellis.arrays import Arrays, FloatArray
+from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ModelError
 from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger
@@ -26,11 +26,12 @@ from trellis.models.crf.features_view import FeatureTable, TransitionTable, expl
 from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.training import train
-from trellis.models.data import Labelled, learned_tag_set, weights_by_label
+from trellis.models.data import Labelled, learned_states, learned_tag_set, weights_by_label
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
+from trellis.models.states import stored_states
 from trellis.store import Stored
-from trellis.tags import TagSet
+from trellis.tags import TagSet, TagStates
 from trellis.training import undisturbed
 
 _LARGE = 50_000  # tokens
@@ -43,20 +44,24 @@ class CRF(Tagger[CRFConfig]):
     kind: ClassVar[str] = "crf"
     config_class: ClassVar[type[Any]] = CRFConfig
     parameters_: CRFWeights
+    states_: TagStates
+    """What the weights are about: the labels, as the scheme that is learned tells them apart."""
     _cached: Extractor | None = None
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         extractor = self._extractor()
-        before = (self.parameters_, self.tagset_) if self._goes_on(options) else (None, None)
+        before = (self.parameters_, self.states_) if self._goes_on(options) else (None, None)
         index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
         compiled = extractor.compile(data.inputs, index, grow=True)
-        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, before[1])
+        known = None if before[1] is None else before[1].tags
+        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, known)
+        states = learned_states(tags, self.config.learn_scheme, self.config.constraints, before[1])
         objective = CRFObjective(
             compiled,
             index,
             data,
-            tags,
+            states,
             self._choice(),
             c2=self.config.c2 if self.config.algorithm != "ap" else 0.0,
             sentence_weights=options.sentence_weights,
@@ -69,7 +74,7 @@ class CRF(Tagger[CRFConfig]):
         held_out = None if dev is None else (extractor.compile(dev.inputs, index, grow=False), dev)
         trained = train(objective, start, self.config, held_out, options.progress)
         self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
-        self.tagset_, self.history_, self._cached = tags, trained.history, extractor
+        self.tagset_, self.states_, self.history_, self._cached = tags, states, trained.history, extractor
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         p, extractor = self._fitted(), self._extractor()
@@ -80,21 +85,24 @@ class CRF(Tagger[CRFConfig]):
         emissions, offsets = extractor.score(inputs, self._scorer[1])
         return chain.ChainScores(emissions, np.diff(offsets), p.transitions, p.start, p.end)
 
+    def _state_labels(self) -> IntArray | None:
+        return self.states_.finer
+
     def explain(self, sentence: Any, position: int) -> Explanation:
         """Why the token at `position` got its label: what spoke for it and what for the runner-up.
 
         The runner-up is the best labelling of the sentence with another label there; the differences of all
         features and transitions add up to the difference of the two scores.
         """
-        return explain_features(sentence, position, self._extractor(), self._fitted(), self._fitted_tags())
+        return explain_features(sentence, position, self._extractor(), self._fitted(), self.states_)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
         """The `n` state features with the largest weights, by size, of one label or of all."""
-        return top_features(self._fitted(), self._fitted_tags(), label, n)
+        return top_features(self._fitted(), self.states_, label, n)
 
     def transitions(self) -> TransitionTable:
         """Weights of transitions from row to column."""
-        return transitions(self._fitted(), self._fitted_tags())
+        return transitions(self._fitted(), self.states_)
 
     def feature_names(self, sentence: Any) -> list[list[str]]:
         """The names of the features of each token, known to the model or not."""
@@ -122,10 +130,11 @@ class CRF(Tagger[CRFConfig]):
         return self._cached
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        return to_stored(self._fitted(), self._extractor())
+        return to_stored(self._fitted(), self._extractor(), self.states_)
 
     def _restore(self, stored: Stored) -> None:
-        self.parameters_, self._cached = from_stored(stored, len(self._fitted_tags()))
+        self.states_ = stored_states(stored, self._fitted_tags())
+        self.parameters_, self._cached = from_stored(stored, len(self.states_))
 
 
 def _in_single_precision(settings: CRFConfig, tokens: int) -> bool:

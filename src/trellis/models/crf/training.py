@@ -10,8 +10,8 @@ from trellis.features import Compiled
 from trellis.models.crf.config import CRFConfig
 from trellis.models.crf.objective import CRFObjective, scores_of
 from trellis.models.data import Labelled
-from trellis.models.scoring import headline, held_out_scores
-from trellis.training import Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
+from trellis.models.scoring import held_out_scores
+from trellis.training import DevScores, Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
 from trellis.training.objective import Vector
 
 _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
@@ -51,11 +51,11 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig) -> Iterator[
     return lbfgs(objective, start, **shared)
 
 
-def _validation(objective: CRFObjective, compiled: Compiled, dev: Labelled) -> Callable[[Vector], float]:
+def _validation(objective: CRFObjective, compiled: Compiled, dev: Labelled) -> Callable[[Vector], DevScores]:
     """A function from weights to the score on the held-out sentences."""
-    dev.encode(objective.tags)
+    dev.encode(objective.states.tags)
 
-    def validate(weights: Vector) -> float:
-        return headline(held_out_scores(scores_of(compiled, objective.parameters(weights)), dev, objective.tags))
+    def validate(weights: Vector) -> DevScores:
+        return held_out_scores(scores_of(compiled, objective.parameters(weights)), dev, objective.states)
 
     return validate

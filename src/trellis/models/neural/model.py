@@ -17,10 +17,10 @@ from typing import Any, ClassVar, final
 import torch
 
 from trellis import chain
-from trellis.arrays import Arrays
+from trellis.arrays import Arrays, IntArray
 from trellis.models import fingerprint
 from trellis.models.base import Tagger
-from trellis.models.data import Labelled, learned_tag_set
+from trellis.models.data import Labelled, learned_states, learned_tag_set
 from trellis.models.fitting import FitOptions
 from trellis.models.neural.config import NeuralConfig, resolved
 from trellis.models.neural.network import Network, build, load_transformer, uses_characters, uses_pairs
@@ -29,9 +29,10 @@ from trellis.models.neural.tagging import scores_of
 from trellis.models.neural.training import TaggingTask, Targets, Validation
 from trellis.models.neural.vectors import add_vectors
 from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
+from trellis.models.states import stored_states
 from trellis.nn.vectors import Coverage
 from trellis.store import Stored
-from trellis.tags import TagSet
+from trellis.tags import TagSet, TagStates
 from trellis.training.neural import train
 from trellis.training.neural.settings import FREE
 
@@ -55,10 +56,13 @@ class NeuralTagger(Tagger[NeuralConfig]):
         ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
     )
     model_: Learned
+    states_: TagStates
+    """What the emissions are about: the labels, as the scheme that is learned tells them apart."""
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
+        states = self._states(tags, None if before is None else self.states_)
         if dev is not None:
             dev.encode(tags)
         vocabulary = self._vocabulary(data.inputs, before)
@@ -66,15 +70,24 @@ class NeuralTagger(Tagger[NeuralConfig]):
         settings = resolved(self.config, vector_size=None if vectors is None else vectors.shape[1])
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
-            network = build(settings, vocabulary, tags, vectors, load_transformer(settings.encoder))
+            network = build(settings, vocabulary, states, vectors, load_transformer(settings.encoder))
             if before is not None:
                 take_over(network, before.network)
             if options.folder is not None:
                 frozen = {name: p.float().numpy() for name, p in network.named_parameters() if not p.requires_grad}
                 options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
-            task = self._task(network, vocabulary, data, dev, tags, options)
+            task = self._task(network, vocabulary, data, dev, states, options)
             history = train(task, settings.training, folder=options.folder, progress=options.progress)
-        self.model_, self.tagset_, self.history_ = Learned(network, vocabulary, coverage), tags, history
+        self.model_, self.tagset_, self.states_ = Learned(network, vocabulary, coverage), tags, states
+        self.history_ = history
+
+    def _states(self, tags: TagSet, before: TagStates | None) -> TagStates:
+        own = self.config
+        legal = own.constraints and (own.head == "crf" or own.decoding == "legal")
+        return learned_states(tags, own.learn_scheme, legal, before)
+
+    def _state_labels(self) -> IntArray | None:
+        return self.states_.finer
 
     def _vocabulary(self, inputs: Sequence[Any], before: Learned | None) -> Vocabulary:
         settings = self.config.encoder
@@ -98,12 +111,12 @@ class NeuralTagger(Tagger[NeuralConfig]):
         vocabulary: Vocabulary,
         data: Labelled,
         dev: Labelled | None,
-        tags: TagSet,
+        states: TagStates,
         options: FitOptions,
     ) -> TaggingTask:
         encode = partial(network.encode, vocabulary, cache=self.config.encoder.pretrained.cache)
-        targets = Targets.of(data, tags, self.config.label_weights, options.sentence_weights)
-        validate = None if dev is None else Validation(network, encode(dev.inputs), dev, tags)
+        targets = Targets.of(data, states, self.config.label_weights, options.sentence_weights)
+        validate = None if dev is None else Validation(network, encode(dev.inputs), dev, states)
         return TaggingTask(network, encode(data.inputs), targets, validate)
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
@@ -116,14 +129,16 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         model = self._fitted()
-        return to_stored(model.network, model.vocabulary, by_reference=self._by_reference())
+        manifest, arrays = to_stored(model.network, model.vocabulary, by_reference=self._by_reference())
+        return {**manifest, "learn_scheme": self.states_.scheme.value}, arrays
 
     def _by_reference(self) -> bool:
         return self.config.encoder.pretrained.store == "reference"
 
     def _restore(self, stored: Stored) -> None:
         with torch.random.fork_rng():
-            network, vocabulary = from_stored(self.config, self._fitted_tags(), stored)
+            self.states_ = stored_states(stored, self._fitted_tags())
+            network, vocabulary = from_stored(self.config, self.states_, stored)
         self.model_ = Learned(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
 
 

@@ -10,14 +10,13 @@ from torch import Tensor, nn
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ModelError
-from trellis.metrics import TaggingScores
 from trellis.models.data import Labelled, weights_by_label
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.network import Network
 from trellis.models.neural.tagging import scores_of
 from trellis.models.scoring import held_out_scores
-from trellis.tags import TagSet
-from trellis.training.neural import DevScores
+from trellis.tags import TagStates
+from trellis.training import DevScores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,19 +32,19 @@ class Targets:
     def of(
         cls,
         data: Labelled,
-        tags: TagSet,
+        states: TagStates,
         label_weights: Mapping[str, float] | None,
         sentence_weights: FloatArray | None,
     ) -> Targets:
         """The labels of the data as tensors."""
-        weights = None if label_weights is None else torch.from_numpy(weights_by_label(tags, label_weights)).float()
+        weights = None if label_weights is None else weights_by_label(states.tags, label_weights)[states.labels]
         if data.partial and weights is not None:
             raise ModelError("label_weights need labels that are fully known")
-        ids = None if data.partial else torch.from_numpy(data.encode(tags))
+        ids = None if data.partial else torch.from_numpy(data.encode_states(states))
         return cls(
             ids,
-            torch.from_numpy(data.allowed(tags)) if data.partial else None,
-            None if weights is None or ids is None else weights[ids],
+            torch.from_numpy(data.allowed_states(states)) if data.partial else None,
+            None if weights is None or ids is None else torch.from_numpy(weights).float()[ids],
             None if sentence_weights is None else torch.from_numpy(sentence_weights).float(),
         )
 
@@ -103,11 +102,8 @@ class Validation:
     network: Network
     inputs: EncodedSentences
     dev: Labelled
-    tags: TagSet
+    states: TagStates
 
     def __call__(self) -> DevScores:
         """Of the network as it stands."""
-        found = held_out_scores(scores_of(self.network, self.inputs), self.dev, self.tags)
-        if isinstance(found, TaggingScores):
-            return DevScores(found.accuracy)
-        return DevScores(found.micro.f1, found.micro.precision, found.micro.recall)
+        return held_out_scores(scores_of(self.network, self.inputs), self.dev, self.states)

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from trellis.training.neural.checkpoints import CheckpointWarning
     from trellis.training.neural.loop import DivergedWarning, train
     from trellis.training.neural.settings import TrainingSettings
-    from trellis.training.neural.task import DevScores, Task
+    from trellis.training.neural.task import Task
 
-__all__ = ["CheckpointWarning", "DevScores", "DivergedWarning", "Task", "TrainingSettings", "train"]
+__all__ = ["CheckpointWarning", "DivergedWarning", "Task", "TrainingSettings", "train"]
 
 _HOMES = {
     "CheckpointWarning": "checkpoints",
-    "DevScores": "task",
     "DivergedWarning": "loop",
     "Task": "task",
     "TrainingSettings": "settings",
