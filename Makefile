@@ -34,8 +34,8 @@ KILLS ?= 30
 faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost
 	$(BIN)/python -m tests.faults --kills $(KILLS)
 
-fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300)
-	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300), from FUZZ_SEED (random)
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 sanitize: $(VENV)/.dev  ## tests of native code, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python -m tests.sanitize

@@ -159,3 +159,15 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_in_docstrings_give_what_they_say(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_the_limits_in_the_guide_are_those_of_the_code():
+    from trellis.chain import _checks
+    from trellis.corpus import LONGEST
+    from trellis.store import reading
+
+    deepest = re.search(r"kDeepest = (\d+)", "".join(path.read_text() for path in ROOT.glob("native/**/*.cpp")))
+    guide = (ROOT / "docs/guides/untrusted.md").read_text()
+    assert deepest is not None
+    for limit in (LONGEST, _checks.MOST_TAGS, reading._LONGEST_HEADER, int(deepest[1]), sys.get_int_max_str_digits()):
+        assert f"| {limit:,} " in guide, limit

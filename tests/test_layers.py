@@ -1,6 +1,7 @@
-"""Imports point down only: the layers of shared/design.md, checked on the syntax trees, functions included."""
+"""Imports point down only: Python's layers by syntax trees, functions included, the rooms of C++ by their includes."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -129,3 +130,88 @@ class TestTheCheckItself:
         )
         tree = ast.parse(code + "class C:\n    import e\n    def f(self):\n        import g\n")
         assert {name for node in at_module_level(tree) for name in imported(node)} == set("acde")
+
+
+NATIVE = Path(__file__).parents[1] / "native"
+# A room may include itself and the rooms named here.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "base": (),
+    "chain": ("base",),
+    "features": ("base", "chain"),
+    "hmm": ("base", "chain"),
+    "layers": ("base", "chain"),
+    "bind": ("base", "chain", "features", "hmm", "layers"),
+}
+SOURCES = sorted(path.relative_to(NATIVE).as_posix() for path in NATIVE.rglob("*") if path.suffix in (".h", ".cpp"))
+# Headers that are compiled once per instruction set without saying so in their names, since every kernel needs them.
+PRIMITIVES = ("base/memory.h", "base/simd.h")
+
+
+def included(code: str) -> list[str]:
+    """The files of ours that C++ code includes."""
+    return re.findall(r'^#include "([^"]+)"', code, re.MULTILINE)
+
+
+def is_kernel(file: str) -> bool:
+    """Whether it is compiled once per instruction set."""
+    return file in PRIMITIVES or Path(file).stem.endswith("_kernels")
+
+
+def broken_rules(file: str, code: str) -> set[str]:
+    """What is wrong with a source file of the native rooms."""
+    room, name = file.split("/")
+    others = included(code)
+    bases = {other.split("/")[0] for other in others}
+    kernels = {other for other in others if is_kernel(other)} - {"base/memory.h"}
+    found = {
+        "includes upward": bool(bases - {room, *ROOMS[room]}),
+        "repeats its room": name.startswith(f"{room}_") or Path(name).stem == room,
+        "binds outside bind": "nanobind" in code and room != "bind",
+        "is a kernel by name only": is_kernel(file)
+        != bool(re.search(r"^ *namespace .*TRELLIS_ISA\b", code, re.MULTILINE)),
+        "includes kernels": bool(kernels) and not is_kernel(file),
+    }
+    return {rule for rule, broken in found.items() if broken}
+
+
+@pytest.mark.parametrize("file", SOURCES)
+def test_native_rooms_keep_their_rules(file: str) -> None:
+    assert file.count("/") == 1
+    assert broken_rules(file, (NATIVE / file).read_text()) == set()
+
+
+def test_every_driver_has_its_contract() -> None:
+    drivers = [
+        file for file in SOURCES if file.endswith(".cpp") and not is_kernel(file) and not file.startswith("bind/")
+    ]
+    assert not [file for file in drivers if file.removesuffix("cpp") + "h" not in SOURCES]
+    assert "chain/inference.cpp" in drivers
+
+
+def test_kernels_are_compiled_per_instruction_set_and_all_else_once() -> None:
+    recipe = (NATIVE / "CMakeLists.txt").read_text()
+    sets = {name: body.split() for name, body in re.findall(r"^set\((\w+)\s([^)]*)\)", recipe, re.MULTILINE)}
+    compiled = [file for file in SOURCES if file.endswith(".cpp")]
+    assert sets["kernels"] == [file for file in compiled if is_kernel(file)]
+    bound = [file for file in compiled if file.startswith("bind/")]
+    assert sets["bindings"] == bound
+    assert sets["drivers"] == [file for file in compiled if not is_kernel(file) and file not in bound]
+
+
+class TestTheCheckOfRoomsItself:
+    @pytest.mark.parametrize(
+        ("file", "code", "found"),
+        [
+            ("base/tasks.h", '#include "chain/batch.h"', {"includes upward"}),
+            ("hmm/model.h", '#include "features/rows.h"', {"includes upward"}),
+            ("chain/inference.cpp", "#include <nanobind/nanobind.h>", {"binds outside bind"}),
+            ("chain/chain_scores.h", "", {"repeats its room"}),
+            ("chain/layout.h", "namespace TRELLIS_ISA {", {"is a kernel by name only"}),
+            ("chain/spans_kernels.h", "namespace trellis {", {"is a kernel by name only"}),
+            ("chain/layout.cpp", '#include "base/simd.h"', {"includes kernels"}),
+            ("bind/lstm.cpp", '#include "layers/lstm.h"\n#include <nanobind/nanobind.h>', set()),
+            ("hmm/expectation_kernels.cpp", '#include "chain/lockstep_kernels.h"\nnamespace TRELLIS_ISA {', set()),
+        ],
+    )
+    def test_sees_broken_rules(self, file: str, code: str, found: set[str]) -> None:
+        assert broken_rules(file, code) == found

@@ -15,6 +15,7 @@ EXPORTS = {
         "CRF",
         "HMM",
         "ChainScores",
+        "FeatureFunctions",
         "MarkovChain",
         "NeuralTagger",
         "Sentence",
@@ -26,6 +27,7 @@ EXPORTS = {
     "trellis.models": [
         "CRF",
         "CRFConfig",
+        "FeatureFunctions",
         "HMM",
         "HMMConfig",
         "Labelling",

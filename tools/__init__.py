@@ -1,1 +1,1 @@
-"""What the project itself needs and no user: run from the root of the repository."""
+"""What only the project itself needs, not its users; run it from the root of the repository."""

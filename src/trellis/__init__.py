@@ -1,7 +1,7 @@
 """Trellis: exact, fast sequence labelling over one linear-chain core.
 
-Names load when they are first used, so ``import trellis`` is quick and brings in neither torch nor anything else that
-the program does not touch.
+Names load when they are first used, so ``import trellis`` is quick and imports neither torch nor anything else that
+the program does not use.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trellis.chain import ChainScores, get_num_threads, set_num_threads
-    from trellis.models import CRF, HMM, MarkovChain, NeuralTagger, load
+    from trellis.models import CRF, HMM, FeatureFunctions, MarkovChain, NeuralTagger, load
     from trellis.text import Sentence
 
 __version__ = "0.1.0"
@@ -20,6 +20,7 @@ _HOMES = {
     "CRF": "trellis.models",
     "HMM": "trellis.models",
     "ChainScores": "trellis.chain",
+    "FeatureFunctions": "trellis.models",
     "MarkovChain": "trellis.models",
     "NeuralTagger": "trellis.models",
     "Sentence": "trellis.text",
@@ -50,6 +51,7 @@ __all__ = [
     "CRF",
     "HMM",
     "ChainScores",
+    "FeatureFunctions",
     "MarkovChain",
     "NeuralTagger",
     "Sentence",

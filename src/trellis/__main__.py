@@ -1,4 +1,4 @@
-"""``python -m trellis``, where the ``trellis`` script is not on the path."""
+"""``python -m trellis``, for when the ``trellis`` script is not on the path."""
 
 from trellis.cli import main
 

@@ -1,8 +1,8 @@
-"""Arrays and tensors as the native code takes them: of one dtype, contiguous, at an address that its numbers may have.
+"""Arrays and tensors as the native code expects them: of one dtype, contiguous, at an aligned address.
 
 A buffer or a file may hold numbers at any address. NumPy and torch read them there; C++ must not, and its kernels
-assume that it never happens. What comes from outside goes through here before its address does; what does not is
-refused by native/array.h.
+assume that it never happens. Whatever comes from outside passes through here before its address is used; anything else
+is refused by native/bind/array.h.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ __all__ = ["plain_array", "plain_tensor"]
 
 
 def plain_array(values: npt.ArrayLike, kind: npt.DTypeLike | None = None) -> AnyArray:
-    """The array itself where it can be used as it is, else a copy."""
+    """The array itself if it can be used unchanged, otherwise a copy."""
     array: AnyArray = np.ascontiguousarray(values, dtype=kind)
     return array if array.flags.aligned else array.copy()
 
 
 def plain_tensor(tensor: Tensor, kind: dtype | None = None) -> Tensor:
-    """The tensor itself where it can be used as it is, else a copy, through which gradients pass."""
+    """The tensor itself if it can be used unchanged, otherwise a copy, through which gradients pass."""
     if kind is not None and tensor.dtype != kind:
         tensor = tensor.to(kind)
     tensor = tensor.contiguous()

@@ -1,4 +1,4 @@
-"""The types of NumPy arrays, by what they hold; shapes are said where the arrays are."""
+"""The types of NumPy arrays, by what they hold; shapes are documented where the arrays are used."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ Float32Array = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int64]
 
 Arrays = dict[str, AnyArray]
-"""Arrays by name, as files hold them."""
+"""Arrays by name, as they are stored in files."""

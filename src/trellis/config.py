@@ -1,7 +1,7 @@
 """Configurations: any frozen dataclass <-> commented TOML.
 
-A model's settings are one frozen dataclass that stands beside the model; this module writes it as TOML, each key
-with its default explained in a comment, and reads it back. An unknown key is an error that suggests the nearest.
+A model's settings are one frozen dataclass next to the model; this module writes it as TOML, each key with its default
+and an explanation in a comment, and reads it back. An unknown key is an error that suggests the nearest known one.
 
     >>> @dataclass(frozen=True)
     ... class Config:
@@ -65,18 +65,18 @@ def setting(default: T, explanation: str) -> T:
 
 
 def section(kind: type[T], explanation: str) -> T:
-    """A field that is a configuration of its own, with its defaults; in TOML, a table."""
+    """A field that is itself a configuration, with its defaults; in TOML, a table."""
     made: T = field(default_factory=kind, metadata={"explanation": explanation})
     return made
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Plain values by name, nested configurations as nested dicts; what `from_dict` takes."""
+    """Plain values by name, nested configurations as nested dicts; the input of `from_dict`."""
     return {item.name: _plain(getattr(config, item.name)) for item in dataclasses.fields(config)}
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
-    """The configuration with these values, each checked against its type; what is left out takes its default."""
+    """The configuration with these values, each checked against its type; missing ones take their default."""
     hints = typing.get_type_hints(cls)
     names = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in values:
@@ -96,7 +96,7 @@ def to_toml(config: Any) -> str:
 
 
 def from_toml(cls: type[T], text: str, *, name: str = "configuration") -> T:
-    """Read what `to_toml` wrote, or a person."""
+    """Read TOML that `to_toml` or a person wrote."""
     return _from_file(cls, _toml(text, name), name)
 
 
@@ -111,13 +111,13 @@ def load(cls: type[T], path: str | Path) -> T:
 
 
 def layered(config: T, path: str | Path) -> T:
-    """The configuration with what a TOML file sets on top; what the file leaves out stays as it is."""
+    """The configuration, changed by what a TOML file sets; everything else stays."""
     values = _merged(config, _toml(_text(path), str(path)))
     return _from_file(type(config), values, str(path))
 
 
 def changed(config: T, values: Mapping[str, Any]) -> T:
-    """The configuration with some values on top; a mapping in the place of a section changes what it names there."""
+    """The configuration with some values changed; a mapping for a section changes only the settings it names."""
     return from_dict(type(config), _merged(config, values))
 
 
@@ -131,7 +131,7 @@ def _merged(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_file(cls: type[T], values: Mapping[str, Any], name: str) -> T:
-    """As `from_dict`, with the name of what was read in front of an error."""
+    """Like `from_dict`, with the name of what was read in front of an error."""
     try:
         return from_dict(cls, values)
     except ConfigError as error:
@@ -153,7 +153,7 @@ def _toml(text: str, name: str) -> dict[str, Any]:
 
 
 def keys(config: Any, section: str = "") -> Iterator[str]:
-    """The dotted names of all settings, those of nested configurations too."""
+    """The dotted names of all settings, including those of nested configurations."""
     for item in dataclasses.fields(config):
         value = getattr(config, item.name)
         if dataclasses.is_dataclass(value):
@@ -174,10 +174,10 @@ def flat(config: Any) -> dict[str, Any]:
 
 
 def override(config: T, assignments: Iterable[str]) -> T:
-    """The configuration with assignments like ``training.epochs=3`` on top, the later ones winning.
+    """The configuration changed by assignments like ``training.epochs=3``; later ones override earlier ones.
 
-    Values are TOML; what is not, such as ``features=ner``, is taken as a string, and nothing after the ``=`` leaves the
-    setting unset.
+    Values are TOML; anything else, such as ``features=ner``, is read as a string, and nothing after the ``=`` leaves
+    the setting unset.
     """
     values = to_dict(config)
     for assignment in assignments:
@@ -202,14 +202,14 @@ def _assign(values: dict[str, Any], key: str, value: Any, config: Any) -> None:
     for section in sections:
         place = place.get(section) if isinstance(place, dict) else None
         owner = getattr(owner, section, None)
-    # Below a setting that is a table of its own, such as label_weights.PER, any name will do.
+    # Below a setting that is itself a table, such as label_weights.PER, any name is accepted.
     if not isinstance(place, dict) or (dataclasses.is_dataclass(owner) and name not in place):
         raise ConfigError(f"{type(config).__name__} has no setting {key!r}{_nearest(key, list(keys(config)))}")
     place[name] = value
 
 
 def _nearest(key: str, names: list[str]) -> str:
-    """The setting that was probably meant: one of the same name in another section, or the most similar."""
+    """The setting that was probably meant: one of the same name in another section, or the most similar one."""
     last = key.rpartition(".")[2]
     elsewhere = [name for name in names if name.rpartition(".")[2] == last]
     return did_you_mean(key, elsewhere[:1] or names, always=True)
@@ -226,7 +226,7 @@ def _plain(value: Any) -> Any:
 
 
 def _check(path: str, value: Any, kind: Any) -> Any:
-    """The value as the type wants it: lists become tuples, integers floats, dicts nested configurations."""
+    """The value as the type needs it: lists become tuples, integers floats, dicts nested configurations."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType):
         return _check_union(path, value, arguments)
@@ -275,7 +275,9 @@ def _toml_lines(config: Any, section: str) -> list[str]:
             name = f"{section}{item.name}"
             nested += [*comment, f"[{name}]", *_toml_lines(value, f"{name}.")]
         elif value is None and item.default is not None:
-            raise ConfigError(f"setting {section}{item.name!r} is None, which TOML cannot say and is not its default")
+            raise ConfigError(
+                f"setting {section}{item.name!r} is None, which is not its default and cannot be said in TOML"
+            )
         elif value is None:
             plain += [*comment, f"# {item.name} is not set", ""]
         else:

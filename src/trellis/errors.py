@@ -12,10 +12,10 @@
     ├── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
     ├── TemplateError              a feature template that cannot be read or applied (also a ValueError)
     ├── StoreError                 a saved model that is damaged, foreign or too new (also a ValueError)
-    └── ModelError                 a model asked for what it cannot give (also a ValueError)
-        └── NotFittedError         a model asked before it has learned (also an AttributeError)
+    └── ModelError                 a model was asked for something it cannot give (also a ValueError)
+        └── NotFittedError         a model was asked before it was trained (also an AttributeError)
 
-Every message says what, where, what was expected and what came.
+Every message says what is wrong, where, what was expected and what was found.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ def shortened(text: str) -> str:
 
 
 class TrellisError(Exception):
-    """The root: catch this to catch whatever Trellis refuses."""
+    """The root: catch this to catch everything that Trellis refuses."""
 
 
 class ChainError(TrellisError, ValueError):
     """Scores, tags or lengths that chain inference cannot work on."""
 
     sequence: int | None = None
-    """The sequence of the batch that it is about, where it is about one."""
+    """The sequence of the batch that the error is about, if it is about one."""
 
     def about(self, name: str) -> Self:
-        """The same error with another name for the sequence, for those who know it by its place in a file."""
+        """The same error with another name for the sequence, for callers who know its place in a file."""
         renamed = type(self)(str(self).replace(f"sequence {self.sequence}", name, 1))
         renamed.sequence = self.sequence
         return renamed
@@ -73,9 +73,9 @@ class DataError(TrellisError, ValueError):
 
 
 class CorpusError(DataError):
-    """A line that cannot be read as what the format wants, with its `path`, `line` (from 1) and `text`.
+    """A line that the format does not allow, with its `path`, `line` (from 1) and `text`.
 
-    `whole` is all that is lost with it: the lines of its sentence, or the line itself.
+    `whole` is everything that is lost with it: the lines of its sentence, or the line itself.
     """
 
     def __init__(self, problem: str, *, path: str, line: int, text: str, whole: str | None = None) -> None:
@@ -100,8 +100,8 @@ class StoreError(TrellisError, ValueError):
 
 
 class ModelError(TrellisError, ValueError):
-    """A model asked for what it cannot give."""
+    """A model was asked for something it cannot give."""
 
 
 class NotFittedError(ModelError, AttributeError):
-    """A model asked before it has learned; an AttributeError, since what it would have learned is not there yet."""
+    """A model was asked before it was trained; an AttributeError, since learned attributes do not exist yet."""

@@ -1,8 +1,8 @@
 """The one place that writes files: a file appears under its name only once it is whole and on the disk.
 
 Content goes to a temporary file in the same folder, ``.NAME.XXXXXXXX.partial``, which is flushed to the disk and then
-renamed. Whatever goes wrong (a full disk, a kill), the file that was there before stays as it was; what a killed
-process left behind is removed by `remove_partial`. Folders are removed in the same way: renamed first, then emptied.
+renamed. If anything goes wrong (a full disk, a kill), the file that was there before stays unchanged; `remove_partial`
+removes what a killed process left behind. Folders are removed in the same way: renamed first, then emptied.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SUFFIX = ".partial"
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> Iterator[Path]:
-    """A temporary path beside `path`; what the block writes there takes the place of `path` if it succeeds.
+    """A temporary path next to `path`; what the block writes there replaces `path` if it succeeds.
 
     An `OSError` of the block becomes `error` with the path and the reason; the temporary file is removed.
     """
     target = Path(path)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
     try:
-        # Made by open, so that the permissions are those the user's umask asks for.
+        # Created by open, so that the permissions follow the user's umask.
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield partial
         _sync(partial)
@@ -42,7 +42,7 @@ def replacing(path: str | os.PathLike[str], error: type[TrellisError] = StoreErr
 
 
 def write_text(path: str | os.PathLike[str], text: str, error: type[TrellisError] = StoreError) -> None:
-    """Write a text file, all or nothing; paths that are not Unicode may stand in it."""
+    """Write a text file, all or nothing; it may contain paths that are not Unicode."""
     with replacing(path, error) as partial:
         partial.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
 
@@ -54,7 +54,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[TrellisEr
 
 
 def remove_folder(folder: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> None:
-    """Remove a folder with all that is in it, if it exists: to others it is there as a whole, or not at all."""
+    """Remove a folder with everything in it, if it exists: others see either the whole folder or none."""
     target = Path(folder)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
     try:
@@ -67,7 +67,7 @@ def remove_folder(folder: str | os.PathLike[str], error: type[TrellisError] = St
 
 
 def remove_partial(folder: str | os.PathLike[str]) -> None:
-    """Remove what killed processes left in a folder; to be called by the one who may write there."""
+    """Remove what killed processes left in a folder; only the process that may write there calls this."""
     for path in Path(folder).glob(f".*{_SUFFIX}"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -77,7 +77,7 @@ def remove_partial(folder: str | os.PathLike[str]) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Have the system write a file, or the names of a folder, to the disk."""
+    """Make the system write a file, or the names in a folder, to the disk."""
     if os.name != "posix" and path.is_dir():
         return
     handle = os.open(path, os.O_RDONLY)

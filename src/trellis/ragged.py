@@ -1,7 +1,7 @@
 """Ragged batches: sequences of unequal lengths laid one after another, and their padded form.
 
-Flat data has one row a token, N in all; ``lengths[B]`` says where each sequence ends. Nothing is computed on padding
-that is not there.
+Flat data has one row per token, N in all; ``lengths[B]`` says where each sequence ends. There is no padding, so nothing
+is computed on it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.errors import ShapeError
 
 __all__ = ["check_lengths", "offsets_of", "pad", "split"]
 
-_MOST_TOKENS = 2**48  # more than any memory holds, and few enough that no product of sizes wraps around
+_MOST_TOKENS = 2**48  # more than fits into any memory, and few enough that no product of sizes wraps around
 
 
 def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray:
@@ -30,7 +30,7 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ShapeError(f"lengths must be integers (B,), got {array.dtype} of shape {array.shape}")
     whole = plain_array(array, np.uint64 if array.dtype == np.uint64 else np.int64)
-    # Taken as unsigned, negative numbers are among the largest: one look finds them, and what a sum may wrap around at.
+    # As unsigned integers, negative numbers are among the largest: one test finds them and sums that may wrap around.
     small = not whole.size or int(whole.view(np.uint64).max()) <= _MOST_TOKENS // whole.size
     if not small and whole.min() < 0:
         b = int(np.argmax(whole < 0))

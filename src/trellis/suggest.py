@@ -1,15 +1,15 @@
-"""What was probably meant: the known name most like one that is not known, for errors that suggest it."""
+"""What was probably meant: the known name most similar to an unknown one, for errors that suggest it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
-_LIKE = 0.6  # of 1, from where on two names are similar
+_LIKE = 0.6  # out of 1: two names are similar from here on
 
 
 def nearest(name: object, known: Iterable[str], *, always: bool = False) -> str | None:
-    """The most similar of the known names; None where none is similar, or with `always` only where there is none.
+    """The most similar of the known names; None if none is similar, or with `always` only if there are no names.
 
     >>> nearest("shap", ["shape", "type"])
     'shape'
@@ -22,7 +22,7 @@ def nearest(name: object, known: Iterable[str], *, always: bool = False) -> str 
 def did_you_mean(
     name: object, known: Iterable[str], *, always: bool = False, show: Callable[[str], object] = repr
 ) -> str:
-    """The end of an error about an unknown name; `show` writes the suggested one. Empty where `nearest` finds none.
+    """The end of an error about an unknown name; `show` writes the suggested one. Empty if `nearest` finds none.
 
     >>> did_you_mean("shap", ["shape", "type"])
     "; did you mean 'shape'?"

@@ -1,6 +1,6 @@
 """Sentences and the tokenizers that make them from raw text.
 
-A `Sentence` is what every reader yields and every tagger takes: tokens, and where they are known their tags,
+A `Sentence` is what every reader yields and every tagger accepts: tokens and, if known, their tags,
 the raw text with the character offsets of the tokens, further columns, and the file and lines it was read
 from.
 
@@ -31,7 +31,7 @@ Tokenizer = Callable[[str], list[Offsets]]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Tokens in order, with whatever else is known about them; sequences given are kept as tuples.
+    """Tokens in order, with everything else that is known about them; sequences are kept as tuples.
 
     Where a sentence came from (`path`, `lines`) takes no part in comparing two sentences.
     """
@@ -45,7 +45,7 @@ class Sentence:
     """Further columns by name, each as long as the tokens."""
     path: str | None = field(default=None, compare=False)
     lines: Sequence[int] = field(default=(), compare=False)
-    """The line, from 1, of each token; a single number where one line holds the whole sentence."""
+    """The line, from 1, of each token; a single number if one line holds the whole sentence."""
 
     def __post_init__(self) -> None:
         if type(self.tokens) is not tuple:
@@ -62,7 +62,7 @@ class Sentence:
 
     @property
     def where(self) -> str:
-        """``file:line`` as far as they are known, for messages; empty where nothing is."""
+        """``file:line`` for messages, as far as known; empty if nothing is known."""
         return ":".join(str(part) for part in (self.path, self.line_of(0)) if part is not None)
 
     def line_of(self, position: int) -> int | None:
@@ -72,7 +72,7 @@ class Sentence:
         return self.lines[0] if self.lines else None
 
     def with_tags(self, tags: Sequence[str] | None) -> Sentence:
-        """The same sentence with other tags. Only these are checked: the rest was when this sentence was made."""
+        """The same sentence with other tags. Only these are checked; the rest was checked before."""
         other = self._changed()
         if tags is None:
             object.__setattr__(other, "tags", None)
@@ -94,7 +94,7 @@ class Sentence:
             raise DataError(self._mismatch("tags", len(own)))
 
     def with_text(self, separator: str = " ") -> Sentence:
-        """The same sentence with a text and offsets; where it has none, the text is its tokens, separated."""
+        """The same sentence with a text and offsets; if it has none, the text is its tokens, separated."""
         if self.text is not None and self.offsets is not None:
             return self
         ends = list(accumulate(len(token) + len(separator) for token in self.tokens))
@@ -168,7 +168,7 @@ def tokenize(text: str, tokenizer: str | Tokenizer = "words") -> Sentence:
 
 
 def split_text(text: str, tokenizer: str) -> list[str]:
-    """The tokens of a text without their offsets, which takes a third of the time; see `sentence_in`."""
+    """The tokens of a text without their offsets, in a third of the time; see `sentence_in`."""
     get_tokenizer(tokenizer)
     if tokenizer == "whitespace":
         return text.split()
@@ -179,7 +179,7 @@ def split_text(text: str, tokenizer: str) -> list[str]:
 
 
 def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
-    """The sentence of tokens that `split_text` made of a text: nothing but white space lies between them."""
+    """The sentence of tokens that `split_text` made of a text: there is only white space between them."""
     offsets, end = [], 0
     for token in tokens:
         start = text.find(token, end)
@@ -193,7 +193,7 @@ def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
     if callable(tokenizer):
         return tokenizer
     if tokenizer not in TOKENIZERS:
-        raise DataError(f"unknown tokenizer {tokenizer!r}; there are {', '.join(TOKENIZERS)}")
+        raise DataError(f"unknown tokenizer {tokenizer!r}: expected one of {', '.join(TOKENIZERS)}")
     return TOKENIZERS[tokenizer]
 
 
@@ -203,7 +203,7 @@ def whitespace(text: str) -> list[Offsets]:
 
 
 def characters(text: str) -> list[Offsets]:
-    """Each character as a reader sees it, white space left out.
+    """Each character as a reader sees it, without white space.
 
     Kept whole: combining marks and variation selectors with their base, emoji joined by ZWJ or with a skin
     tone, pairs of regional indicators (flags), and the two halves of a surrogate pair; a lone surrogate is a
@@ -242,7 +242,7 @@ _ZWJ = "\u200d"
 @dataclass(frozen=True, slots=True)
 class _Patterns:
     special: re.Pattern[str]
-    """Finds what may join characters: a text without it has one character a code point."""
+    """Finds what may join characters: in a text without it, each code point is one character."""
     character: re.Pattern[str]
     grapheme: re.Pattern[str]
     word: re.Pattern[str]
@@ -254,7 +254,7 @@ def _patterns() -> _Patterns:
     # Extenders: marks (variation selectors among them), ZWNJ, skin tones, and the tag characters of flags.
     extend = f"{_mark_ranges()}\u200c\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
     pair = "[\U0001f1e6-\U0001f1ff]{2}|[\ud800-\udbff][\udc00-\udfff]"
-    # Possessive repeats (*+) never come back to what they took: others keep a record of each round, at 180 bytes.
+    # Possessive repeats (*+) never backtrack: others keep a record of each round, at 180 bytes.
     visible = rf"(?:{pair}|\S)[{extend}]*+(?:{_ZWJ}(?:(?:{pair}|\S)[{extend}]*+)?+)*+"
     letter = rf"[^\W{_UNSPACED}]"
     run = f"{letter}++(?:[{extend}{_ZWJ}]++{letter}*+)*+"

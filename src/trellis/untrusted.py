@@ -1,6 +1,6 @@
 """The one place that parses JSON from outside: files, rows, model headers, requests.
 
-`json.loads` answers hostile text in four ways: a `JSONDecodeError`, a `RecursionError` for deep nesting, a plain
+`json.loads` fails on hostile text in four ways: a `JSONDecodeError`, a `RecursionError` for deep nesting, a plain
 `ValueError` for numbers of thousands of digits, a `UnicodeDecodeError` for bytes that are not UTF-8. Here all of them
 are one `JSONSyntaxError`, which callers turn into an error that says where.
 
@@ -49,25 +49,25 @@ def parse_json_prefix(text: str, start: int) -> tuple[Any, int]:
 
 
 def shown(value: Any) -> str:
-    """A value for a message: as Python writes it, but short, however long or deeply nested it is.
+    """A value for a message: as Python writes it, but short, no matter how long or deeply nested it is.
 
     >>> shown([1, "two", None])
     "[1, 'two', None]"
     """
     try:
         return _SHORT.repr(value)
-    except Exception:  # a `repr` of the caller's, or an integer of too many digits
+    except Exception:  # the caller's own `repr`, or an integer of too many digits
         return f"a value of type {type(value).__name__}"
 
 
 class Fields:
     """A JSON object from outside, asked for its fields by name and type.
 
-    A field that is missing or of another type is an error that says where, which, what was expected and what came.
+    A field that is missing or of another type is an error that says where, which, what was expected and what was found.
 
     Args:
         values: what was parsed; anything but an object is refused.
-        where: what stands in front of every message, e.g. "model.safetensors: the manifest".
+        where: the beginning of every message, e.g. "model.safetensors: the manifest".
         error: the kind of error.
 
     """
@@ -145,7 +145,7 @@ class Fields:
 
 
 def _name(value: Any) -> str:
-    """What a value is, in the words of JSON; a number with itself."""
+    """What a value is, in the terms of JSON; a number together with its value."""
     kind = _NAMES.get(type(value), type(value).__name__)
     return f"{kind} ({shown(value)})" if isinstance(value, int | float | str) else kind
 

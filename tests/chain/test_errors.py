@@ -325,7 +325,7 @@ class TestOptions:
         refuses(ChainError, message, lambda: side.call("nll", scores))
         message = "give either tags or allowed, got both"
         refuses(ChainError, message, lambda: side.call("nll", scores, TAGS, allowed=allowed))
-        message = "weights are those of tags: give tags, not allowed"
+        message = "weights belong to tags: give tags, not allowed"
         refuses(ChainError, message, lambda: side.call("nll", scores, allowed=allowed, weights=np.ones(5)))
 
     def test_weights_of_another_shape(self, side: Side) -> None:

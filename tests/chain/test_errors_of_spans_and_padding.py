@@ -38,7 +38,7 @@ class TestSpans:
     def test_tags(self, side: Side) -> None:
         scores, spans = side.scores(arrays()), [[0, 0, 2], [1, 1, 2]]
         call = lambda tags: side.call("span_log_prob", scores, spans, tags)  # noqa: E731
-        message = "tags must have one label a position of each span, got lengths [1, 1]"
+        message = "tags must have one label per position of each span, got lengths [1, 1]"
         refuses(ShapeError, message, lambda: call([[0], [0]]))
         message = "tags must hold 3 labels, the sum of the spans' lengths, got (2,)"
         refuses(ShapeError, message, lambda: call(np.array([0, 0])))

@@ -20,7 +20,7 @@ def test_eval_is_tag_and_score(here, shell, hmm_model):
 def test_a_table_for_people(here, shell, ner_model):
     done = shell("eval", ner_model, "dev.conll", "--errors", "--interval")
     assert done.code == 0
-    for part in ("Read as ner, scheme IOB2.", "micro average", "100.00", "0 mistakes beside"):
+    for part in ("Read as ner, scheme IOB2.", "micro average", "100.00", "0 mistakes"):
         assert part in done.out
 
 

@@ -156,6 +156,21 @@ def test_a_broken_sentence_is_passed_on_whole(here, shell, ner_model):
     assert records[2]["raw"] == "{broken"
 
 
+def test_a_name_that_is_not_text_is_shown_escaped(here, ner_model):
+    command = [sys.executable, "-m", "trellis", "tag", str(ner_model), b"no\xff.txt"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"trellis: no\\udcff.txt: No such file or directory\n"
+
+
+def test_a_terminal_without_the_characters_of_a_text_shows_them_escaped(here, ner_model):
+    command = [sys.executable, "-m", "trellis", "explain", str(ner_model), "Anna likes 北京."]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run(command, capture_output=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert b"\\u5317" in done.stdout
+
+
 def test_a_sentence_the_model_refuses_is_named(here, shell, tmp_path):
     trellis.HMM(unknown=False).fit(sentences()).save(tmp_path / "closed")
     Path("text.txt").write_text("Anna slept .\nAnna sang .\n")

@@ -190,7 +190,7 @@ def test_spaces_and_other_scripts_in_paths(here, shell):
         (["--train", "empty.conll"], "empty.conll: there is no sentence to learn from"),
         (["--train", "none.conll"], "none.conll: No such file or directory"),
         (["--train", "bad.conll"], "bad.conll:2: expected 2 columns separated by tabs, as in line 1, found 1: 'b'"),
-        (["--tokenizer", "letters"], "unknown tokenizer 'letters'; there are words, characters, whitespace"),
+        (["--tokenizer", "letters"], "unknown tokenizer 'letters': expected one of words, characters, whitespace"),
         (["--model", "crv"], "unknown model 'crv': expected one of " + ", ".join(FAMILIES) + "; did you mean 'crf'?"),
         (["--out", "train.conll/model"], "train.conll/model cannot be written: Not a directory"),
         (["--out", "train.conll"], "train.conll cannot be written: File exists"),

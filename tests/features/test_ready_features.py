@@ -183,13 +183,13 @@ def test_an_index_is_the_same_from_its_arrays():
         ("names", lambda a: a[:-1], "the array 'ends' must lie in 0..1, got 2 at [1]"),
         ("names", lambda a: np.append(a, a), "the array 'ends' must end with 4, got 2"),
         ("names", lambda a: a.astype(np.int64), "the array 'names' must be uint8, got int64"),
-        ("ends", lambda a: a[::-1], "the array 'ends' must never fall, but does so after [0]"),
+        ("ends", lambda a: a[::-1], "the array 'ends' must never decrease, but does so after [0]"),
         ("ends", lambda a: a.astype(np.int64), "the array 'ends' must be uint64, got int64"),
         ("table", lambda a: a[:-1], "the array 'table' must have the shape (1024), got (1023)"),
         ("table", lambda a: a.reshape(2, -1), "the array 'table' must have the shape (1024), got (2, 512)"),
-        ("marks", lambda a: a[:-1], "the array 'marks' must have a power of two of places for 2 names, got 1023"),
-        ("marks", lambda a: a[:2], "the array 'marks' must have a power of two of places for 2 names, got 2"),
-        ("marks", np.ones_like, "the array 'marks' must leave every 10000th place free at least"),
+        ("marks", lambda a: a[:-1], "the array 'marks' must have a power of two places for 2 names, got 1023"),
+        ("marks", lambda a: a[:2], "the array 'marks' must have a power of two places for 2 names, got 2"),
+        ("marks", np.ones_like, "the array 'marks' must leave at least every 10000th place free"),
     ],
 )
 def test_arrays_that_no_search_may_see_are_refused(name, change, message):

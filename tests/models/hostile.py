@@ -39,6 +39,19 @@ def spoil(whole: bytes, path: Path, random: Random) -> list[str]:
     return done
 
 
+def spoil_bytes(path: Path, random: Random) -> str:
+    """Cut a file of any kind, or change some of its bytes; what was done, in words."""
+    return random.choice([_cut, _flip_anywhere])(path, random)
+
+
+def spoil_json(path: Path, random: Random) -> str:
+    """Change one value of a file of JSON; what was done, in words."""
+    table = json.loads(path.read_bytes())
+    done = _field(table, random)
+    path.write_text(json.dumps(table))
+    return done
+
+
 def ask(model: Any, inputs: list[Any]) -> None:
     """Whatever a model is asked must be answered, or refused by an error of ours."""
     for question in (model.predict, model.marginals, lambda X: model.kbest(X, 2), model.span_probabilities):
@@ -57,9 +70,19 @@ def _cut(path: Path, random: Random) -> str:
 
 
 def _flip(path: Path, random: Random) -> str:
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    return _flipped(path, [8, header, len(whole)], random)
+
+
+def _flip_anywhere(path: Path, random: Random) -> str:
+    return _flipped(path, [path.stat().st_size], random)
+
+
+def _flipped(path: Path, ends: list[int], random: Random) -> str:
+    """Change up to four bytes, each before one of these ends."""
     data = bytearray(path.read_bytes())
-    header = 8 + int.from_bytes(data[:8], "little")
-    places = [random.randrange(random.choice([8, header, len(data)])) for _ in range(random.randint(1, 4))]
+    places = [random.randrange(random.choice(ends)) for _ in range(random.randint(1, 4))]
     for place in places:
         data[place] = random.choice([data[place] ^ (1 << random.randrange(8)), random.randrange(256)])
     path.write_bytes(data)

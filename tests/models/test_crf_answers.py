@@ -111,7 +111,7 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
         ("pair_weights", lambda a: a[1:], "the array 'pair_weights' must have the shape"),
         ("pair_weights", lambda a: a * np.inf, "the array 'pair_weights' must be finite, got -?inf at"),
         ("pair_labels", lambda a: a + 1000, r"the array 'pair_labels' must lie in 0..8, got 100. at \[0\]"),
-        ("pair_ends", lambda a: a[::-1], "the array 'pair_ends' must never fall"),
+        ("pair_ends", lambda a: a[::-1], "the array 'pair_ends' must never decrease"),
         ("pair_ends", lambda a: a[1:], "the array 'pair_ends' must have the shape"),
         ("names", lambda a: a[1:], "the array 'ends' must lie in"),
         ("table", lambda a: a[:-1], "the array 'table' must have the shape"),

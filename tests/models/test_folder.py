@@ -326,7 +326,7 @@ def test_a_damaged_record_is_named(tmp_path):
     with pytest.raises(StoreError, match=r"training\.json cannot be read: expected JSON: Expecting property name"):
         folder.read_record(tmp_path)
     (tmp_path / "training.json").write_text("[]")
-    with pytest.raises(StoreError, match=r"training\.json is not the record of a training"):
+    with pytest.raises(StoreError, match=r"training\.json, the record of a training, must be an object"):
         folder.read_record(tmp_path)
     assert folder.read_record(tmp_path / "nowhere") == {}
 

@@ -110,7 +110,7 @@ def pretrained(**settings: Any) -> Callable[[Manifest, Arrays], None]:
     [
         ("bilstm-crf", encoder(layers=10**6), "the saved settings describe more than "),
         ("bilstm-crf", encoder(hidden=10**7), "must have the shape (20000000, 17), got (24, 17)"),
-        ("bilstm-crf", encoder(hidden=10**30), "the saved settings make no network"),
+        ("bilstm-crf", encoder(hidden=10**30), "the saved settings describe no network"),
         ("bilstm-crf", encoder(characters={"output": 10**9}), "must have the shape "),
         ("bilstm-crf", encoder(characters={"widths": [3] * 10**5, "output": 10**6}), "describe more than "),
         ("bilstm-crf", encoder(words={"size": 10**8}), "must have the shape "),
@@ -191,7 +191,7 @@ def test_symbols_are_distinct(refusal: Any) -> None:
         ("bilstm-crf", "weights.emission.weight", lambda a: a * np.nan, "must be finite, got nan"),
         ("bilstm-crf", "weights.emission.weight", lambda a: a.astype(np.float64), "must be float32, got float64"),
         ("bilstm-crf", "weights.emission.weight", lambda a: a.T, "must have the shape (9, 12), got (12, 9)"),
-        ("bilstm-crf", "names.words.ends", lambda a: a[::-1], "must never fall"),
+        ("bilstm-crf", "names.words.ends", lambda a: a[::-1], "must never decrease"),
         ("bilstm-crf", "weights.foreign", lambda _: np.ones(3, np.float32), "has no place in the network"),
         ("transformer-crf", "transformer.model.foreign", lambda _: np.ones(3, np.float32), "has no place"),
         ("transformer-crf", "transformer.pooling.scale", lambda a: a.astype(np.float64), "must be float32"),

@@ -48,7 +48,7 @@ def test_other_threads_are_not_counted() -> None:
 
 @pytest.mark.parametrize("size", [10**30, -1, 2**62])
 def test_sizes_that_torch_cannot_count_are_our_error(size: int) -> None:
-    with pytest.raises(StoreError, match="file: the saved settings make no network: "):
+    with pytest.raises(StoreError, match="file: the saved settings describe no network: "):
         blueprint(lambda: linear(size), 2, "file")
 
 

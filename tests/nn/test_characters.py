@@ -185,7 +185,7 @@ def test_lstm_gives_the_last_state_of_each_direction() -> None:
     [
         (CharacterCNN, 6, {"widths": ()}, "widths must be one or more numbers of at least 1, got ()"),
         (CharacterCNN, 6, {"widths": (3, 0)}, "widths must be one or more numbers of at least 1, got (3, 0)"),
-        (CharacterCNN, 1, {"widths": (2, 3)}, "output_size must be at least 2, one filter a width, got 1"),
+        (CharacterCNN, 1, {"widths": (2, 3)}, "output_size must be at least 2, one filter per width, got 1"),
         (CharacterCNN, 6, {"dropout": -1.0}, "dropout must be at least 0 and below 1, got -1.0"),
         (CharacterLSTM, 5, {}, "output_size must be even, half of it for each direction, got 5"),
         (CharacterLSTM, 0, {}, "output_size must be even, half of it for each direction, got 0"),

@@ -261,8 +261,8 @@ BROKEN_TEXT = {
         "{}:1: expected a word and its numbers, separated by spaces: 'alpha'",
     ),
     "tabs": (b"a\t1\t2\n", "{}:1: expected a word and its numbers, separated by spaces: 'a\\t1\\t2'"),
-    "empty": (b"", "{}: no vectors in it, the file is empty"),
-    "blank": (b"\n \n", "{}: no vectors in it, the file is empty"),
+    "empty": (b"", "{}: the file is empty, it has no vectors"),
+    "blank": (b"\n \n", "{}: the file is empty, it has no vectors"),
     "zip": (
         b"PK\x03\x04 and more",
         "{}: expected word vectors, found a zip archive: unpack it and give the file inside",

@@ -79,7 +79,7 @@ def test_ends_never_fall_and_reach_the_total():
 @pytest.mark.parametrize(
     ("ends", "total", "problem"),
     [
-        ([2, 1, 5], 5, "must never fall, but does so after [0]"),
+        ([2, 1, 5], 5, "must never decrease, but does so after [0]"),
         ([2, 4], 5, "must end with 5, got 4"),
         ([], 5, "must end with 5, got 0"),
         ([2, 6], 5, "must lie in 0..5, got 6 at [1]"),

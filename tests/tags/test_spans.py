@@ -144,7 +144,7 @@ def test_repair_reads_what_conversion_refuses():
         ([Span(2, 5, "A")], 4, Scheme.IOB2, r"Span\(start=2, end=5, label='A'\) does not lie in .* 4 tokens"),
         ([Span(-1, 1, "A")], 4, Scheme.IOB2, "does not lie in"),
         ([Span(1, 1, "A")], 4, Scheme.IOB2, "0 <= start < end <= 4"),
-        ([Span(0, 2, "A")], 2, Scheme.PLAIN, "has 2 tokens, and PLAIN holds only spans of one"),
+        ([Span(0, 2, "A")], 2, Scheme.PLAIN, "has 2 tokens, and PLAIN can write only spans of one"),
         ([Span(0, 1, "A")], 2, Scheme.PLAIN, "token 1 of 2 has none"),
     ],
 )

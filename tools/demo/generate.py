@@ -1,7 +1,7 @@
 """How the corpora of the demo were made: ``python -m tools.demo.generate`` draws the six files of the package again.
 
-The same grammar and seed give the same files, byte for byte; a test compares them with those in the package. Another
-folder may be named: ``python -m tools.demo.generate FOLDER``.
+The same grammar and seed give the same files, byte for byte; a test compares them with those in the package. To use
+another folder, name it: ``python -m tools.demo.generate FOLDER``.
 """
 
 from __future__ import annotations

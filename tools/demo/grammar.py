@@ -9,7 +9,7 @@
         --
         Kofi
 
-A symbol and a colon, then its alternatives: one a line, or several with ``|`` between them. Words are separated by
+A symbol and a colon, then its alternatives: one per line, or several with ``|`` between them. Words are separated by
 spaces; ``<city>`` stands for an alternative of that symbol, and joins what it touches (``<surname><given>`` is one
 word). ``[LOC ... ]`` marks an entity. What follows ``--`` is held out: drawn for dev and test, never for training. A
 sentence that starts with ``~`` is written in lower case, with ``^`` in upper case. ``#`` starts a comment line.
@@ -132,7 +132,7 @@ def to_sentence(text: str) -> Sentence:
 
 
 def _spelt(tokens: list[str]) -> list[str]:
-    """As English is written: a capital at the start (of what is quoted, too), and "an" before a vowel."""
+    """As English is written: a capital at the start (also of what is quoted), and "an" before a vowel."""
     spelt = [
         f"{word}n" if word == "a" and after[0] in "aeiouAEIOU8" else word
         for word, after in zip(tokens, [*tokens[1:], " "], strict=True)

@@ -1,4 +1,4 @@
-"""Scores, tags and weights as the native side takes them: contiguous arrays of one type, in the shapes that fit."""
+"""Scores, tags and weights as the native side expects them: contiguous arrays of one type, in matching shapes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trellis.errors import ShapeError, TagRangeError
 
 
 def plain_floats(values: npt.ArrayLike) -> AnyArray:
-    """Emissions: float32 and float64 as they come, other floats as float32, integers as float64."""
+    """Emissions: float32 and float64 unchanged, other floats as float32, integers as float64."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"scores must be numbers, got an array of {array.dtype}")
@@ -59,7 +59,7 @@ def check_weights(weights: npt.ArrayLike, tags: IntArray) -> FloatArray:
 
 
 def check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntArray | int, int]:
-    """The labels of the states, 0 where they are the labels, and how many labels there are."""
+    """The labels of the states, 0 if the states are the labels, and how many labels there are."""
     if labels is None:
         return 0, states
     array = np.asarray(labels)

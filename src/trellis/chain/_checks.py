@@ -1,4 +1,4 @@
-"""Checks of what is asked of a chain, on arrays and tensors alike: counts, tags, spans and what surrounds them."""
+"""Checks of what is asked of a chain, for both arrays and tensors: counts, tags, spans and what surrounds them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def check_count(name: str, value: int) -> int:
 
 
 def check_kbest(k: int, lengths: IntArray, L: int, *, by_label: bool = False) -> int:
-    """``k``, refused where so many paths hold more than `MOST_TAGS` tags.
+    """``k``, refused if that many paths hold more than `MOST_TAGS` tags.
 
-    With ``by_label``, where there are more of them for each label of a padded batch: what ``_scan`` keeps.
+    With ``by_label``, refused if that many for each label of a padded batch do: this is what ``_scan`` keeps.
     """
     wanted = min(check_count("k", k), MOST_TAGS + 1)
     longest = lengths.max(initial=0)
@@ -39,7 +39,7 @@ def check_kbest(k: int, lengths: IntArray, L: int, *, by_label: bool = False) ->
 
 
 def check_sample(n: int, tokens: int) -> int:
-    """``n``, refused where so many samples of all tokens hold more than `MOST_TAGS` tags."""
+    """``n``, refused if that many samples of all tokens hold more than `MOST_TAGS` tags."""
     if check_count("n", n) * max(tokens, 1) > MOST_TAGS:
         _refuse("n", n, "samples", tokens)
     return int(n)
@@ -86,7 +86,7 @@ def check_span_tags(tags: npt.ArrayLike | Sequence[Sequence[int]], spans: IntArr
     if isinstance(tags, Sequence) and tags and isinstance(tags[0], Sequence | np.ndarray):
         lengths = [len(own) for own in tags]  # type: ignore[arg-type]
         if lengths != (spans[:, 2] - spans[:, 1]).tolist():
-            raise ShapeError(f"tags must have one label a position of each span, got lengths {lengths}")
+            raise ShapeError(f"tags must have one label per position of each span, got lengths {lengths}")
         flat = np.concatenate([np.asarray(own, dtype=np.int64) for own in tags])
     else:
         flat = plain_array(tags, np.int64)
@@ -100,7 +100,7 @@ def check_span_tags(tags: npt.ArrayLike | Sequence[Sequence[int]], spans: IntArr
 
 
 def check_side(name: str, mask: npt.ArrayLike | None, S: int, L: int) -> npt.NDArray[np.uint8] | int:
-    """``before`` or ``after`` as uint8[S, L], 0 where there is none."""
+    """``before`` or ``after`` as uint8[S, L], 0 if there is none."""
     if mask is None:
         return 0
     array = np.asarray(mask)
@@ -110,8 +110,8 @@ def check_side(name: str, mask: npt.ArrayLike | None, S: int, L: int) -> npt.NDA
 
 
 def check_loss(tags: object, allowed: object, weights: object) -> None:
-    """What a negative log-likelihood is asked of: tags, which may be weighted, or allowed labels."""
+    """Checks what a negative log-likelihood is asked for: tags, which may be weighted, or allowed labels."""
     if (tags is None) == (allowed is None):
         raise ChainError(f"give either tags or allowed, got {'neither' if tags is None else 'both'}")
     if weights is not None and tags is None:
-        raise ChainError("weights are those of tags: give tags, not allowed")
+        raise ChainError("weights belong to tags: give tags, not allowed")

@@ -41,7 +41,7 @@ def raise_bad_chain_score(transitions: AnyArray, start: AnyArray, end: AnyArray)
         if len(bad):
             place = ", ".join(str(i) for i in bad[0])
             raise NonFiniteError(f"{name}[{place}] is {array[tuple(bad[0])]}: scores must be finite or minus infinity")
-    raise AssertionError("the native code found a bad score where there is none")
+    raise AssertionError("the native code reported a bad score, but there is none")
 
 
 def raise_problem(status: int, one: OneSequence) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What `trellis.chain.ChainScores` answers with, where that is more than one array."""
+"""The answers of `trellis.chain.ChainScores` that are more than one array."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trellis.arrays import AnyArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decoded:
-    """The best label sequences: ``tags[N]``, flat as the emissions, and ``scores[B]``."""
+    """The best label sequences: ``tags[N]``, flat like the emissions, and ``scores[B]``."""
 
     tags: IntArray
     scores: FloatArray
@@ -25,7 +25,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marginals:
-    """What forward-backward gives.
+    """The result of forward-backward.
 
     Attributes:
         log_partition: ``(B,)`` log Z.

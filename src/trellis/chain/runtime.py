@@ -27,6 +27,6 @@ def instruction_set() -> str:
 
 
 def use_instruction_set(name: str) -> None:
-    """Take other kernels than the best this machine has; for tests and measurements."""
+    """Use other kernels than the best ones for this machine; for tests and measurements."""
     if not _native.use_instruction_set(name):
         raise ConfigError(f"this machine has no instruction set {name!r}; known are baseline, avx2 and avx512")

@@ -1,6 +1,6 @@
 """``ChainScores``: the narrow waist. Models make one, and it answers every question about itself.
 
-Values by sequence (log partition, scores, entropy) are float64, whatever the scores are: they are summed in double.
+Values by sequence (log partition, scores, entropy) are always float64: they are summed in double precision.
 Values by token have the dtype of the scores.
 """
 
@@ -32,7 +32,7 @@ from trellis.ragged import check_lengths, offsets_of, split
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
 class ChainScores:
-    """The scores of a ragged batch of label sequences, B of them with N tokens in all and L labels: a distribution.
+    """The scores of a ragged batch: B sequences with N tokens in all and L labels. It is a distribution.
 
     The score of the labels ``y`` of a sequence of T tokens is::
 
@@ -41,8 +41,8 @@ class ChainScores:
     and ``P(y) = exp(score(y)) / Z`` with Z the sum over all ``L ** T`` label sequences. Minus infinity forbids. An
     empty sequence has one label sequence, the empty one, with score 0.
 
-    Where the score of a transition depends on its place, ``edges`` has a matrix for each pair of neighbouring tokens,
-    and ``edges[p, y[t-1], y[t]]`` is added to that of ``transitions``. Pairs are counted as those of
+    If the score of a transition depends on its place, ``edges`` has a matrix for each pair of neighbouring tokens,
+    and ``edges[p, y[t-1], y[t]]`` is added to that of ``transitions``. Pairs are numbered as in
     ``Marginals.pairwise``: in order, T - 1 of them for each sequence that is not empty.
 
     In all questions ``allowed[N, L]`` forbids every label outside it at its position: the answer is that of the
@@ -52,11 +52,11 @@ class ChainScores:
         emissions: ``(N, L)``, the sequences one after another.
         lengths: ``(B,)``, adding up to N.
         transitions: ``(L, L)``, from row to column.
-        start: ``(L,)``, zeros where left out.
-        end: ``(L,)``, zeros where left out.
-        edges: ``(P, L, L)``, or None where no place is special.
+        start: ``(L,)``, zeros by default.
+        end: ``(L,)``, zeros by default.
+        edges: ``(P, L, L)``, or None if transitions do not depend on the place.
 
-    float32 and float64 are computed as they come; other floats become float32 and integers float64.
+    float32 and float64 are computed in their own precision; other floats become float32 and integers float64.
 
     """
 
@@ -81,7 +81,7 @@ class ChainScores:
             raise ShapeError(f"emissions must be (N, L) with L >= 1, got {array.shape}")
         L = array.shape[1]
         zeros = np.zeros(L, dtype=array.dtype)
-        checked = check_lengths(lengths, len(array)).copy()  # those of the caller may change
+        checked = check_lengths(lengths, len(array)).copy()  # the caller may change theirs
         fields = {
             "emissions": array,
             "lengths": checked,
@@ -124,7 +124,7 @@ class ChainScores:
         return ChainScores(emissions, self.lengths, self.transitions, self.start, self.end, self.edges)
 
     def steps(self, tags: IntArray) -> AnyArray:
-        """The scores of the transitions of given labels ``tags[N]``, ``(P,)``, those of the place included."""
+        """The scores of the transitions between the given labels ``tags[N]``, ``(P,)``, edges included."""
         later = np.ones(len(tags), dtype=np.bool_)
         later[offsets_of(self.lengths)[:-1][self.lengths > 0]] = False
         into = np.flatnonzero(later)
@@ -143,7 +143,7 @@ class ChainScores:
         return out
 
     def score(self, tags: npt.ArrayLike) -> FloatArray:
-        """Score of the given labels ``tags[N]`` of each sequence; minus infinity where they are forbidden."""
+        """Score of the given labels ``tags[N]`` of each sequence; minus infinity if they are forbidden."""
         path, out = check_tags(tags, self.emissions), self._by_sequence()
         self._check(self._inference().score(path, out), path)
         return out
@@ -158,8 +158,8 @@ class ChainScores:
         """Negative log-likelihood of each sequence: of the labels ``tags[N]``, or of keeping to ``allowed[N, L]``.
 
         With ``weights[N]`` each token counts by its weight, by the chain rule of probability: ``sum_t weights[t] *
-        -log P(y[t] | y[0..t-1])``, which is the plain negative log-likelihood where all weights are 1, weighted cross
-        entropy where there are no transitions, and never negative.
+        -log P(y[t] | y[0..t-1])``, which is the plain negative log-likelihood if all weights are 1, weighted cross
+        entropy if there are no transitions, and never negative.
         """
         check_loss(tags, allowed, weights)
         if tags is None:
@@ -179,10 +179,10 @@ class ChainScores:
         return Decoded(tags, best)
 
     def kbest(self, k: int, *, allowed: npt.ArrayLike | None = None) -> Paths:
-        """The k best label sequences of each sequence, best first; fewer where fewer exist.
+        """The k best label sequences of each sequence, best first; fewer if fewer exist.
 
-        Memory goes with the paths that are returned. An answer holds at most 2**27 tags (a gigabyte): where ``k`` paths
-        of all sequences could be more, a `ChainError` says so.
+        Memory grows with the paths that are returned. An answer holds at most 2**27 tags (a gigabyte): if ``k`` paths
+        of all sequences could be more, that is a `ChainError`.
         """
         kept = self.restricted(allowed)
         report, counts, scores, flat = kept._inference().kbest(check_kbest(k, kept.lengths, kept.num_labels))
@@ -210,7 +210,7 @@ class ChainScores:
     def sample(self, n: int = 1, *, seed: int = 0, allowed: npt.ArrayLike | None = None) -> IntArray:
         """``n`` label sequences of each sequence, drawn from their exact distribution: ``tags[n, N]``.
 
-        The same seed gives the same draws, whatever the number of threads. ``n * N`` may be at most 2**27.
+        The same seed gives the same draws with any number of threads. ``n * N`` may be at most 2**27.
         """
         kept, N = self.restricted(allowed), len(self.emissions)
         tags = np.empty((check_sample(n, N), N), dtype=np.int64)
@@ -218,7 +218,7 @@ class ChainScores:
         return tags
 
     def entropy(self, *, allowed: npt.ArrayLike | None = None) -> FloatArray:
-        """Entropy (nats) of each distribution over label sequences: 0 is certain, ``T log L`` knows nothing."""
+        """Entropy (nats) of each distribution over label sequences: 0 is certainty, ``T log L`` no knowledge."""
         kept = self.restricted(allowed)
         out = kept._by_sequence()
         kept._check(kept._inference().entropy(out))
@@ -234,17 +234,17 @@ class ChainScores:
         allowed: npt.ArrayLike | None = None,
         state_labels: npt.ArrayLike | None = None,
     ) -> FloatArray:
-        """Exact log probability that spans of tokens carry given labels, whatever the rest of the sequence does.
+        """Exact log probability that spans of tokens carry the given labels; the rest of the sequence is free.
 
         Args:
             spans: ``(S, 3)`` integers: sequence, begin, end; the span is the positions ``begin .. end - 1``.
             tags: the labels of each span, as a list of lists or one flat array.
-            before: ``(S, L)`` or ``(L,)`` booleans: labels that may stand just before the span. A span at the start of
-                its sequence meets no condition there.
+            before: ``(S, L)`` or ``(L,)`` booleans: labels that may stand just before the span. For a span at the
+                start of its sequence there is no such condition.
             after: the same for just after the span. With a BIO scheme, tags ``B-PER I-PER`` and ``after`` true for all
                 labels but ``I-PER`` ask for the entity that begins and ends exactly there.
             allowed: ``(N, L)`` booleans, known labels; the probability is conditional on them.
-            state_labels: ``(L,)`` where the chain's states are finer than labels: the label that each stands for.
+            state_labels: ``(L,)`` if the chain's states are finer than labels: the label that each stands for.
                 `tags`, `before` and `after` are then about these labels.
 
         """
@@ -262,7 +262,7 @@ class ChainScores:
         kind = _native.InferenceFloat32 if self.emissions.dtype == np.float32 else _native.InferenceFloat64
         try:
             layout = _native.layout_of_lengths(self.lengths, len(self.lengths), len(self.emissions))
-        except ValueError:  # somebody has written to the lengths
+        except ValueError:  # somebody has changed the lengths
             check_lengths(self.lengths, len(self.emissions))
             raise
         edges: AnyArray | int = 0 if self.edges is None else self.edges
@@ -285,7 +285,7 @@ class ChainScores:
 
 
 def _rows(lengths: IntArray, chosen: IntArray) -> Any:
-    """The rows of some sequences, one after another; a slice where it is only one, so that nothing is copied."""
+    """The rows of some sequences, one after another; a slice if there is only one, so that nothing is copied."""
     offsets = offsets_of(lengths)
     if len(chosen) == 1:
         return slice(offsets[chosen[0]], offsets[chosen[0] + 1])

@@ -31,6 +31,7 @@ from trellis.cli.score import (
 from trellis.errors import DataError
 from trellis.models import Tagger, folder
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 
 def evaluate(
@@ -73,11 +74,20 @@ def model_setting(tagger: Tagger[Any], path: str, task: Task | None = None) -> S
     """How the tags of a model are read: as its record says, or as its labels look."""
     known = folder.read_record(path).get("task")
     if task is None and known is not None:
-        task = Task(known)
+        task = _known_task(known, path)
     scheme, style = tagger.tagset_.scheme, tagger.tagset_.style
     if task is None:
         task = find_setting(None, scheme.value, [Sentence(tagger.labels_, tagger.labels_)]).task
     return Setting(task, scheme, style)
+
+
+def _known_task(name: str, path: str) -> Task:
+    if name not in list(Task):
+        expected = ", ".join(Task)
+        raise DataError(
+            f"{path}: the record of its training has the task {shown(name)}, expected {expected}: give --task"
+        )
+    return Task(name)
 
 
 def _tagged(reader: Reader, path: str, setting: Setting) -> list[Sentence]:

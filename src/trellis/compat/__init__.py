@@ -1,1 +1,1 @@
-"""One-line migration: each module mirrors the public names of the package it is called after."""
+"""One-line migration: each module mirrors the public names of the package it is named after."""

@@ -1,7 +1,7 @@
 """pytorch-crf's public name, on the kernels of Trellis: ``from trellis.compat.torchcrf import CRF``.
 
-Parameters, results and error messages are those of pytorch-crf 0.7.2, and its checkpoints load as they are. Like the
-original, it refuses masks whose first timestep is off; ``trellis.nn.CRF`` takes any mask.
+Parameters, results and error messages are those of pytorch-crf 0.7.2, and its checkpoints load unchanged. Like the
+original, it refuses masks whose first timestep is off; ``trellis.nn.CRF`` accepts any mask.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Attributes: feature strings with numbers, in the order in which they first came.
+"""Attributes: feature strings with numbers, in the order in which they first occurred.
 
-An index grows while a training corpus is compiled. Its arrays are saved with the model and used as they are: opening a
-model makes no string.
+An index grows while a training corpus is compiled. Its arrays are saved with the model and used directly: opening a
+model creates no strings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trellis.arrays import Arrays
 from trellis.errors import StoreError
 from trellis.store import Stored
 
-_LONGEST_SEARCH = 10_000  # places; an honest table of a billion names has none of 500
+_LONGEST_SEARCH = 10_000  # places; a proper table of a billion names has no search of 500
 
 
 class AttributeIndex:
@@ -25,7 +25,7 @@ class AttributeIndex:
 
     @classmethod
     def from_stored(cls, stored: Stored) -> AttributeIndex:
-        """The index that `arrays` gave; its arrays are kept, not copied."""
+        """The index that `arrays` returned; its arrays are kept, not copied."""
         names = stored.array("names", np.uint8, (None,))
         ends = stored.ends("ends", np.uint64, len(names))
         marks = stored.array("marks", np.uint8, (None,))
@@ -34,7 +34,7 @@ class AttributeIndex:
         return cls(_native.Attributes.fixed(names, ends, marks, table))
 
     def arrays(self) -> Arrays:
-        """What `from_stored` takes."""
+        """The input of `from_stored`."""
         names, ends, marks, table = self.native.arrays()
         return {"names": names, "ends": ends, "marks": marks, "table": table}
 
@@ -52,21 +52,21 @@ class AttributeIndex:
             raise StoreError(f"the name of attribute {number} of the saved model is not UTF-8") from None
 
     def names(self) -> list[str]:
-        """All of them, in order."""
+        """All strings, in order."""
         return [self.name(number) for number in range(len(self))]
 
     def find(self, name: str) -> int | None:
-        """The number of a string, None where it is not known."""
+        """The number of a string, None if it is unknown."""
         number = self.native.find(name.encode("utf-8", "surrogatepass"))
         return None if number < 0 else number
 
 
 def _check_table(stored: Stored, marks: npt.NDArray[np.uint8], count: int) -> None:
-    """A table in which searches end, and end soon: a power of two places, of which none are far from a free one."""
+    """A table in which searches end soon: its size is a power of two, and no place is far from a free one."""
     size = len(marks)
     if size & (size - 1) or size <= count or count > np.iinfo(np.int32).max:
-        raise stored.refused("marks", f"must have a power of two of places for {count} names, got {size}")
+        raise stored.refused("marks", f"must have a power of two places for {count} names, got {size}")
     free = np.flatnonzero(marks == 0)
     taken = np.diff(free, append=free[:1] + size) - 1  # between two free places, the last and the first too
     if not len(free) or taken.max() > _LONGEST_SEARCH:
-        raise stored.refused("marks", f"must leave every {_LONGEST_SEARCH}th place free at least")
+        raise stored.refused("marks", f"must leave at least every {_LONGEST_SEARCH}th place free")

@@ -1,4 +1,4 @@
-"""From sentences to compiled features, in one native pass: no Python string is made for a feature."""
+"""From sentences to compiled features, in one native pass: no Python string is created for a feature."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Extractor(Protocol):
     """Turns the sentences it is given into numbered features."""
 
     def compile(self, sentences: Sequence[Any], index: AttributeIndex, *, grow: bool) -> Compiled:
-        """Features of all sentences; `grow` numbers new ones, otherwise they are left out."""
+        """Features of all sentences; `grow` numbers new ones, otherwise they are skipped."""
 
     def strings(self, sentence: Any) -> list[list[str]] | None:
-        """The names of the features of each token, where they come from templates."""
+        """The names of the features of each token, if they come from templates."""
 
 
 class TemplateExtractor:
-    """Templates evaluated on tokens and further columns; takes token lists or `Sentence` objects."""
+    """Templates evaluated on tokens and further columns; accepts token lists or `Sentence` objects."""
 
     def __init__(self, templates: Templates) -> None:
         self.templates = templates
@@ -41,7 +41,7 @@ class TemplateExtractor:
             raise DataError(str(error)) from None
 
     def score(self, sentences: Sequence[Tokens | Sentence], scorer: _native.TokenScorer) -> tuple[FloatArray, IntArray]:
-        """Emissions of all tokens and the offsets of the sentences, without anything compiled in between."""
+        """Emissions of all tokens and the offsets of the sentences, without compiling anything in between."""
         columns, names = self._columns(sentences)
         try:
             return scorer.score(columns, names)
@@ -71,11 +71,12 @@ def _column(sentence: Tokens | Sentence, name: str) -> Tokens:
         return sentence.columns[name]
     where = f"{sentence.where}: " if isinstance(sentence, Sentence) and sentence.where else ""
     text = " ".join((sentence.tokens if isinstance(sentence, Sentence) else sentence)[:8])
-    raise DataError(f"{where}the sentence {text!r} has no column {name!r}, which others have and the templates need")
+    problem = f"has no column {name!r}, which other sentences have and the templates need"
+    raise DataError(f"{where}the sentence {text!r} {problem}")
 
 
 class GivenExtractor:
-    """Features that were made elsewhere: for each token a list of strings, or a dict as sklearn-crfsuite takes it."""
+    """Features that were made elsewhere: for each token a list of strings, or a dict as in sklearn-crfsuite."""
 
     def compile(self, sentences: Sequence[Sequence[Any]], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences."""
@@ -85,4 +86,4 @@ class GivenExtractor:
             raise DataError(str(error)) from None
 
     def strings(self, sentence: Sequence[Any]) -> None:
-        """Ready features have no template lines."""
+        """Ready-made features have no template lines."""

@@ -1,4 +1,4 @@
-"""Template sets that come along, one per task: ``Templates`` texts like any other, to use or to start from."""
+"""The built-in template sets, one per task: ordinary ``Templates`` texts, to use or to start from."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ _FORMER_NAMES = {"segment": "seg"}
 
 
 def get_templates(features: str | Path) -> Templates:
-    """The ready-made set of that name, or the template file of that path."""
+    """The ready-made set of that name, or the template file at that path."""
     features = _FORMER_NAMES.get(str(features), features)
     if isinstance(features, str) and features in TEMPLATE_SETS:
         return Templates.parse(TEMPLATE_SETS[features], name=f"features {features!r}")

@@ -1,4 +1,4 @@
-"""Feature templates in CRF++'s syntax, and a few functions more.
+"""Feature templates in CRF++'s syntax, with a few more functions.
 
     # the word, the word before, and both; # starts a comment
     U00:%x[0,0]
@@ -13,7 +13,7 @@
 ``%x[row,column]`` is the cell ``row`` tokens away (0 is the token itself) in the given column: 0 is the token,
 1 the first further column of the sentence, and so on. Beyond the sentence's edges a cell reads ``_B-1``, ``_B-2``
 before the first token and ``_B+1``, ``_B+2`` after the last. At each token each U line becomes one feature, whose
-name is the line with its cells filled in. Besides ``x`` there are, for the same cells::
+name is the line with its cells filled in. In addition to ``x``, the same cells have these functions::
 
     lower        each character in lower case                     McDonald's -> mcdonald's
     shape        X upper case, x letter, d digit, others as is    McDonald's -> XxXxxxxx'x
@@ -39,7 +39,7 @@ from trellis.untrusted import shown
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
 _MACRO = re.compile(r"%(?P<function>[A-Za-z]+)(?P<argument>\d*)\[(?P<row>[+-]?\d+),(?P<column>\d+)\]")
 _FARTHEST = 100
-# Templates come with model files, too. Memory goes with the columns and with the cells looked at by each token.
+# Templates come with model files, too. Memory grows with the columns and with the cells that each token looks at.
 _MOST_COLUMNS, _MOST_CHARACTERS, _MOST_CELLS, _LONGEST_LINE = 1000, 1000, 4096, 10_000
 
 Piece = tuple[str, int, int, int, int]
@@ -62,7 +62,7 @@ class Template:
 
 @dataclass(frozen=True)
 class Templates:
-    """A template file: what it says at each token, and whether pairs of labels have weights (a line B)."""
+    """A template file: its templates for each token, and whether pairs of labels have weights (a line B)."""
 
     name: str
     text: str
@@ -110,7 +110,7 @@ class Templates:
         return _native.TemplateSet([list(template.pieces) for template in self.lines])
 
     def check_columns(self, names: Sequence[str]) -> None:
-        """The columns that the sentences have (the tokens first) must be enough."""
+        """Checks that the sentences have enough columns (the tokens are the first)."""
         for template in self.lines:
             missing = [column for column in template.columns if column >= len(names)]
             if missing:
@@ -124,8 +124,8 @@ class Templates:
 def _check_bigram(line: str, where: str) -> None:
     if "%" in line:
         raise TemplateError(
-            f"{where}: {line!r} looks at observations; a B line may only stand alone (weights for pairs of labels): "
-            "use a U line for what is observed"
+            f"{where}: {line!r} looks at observations, but a B line (weights for pairs of labels) must be just B: "
+            "use a U line for observations"
         )
 
 
@@ -170,7 +170,7 @@ def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
 
 
 def _number(digits: str, most: int, problem: str) -> int:
-    """The number, which may have more digits than Python would read, up to `most` either way."""
+    """The number, up to `most` in either direction; it may have more digits than Python would read."""
     if len(digits) > 9 or abs(int(digits)) > most:
         raise TemplateError(f"{problem}, at most {most} is possible")
     return int(digits)

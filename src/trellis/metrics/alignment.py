@@ -1,11 +1,11 @@
-"""Which words of two segmentations count as the same, as the SIGHAN bakeoff scorer sees it.
+"""Which words of two segmentations count as the same, as the SIGHAN bakeoff scorer defines it.
 
-That scorer writes one word a line and calls ``diff``, so a word is right when it lies on a longest
+That scorer writes one word per line and calls ``diff``, so a word is right when it lies on a longest
 common subsequence of both word lists. Comparing character offsets instead is stricter: 看 看看 against
 看看 看 has no word at the same offsets, yet ``diff`` finds a common one.
 
 A longest common subsequence takes time and memory that grow with the square of the words, so sentences of many
-thousands of words are cut, where both have a boundary if there is one, and aligned part by part.
+thousands of words are cut into parts, if possible where both have a boundary, and aligned part by part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def common_words(gold: Sequence[str], predicted: Sequence[str]) -> list[int]:
 
 
 def _windows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, Sequence[str], Sequence[str]]]:
-    """Where a part of `left` begins, that part, and the part of `right` that spells about the same characters."""
+    """The start of each part of `left`, that part, and the part of `right` that covers about the same characters."""
     ends, others = ([end for _, end in _offsets(words)] for words in (left, right))
     start = begin = 0
     while start < len(left) and begin < len(right):
@@ -81,7 +81,7 @@ def _subsequence(left: Sequence[str], right: Sequence[str]) -> list[int]:
 
 
 def _trace(rows: list[int]) -> list[int]:
-    """Walk back from the last corner: a step of the row that the row above does not have is a match."""
+    """Walk back from the last corner: a step in the row that the row above does not have is a match."""
     matched = []
     column, place = rows[0].bit_length(), len(rows) - 1
     while column and place:

@@ -1,4 +1,4 @@
-"""Do probabilities mean what they say? Of the answers given with 0.8, four in five should be right.
+"""Do probabilities mean what they say? Of the answers with probability 0.8, four in five should be right.
 
 Answers are put into bins by their probability. In each bin the mean probability is compared with the
 share that is right; the expected calibration error is the mean gap, weighted by the answers in the bin:
@@ -62,7 +62,7 @@ class Calibration(Report):
 
 
 def calibration(probabilities: ArrayLike, right: ArrayLike, *, bins: int = 10) -> Calibration:
-    """Calibration of answers: the probability each was given with, and whether it was right."""
+    """Calibration of answers, from the probability of each and whether it was right."""
     confidence, correct = _checked(probabilities, right, bins)
     if len(confidence) == 0:
         return Calibration(0.0, 0.0, 0.0, 0, ())
@@ -95,7 +95,7 @@ def token_calibration(
 def span_calibration(
     probabilities: Sequence[Mapping[Span, float]], gold: Sequence[Sequence[Span]], *, bins: int = 10
 ) -> Calibration:
-    """Calibration of spans: for each sentence, the probability of each span that was proposed."""
+    """Calibration of spans: for each sentence, the probability of each proposed span."""
     if len(probabilities) != len(gold):
         raise DataError(f"{len(probabilities)} sentences of probabilities and {len(gold)} of gold spans")
     answers = [

@@ -34,7 +34,7 @@ class EntityScores(Report):
     sentences: int
 
     def grid(self) -> Grid:
-        """One row a type, then the averages."""
+        """One row per type, then the averages."""
         rows = [(name, *score.cells()) for name, score in self.types.items()]
         means = (("micro", self.micro), ("macro", self.macro), ("weighted", self.weighted))
         rows += [(f"{name} average", *score.cells()) for name, score in means]

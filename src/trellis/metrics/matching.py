@@ -1,6 +1,6 @@
 """Which predicted spans are right: two tag corpora read into spans and compared, all in arrays.
 
-A span is right when its tokens and its type are. Where the tags of a sentence are all right so are its spans, and only
+A span is right when its tokens and its type are. If all tags of a sentence are right, so are its spans, and only
 the sentences that differ are read twice. There, no two spans of one reading end at the same token, so one pass over an
 array indexed by the end position finds all matches. Time is linear in the tokens.
 """
@@ -48,17 +48,17 @@ def compare(
     style: Style = Style.PREFIX,
     strict: bool = False,
 ) -> Comparison:
-    """Read and match two tag corpora; without a scheme the letters of any are read, leniently."""
+    """Read and match two tag corpora; without a scheme the letters of all schemes are read, leniently."""
     return compare_read(gold, predicted, scheme_alphabet(scheme, style), reading(scheme, strict=strict))
 
 
 def compare_read(gold: Tags, predicted: Tags, alphabet: Alphabet, tables: ChunkTables | None = None) -> Comparison:
-    """:func:`compare` with labels read by ``alphabet``, strictly by ``tables`` where there are some."""
+    """:func:`compare` with labels read by ``alphabet``, strictly by ``tables`` if given."""
     lengths = check_aligned(gold, predicted)
     differ = np.fromiter(map(ne, gold, predicted), dtype=np.bool_, count=len(lengths))
     codes = alphabet.encode(gold)
     guesses_there = alphabet.encode(compress(predicted, differ.tolist()))
-    if tables is None and alphabet.strange:  # then no sentence can be left out
+    if tables is None and alphabet.strange:  # then no sentence can be skipped
         differ, guesses_there = np.ones_like(differ), alphabet.encode(predicted)
     codes_there = codes[np.repeat(differ, np.array(lengths, dtype=np.int64) + 1)]
     true, true_there, guessed = (find_chunks(alphabet, side, tables) for side in (codes, codes_there, guesses_there))
@@ -76,7 +76,7 @@ def compare_read(gold: Tags, predicted: Tags, alphabet: Alphabet, tables: ChunkT
 
 
 def match_chunks(gold: Chunks, predicted: Chunks, size: int) -> BoolArray:
-    """For each predicted span, whether the gold spans hold it; ``size`` is the number of flat positions."""
+    """For each predicted span, whether it is among the gold spans; ``size`` is the number of flat positions."""
     begin_at = np.full(size, -1, dtype=np.int64)
     begin_at[gold.end] = gold.begin
     kind_at = np.empty(size, dtype=np.int32)
@@ -87,15 +87,15 @@ def match_chunks(gold: Chunks, predicted: Chunks, size: int) -> BoolArray:
 
 
 def check_aligned(gold: Sequence[Sequence[object]], predicted: Sequence[Sequence[object]]) -> list[int]:
-    """The length of each sentence; corpora that do not agree are refused, naming the first sentence that differs."""
+    """The length of each sentence; if the corpora differ in it, the error names the first such sentence."""
     if len(gold) != len(predicted):
-        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected as many")
+        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")
     lengths, others = list(map(len, gold)), list(map(len, predicted))
     if lengths != others:
         index = next(i for i, (a, b) in enumerate(zip(lengths, others, strict=True)) if a != b)
         raise DataError(
             f"sentence {index} has {lengths[index]} gold tags and {others[index]} predicted tags: "
-            "expected one of each a token"
+            "expected one of each per token"
         )
     return lengths
 

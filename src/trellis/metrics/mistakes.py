@@ -2,8 +2,8 @@
 
 Pairs are made from the closest kind down, each span used once: the same tokens and type (correct), the
 same tokens with another type (``wrong type``), overlapping tokens with the same type (``wrong
-boundary``), overlapping tokens with another type (``wrong both``). A gold span left over is ``missing``,
-a predicted one ``spurious``.
+boundary``), overlapping tokens with another type (``wrong both``). A gold span that is left over is ``missing``,
+a predicted one is ``spurious``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Mistake(enum.Enum):
 
 @dataclass(frozen=True)
 class SpanError:
-    """One mistake in one sentence: what was there and what was said; None where there is no such span."""
+    """One mistake in one sentence: the gold span and the predicted span; None if there is no such span."""
 
     kind: Mistake
     sentence: int
@@ -71,7 +71,7 @@ class ErrorReport(Report):
         }
 
     def grid(self) -> Grid:
-        """Kinds down; the types of the gold span (of the predicted one where spurious) across."""
+        """Kinds down; the types of the gold span (of the predicted one if spurious) across."""
         names = {id(error): (error.gold or error.predicted) for error in self.errors}
         types = sorted({span.label for span in names.values() if span})
         cells = Counter((error.kind, span.label) for error in self.errors if (span := names[id(error)]))
@@ -80,7 +80,7 @@ class ErrorReport(Report):
             for kind, count in self.counts().items()
         ]
         columns = ("mistake", "all", *(label or "_" for label in types))
-        return Grid(f"{len(self.errors)} mistakes beside {self.correct} correct spans", columns, tuple(rows))
+        return Grid(f"{len(self.errors)} mistakes, {self.correct} correct spans", columns, tuple(rows))
 
 
 def entity_errors(
@@ -98,7 +98,7 @@ def entity_errors(
 
 
 def span_errors(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> ErrorReport:
-    """Every mistake of the predicted spans, one list of spans a sentence."""
+    """Every mistake of the predicted spans, one list of spans per sentence."""
     correct, errors = 0, []
     for index, (true, guess) in enumerate(zip(gold, predicted, strict=True)):
         shared = set(true) & set(guess)
@@ -118,7 +118,7 @@ _CLOSENESS: tuple[tuple[Mistake, Callable[[Span, Span], bool]], ...] = (
 
 
 def _pairs(gold: list[Span], predicted: list[Span]) -> Iterator[tuple[Mistake, Span | None, Span | None]]:
-    """Pair up spans that have no exact match; within a kind the largest overlap goes first."""
+    """Pair up spans that have no exact match; within a kind the largest overlap comes first."""
     unmatched, unused = [True] * len(gold), [True] * len(predicted)
     near = [(-_overlap(gold[i], predicted[j]), i, j) for i, j in _touching(gold, predicted)]
     near.sort()
@@ -135,7 +135,7 @@ def _touching(left: list[Span], right: list[Span]) -> Iterator[tuple[int, int]]:
     """The pairs of spans that share tokens or adjoin; time is linear in them, apart from sorting."""
     order = sorted(range(len(right)), key=lambda j: right[j].start)
     starts = [right[j].start for j in order]
-    reach = list(accumulate((right[j].end for j in order), max))  # how far spans go that start up to there
+    reach = list(accumulate((right[j].end for j in order), max))  # how far the spans that start up to there reach
     for i, span in enumerate(left):
         for j in order[bisect_left(reach, span.start) : bisect_right(starts, span.end)]:
             if right[j].end >= span.start:

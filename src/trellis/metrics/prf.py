@@ -44,13 +44,13 @@ SCORE_COLUMNS = ("precision", "recall", "F1", "gold", "predicted", "correct")
 
 
 def divide(numerator: IntArray, denominator: IntArray, *, zero: float = 0.0) -> FloatArray:
-    """The quotient, and ``zero`` where the denominator is 0."""
+    """The quotient, and ``zero`` if the denominator is 0."""
     empty = denominator == 0
     return np.where(empty, zero, numerator / np.where(empty, 1, denominator))
 
 
 def f_measure(precision: FloatArray, recall: FloatArray, *, beta: float = 1.0) -> FloatArray:
-    """F of precision and recall, 0 where both are 0; an infinite beta means recall."""
+    """F of precision and recall, 0 if both are 0; an infinite beta means recall."""
     if np.isposinf(beta):
         return recall
     weight = beta**2
@@ -82,7 +82,7 @@ def per_type(tally: Tally) -> dict[str, Score]:
 
 
 def averages(tally: Tally) -> Averages:
-    """The three averages people report; all zero where there is nothing to average."""
+    """The three averages people report; all zero if there is nothing to average."""
     totals = int(tally.correct.sum()), int(tally.predicted.sum()), int(tally.gold.sum())
     precision, recall = divide(tally.correct, tally.predicted), divide(tally.correct, tally.gold)
     figures = np.stack([precision, recall, f_measure(precision, recall)])

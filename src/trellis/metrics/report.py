@@ -1,4 +1,4 @@
-"""How results show themselves: every result is a frozen dataclass that can become a dict or a table.
+"""How results are shown: every result is a frozen dataclass that can become a dict or a table.
 
 A result describes its table once, as a :class:`Grid` of text cells; Markdown and rich are two ways to
 draw it. The library itself prints nothing.

@@ -1,7 +1,7 @@
 """How sure is a figure, and is one system really better? Answers from resampling sentences.
 
-Sentences are the unit: tags inside one depend on each other. Work starts from counts a sentence, [S, K],
-such as ``entity_counts`` gives, and from a statistic of their sums; :func:`f1` and :func:`accuracy` are
+Sentences are the unit: tags inside one depend on each other. The input is counts per sentence, [S, K],
+as from ``entity_counts``, and a statistic of their sums; :func:`f1` and :func:`accuracy` are
 ready-made.
 
 *Bootstrap interval*: draw S sentences with replacement many times; the middle 95 % of the statistic is

@@ -3,7 +3,7 @@
     recall = right / gold words      precision = right / predicted words      OOV rate = OOV / gold words
     OOV recall = right OOV / OOV     IV recall = right IV / IV                (OOV: not in the vocabulary)
 
-By default a word is right as in the SIGHAN bakeoff scorer, see :mod:`trellis.metrics.alignment`.
+By default a word is right if the SIGHAN bakeoff scorer says so, see :mod:`trellis.metrics.alignment`.
 
     >>> gold, predicted = [["我", "喜欢", "音乐"]], [["我", "喜", "欢", "音乐"]]
     >>> scores = segmentation_scores(gold, predicted, vocabulary={"我", "喜欢"})
@@ -35,7 +35,7 @@ _ALIGNMENTS: dict[str, Callable[[Sequence[str], Sequence[str]], list[int]]] = {
 
 @dataclass(frozen=True)
 class SegmentationScores(Report):
-    """Scores of words; vocabulary figures are None without a vocabulary, a recall also without such words."""
+    """Scores of words; vocabulary figures are None without a vocabulary; a recall is None also without such words."""
 
     words: Score
     oov_words: int | None
@@ -45,7 +45,7 @@ class SegmentationScores(Report):
     sentences: int
 
     def grid(self) -> Grid:
-        """One row for all words, and two for the vocabulary where there is one."""
+        """One row for all words, and two for the vocabulary if there is one."""
         rows = [("all", *self.words.cells())]
         if self.oov_words is not None:
             known = self.words.gold - self.oov_words
@@ -64,7 +64,7 @@ def segmentation_scores(
     vocabulary: Container[str] | None = None,
     alignment: Alignment = "diff",
 ) -> SegmentationScores:
-    """Scores of predicted words, one list of words a sentence; both sides must spell the same text."""
+    """Scores of predicted words, one list of words per sentence; both sides must spell the same text."""
     right = _right_words(gold, predicted, alignment)
     correct = sum(map(len, right))
     words = score(correct, sum(map(len, predicted)), sum(map(len, gold)))
@@ -102,7 +102,7 @@ def _right_words(gold: Words, predicted: Words, alignment: Alignment) -> list[li
 
 def _check_texts(gold: Words, predicted: Words) -> None:
     if len(gold) != len(predicted):
-        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected as many")
+        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")
     for index, (true, guess) in enumerate(zip(gold, predicted, strict=True)):
         left, right = "".join(true), "".join(guess)
         if left != right:

@@ -1,5 +1,4 @@
-"""Scores of one tag a token, as in part-of-speech tagging: accuracy, known and unknown words, each tag,
-confusions.
+"""Scores of one tag per token, as in part-of-speech tagging: accuracy, known and unknown words, each tag, confusions.
 
 >>> scores = tagging_scores([["DET", "NOUN"]], [["DET", "VERB"]], tokens=[["the", "run"]], vocabulary={"the"})
 >>> scores.accuracy, scores.known_accuracy, scores.unknown_accuracy
@@ -27,7 +26,7 @@ _MOST_LABELS = 1000
 class ConfusionMatrix(Report):
     """``counts[i][j]`` tokens with gold tag ``labels[i]`` were tagged ``labels[j]``.
 
-    Of more than a thousand labels, it has the thousand most frequent ones.
+    If there are more than a thousand labels, it has the thousand most frequent ones.
     """
 
     labels: tuple[str, ...]
@@ -49,7 +48,7 @@ class ConfusionMatrix(Report):
 
 @dataclass(frozen=True)
 class TaggingScores(Report):
-    """Accuracies; the known and unknown ones are None where there are no such words, or no vocabulary."""
+    """Accuracies; the known and unknown ones are None if there are no such words, or no vocabulary."""
 
     accuracy: float
     known_accuracy: float | None
@@ -61,7 +60,7 @@ class TaggingScores(Report):
     confusion: ConfusionMatrix
 
     def grid(self) -> Grid:
-        """One row a tag; the accuracies are in the title."""
+        """One row per tag; the accuracies are in the title."""
         parts = [f"accuracy {percent(self.accuracy)}", f"sentences {percent(self.sentence_accuracy)}"]
         if self.known_accuracy is not None:
             parts.append(f"known words {percent(self.known_accuracy)}")
@@ -144,7 +143,7 @@ def _by_vocabulary(
     if tokens is None or vocabulary is None:
         return None, None, None
     if [*map(len, tokens)] != [*map(len, gold)]:
-        raise DataError("tokens and gold tags differ in length: expected one tag a token")
+        raise DataError("tokens and gold tags differ in length: expected one tag per token")
     known = [word in vocabulary for sentence in tokens for word in sentence]
     hits = sum(hit for hit, seen in zip(right, known, strict=True) if seen)
     seen = sum(known)

@@ -12,6 +12,7 @@ from trellis.models.base import Tagger
 from trellis.models.crf import CRF, CRFConfig
 from trellis.models.families import tagger_class
 from trellis.models.folder import model_file
+from trellis.models.functions import FeatureFunctions
 from trellis.models.hmm import HMM, HMMConfig
 from trellis.models.markov import MarkovChain
 from trellis.models.posterior import Posterior
@@ -25,6 +26,7 @@ __all__ = [
     "CRF",
     "HMM",
     "CRFConfig",
+    "FeatureFunctions",
     "HMMConfig",
     "Labelling",
     "MarkovChain",

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 from trellis import config, files, store
 from trellis.errors import ModelError, StoreError
+from trellis.models._record import checked_record
 from trellis.models.families import FAMILIES
 from trellis.training import History, read_history
 from trellis.training.folder import TrainingFolder, has_checkpoints, read_state
@@ -151,10 +152,9 @@ def save_record(folder: Path, record: Mapping[str, Any]) -> None:
 
 def read_record(path: str | Path) -> dict[str, Any]:
     """The record of a model folder; empty for a model file without one."""
-    values = read_json(Path(path) / RECORD)
-    if values is not None and not isinstance(values, dict):
-        raise StoreError(f"{Path(path) / RECORD} is not the record of a training: expected a table")
-    return values or {}
+    file = Path(path) / RECORD
+    values = read_json(file)
+    return {} if values is None else checked_record(values, f"{file}, the record of a training,")
 
 
 def _history(tagger: Saved) -> History | None:

@@ -44,9 +44,9 @@ def read_rows(path: StrPath, keys: set[bytes], first: int = 0) -> tuple[dict[byt
 
 @contextmanager
 def _open(path: StrPath) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unzipped where they begin as gzip does."""
+    """The bytes of a file, unzipped if they are gzip."""
     try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below; errors of the caller are not ours to catch
+        file = open(path, "rb")  # noqa: SIM115 - closed below; errors of the caller are not caught here
     except OSError as error:
         raise DataError(f"{os.fspath(path)}: {error.strerror or error}") from error
     with file:
@@ -54,14 +54,14 @@ def _open(path: StrPath) -> Iterator[IO[bytes]]:
 
 
 class _Source:
-    """A file being read from start to end, once, with its head to look at first."""
+    """A file that is read once from start to end; its head can be looked at first."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self.name = name
         self._file = file
         self.head = self._read().removeprefix(b"\xef\xbb\xbf")
         if not self.head.strip():
-            raise DataError(f"{name}: no vectors in it, the file is empty")
+            raise DataError(f"{name}: the file is empty, it has no vectors")
         for mark, kind in _FOREIGN.items():
             if self.head.startswith(mark):
                 raise DataError(f"{name}: expected word vectors, found {kind}")
@@ -80,7 +80,7 @@ class _Source:
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the head of a file tells: its format, the length of its vectors, and its header."""
+    """What the head of a file says: its format, the length of its vectors, and its header."""
 
     size: int
     count: int | None
@@ -95,7 +95,7 @@ class _Layout:
 
     @staticmethod
     def of(source: _Source) -> _Layout:
-        """Two whole numbers alone on the first line are a header, unless all vectors are of one number."""
+        """Two whole numbers alone on the first line are a header, unless all vectors have one number."""
         first, _, rest = source.head.partition(b"\n")
         header, lines = _header(first), _whole_lines(rest)
         if header is not None and _is_binary(lines, rest, header[1]):
@@ -123,7 +123,7 @@ def _header(line: bytes) -> tuple[int, int] | None:
 
 
 def _whole_lines(head: bytes) -> list[bytes]:
-    """The first lines, without one that the end of the head cuts off."""
+    """The first lines, without a last one that the end of the head cuts off."""
     lines = head.split(b"\n", _LINES_LOOKED_AT)
     if len(lines) > 1:
         lines.pop()
@@ -140,7 +140,7 @@ def _size(lines: list[bytes]) -> int:
 
 
 def _is_binary(lines: list[bytes], rest: bytes, size: int) -> bool:
-    """Whether what follows a header is no text: no numbers on the first line, and bytes that text does not have."""
+    """Whether what follows a header is not text: no numbers on the first line, and bytes that text does not have."""
     fields = lines[0].rsplit(b" ", size)[1:] if lines else []
     if len(fields) == size and _numbers(fields) is not None:
         return False
@@ -148,7 +148,7 @@ def _is_binary(lines: list[bytes], rest: bytes, size: int) -> bool:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Whether the bytes decode, but for a last character that may be cut off."""
+    """Whether the bytes decode, except for a last character that may be cut off."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -157,13 +157,13 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _stripped(line: bytes) -> bytes:
-    """A line without what ends it in one file or another: a carriage return, and fastText's last space."""
+    """A line without its end, which may include a carriage return and fastText's last space."""
     return line.rstrip(b" \r")
 
 
 def _numbers(fields: Sequence[bytes]) -> Float32Array | None:
     try:
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused as such
+        with np.errstate(over="ignore"):  # a number too large for float32 becomes infinite, and is refused as infinite
             numbers = np.array([*map(float, fields)], dtype=np.float32)
     except ValueError:
         return None
@@ -194,7 +194,7 @@ def _read_text(source: _Source, layout: _Layout, keys: set[bytes], first: int) -
 
 
 def _lines(source: _Source, layout: _Layout) -> Iterator[tuple[int, bytes]]:
-    """The lines after the header with their numbers, without blank ones and without what ends them."""
+    """The lines after the header with their line numbers, without blank lines and without line ends."""
     number = 1 if layout.count is None else 2
     rest, skip = b"", layout.body
     for block in source.blocks():

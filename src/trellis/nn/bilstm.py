@@ -12,7 +12,7 @@ from trellis.nn.recurrence import bilstm
 
 
 class BiLSTM(nn.Module):
-    """One or more layers, each with its own dropout of what comes in.
+    """One or more layers, each with its own dropout of its input.
 
     Args:
         size: width of the features.
@@ -45,7 +45,7 @@ class BiLSTM(nn.Module):
                     nn.init.ones_(parameter.chunk(4)[1])
 
     def forward(self, features: Tensor, packing: Packing, index: Tensor | None = None) -> Tensor:
-        """``(N, size)``, or rows that tokens share and ``index[N]``, to ``(N, hidden)``."""
+        """From ``(N, size)``, or from rows that tokens share and ``index[N]``, to ``(N, hidden)``."""
         for i, layer in enumerate(self.layers):
             if i:
                 features = self.dropout(features, packing.sequence, len(packing.lengths))
@@ -55,9 +55,9 @@ class BiLSTM(nn.Module):
 
 
 def run_lstm(layer: nn.LSTM, features: Tensor, packing: Packing, index: Tensor | None = None) -> Tensor:
-    """The states of a bidirectional layer, ``(N, D)`` to ``(N, 2 * hidden_size)``.
+    """The states of a bidirectional layer, from ``(N, D)`` to ``(N, 2 * hidden_size)``.
 
-    With ``index[N]`` the features are rows that tokens share, as those of the same word do.
+    With ``index[N]`` the features are rows that tokens share, such as those of the same word.
     """
     if not len(features):
         return features.new_zeros(0, 2 * layer.hidden_size)

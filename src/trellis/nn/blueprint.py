@@ -1,4 +1,4 @@
-"""Networks without weights: what a file's settings describe, before any memory is given to it.
+"""Networks without weights: what a file's settings describe, before any memory is allocated for it.
 
 A file may claim a million layers or a width of ten million. What it claims is built on torch's meta device, where a
 weight has a shape and no memory, by `blueprint`, which stops at absurd numbers of weights; `check_state` compares the
@@ -20,18 +20,18 @@ from trellis.errors import StoreError, TrellisError
 from trellis.store import Stored
 
 M = TypeVar("M", bound=nn.Module)
-_SLACK = 64  # weights that are made and not kept, besides as many as are kept: poolers, decoders
+_SLACK = 64  # weights that are created and not kept, in addition to those that are kept: poolers, decoders
 
 
 def blueprint(make: Callable[[], M], arrays: int, where: str) -> M:
-    """What `make` builds on the meta device, stopped at far more weights than there are arrays."""
+    """The network that `make` builds on the meta device; it stops at far more weights than there are arrays."""
     try:
         with _at_most(4 * arrays + _SLACK, where):
             return make()
     except TrellisError:
         raise
     except Exception as error:  # torch and transformers raise errors of many kinds for impossible sizes
-        raise StoreError(f"{where}: the saved settings make no network: {type(error).__name__}: {error}") from error
+        raise StoreError(f"{where}: the saved settings describe no network: {type(error).__name__}: {error}") from error
 
 
 def check_state(
@@ -44,7 +44,7 @@ def check_state(
         stored: the file.
         prefix: of the arrays' names.
         finite: whether infinities are refused; NaN always is.
-        left_out: of the state, what begins so is not looked for.
+        left_out: names of the state with this prefix are not expected in the file.
 
     """
     wanted = {
@@ -60,7 +60,7 @@ def check_state(
 
 @contextmanager
 def _at_most(count: int, where: str) -> Iterator[None]:
-    """Stop this thread at the first weight beyond so many."""
+    """Stop this thread at the first weight beyond this many."""
     owner, seen = threading.get_ident(), 0
 
     def count_one(module: nn.Module, name: str, parameter: nn.Parameter) -> None:

@@ -1,7 +1,7 @@
-"""Vectors of words made from their characters, for words that no table knows.
+"""Vectors of words made from their characters, for words that are in no table.
 
-Both modules take the *distinct* words of a batch, ``(W, C)`` character ids padded on the right with 0, and give
-``(W, output_size)``; who calls gathers the rows that the tokens stand for. Work and memory go with the number of
+Both modules map the *distinct* words of a batch, ``(W, C)`` character ids padded on the right with 0, to
+``(W, output_size)``; the caller gathers the rows of its tokens. Work and memory grow with the number of
 characters, not with ``W * C``: one long word among short ones costs no more than its own length.
 """
 
@@ -30,9 +30,9 @@ class CharacterCNN(nn.Module):
     Args:
         count: how many character ids there are, padding and unknown included.
         size: length of the vectors of characters.
-        output_size: how many filters there are, shared out evenly among the widths.
+        output_size: how many filters there are, divided evenly among the widths.
         widths: how many characters a filter sees, one or several.
-        dropout: for the vectors of characters, the same wherever in the batch a character stands.
+        dropout: for the vectors of characters; the same everywhere in the batch for one character.
 
     """
 
@@ -43,7 +43,7 @@ class CharacterCNN(nn.Module):
         if not widths or min(widths) < 1:
             raise ConfigError(f"widths must be one or more numbers of at least 1, got {tuple(widths)}")
         if output_size < len(widths):
-            raise ConfigError(f"output_size must be at least {len(widths)}, one filter a width, got {output_size}")
+            raise ConfigError(f"output_size must be at least {len(widths)}, one filter per width, got {output_size}")
         self.output_size = output_size
         self.widths = tuple(widths)
         self.embedding = CategoryEmbedding(count, size)
@@ -63,7 +63,7 @@ class CharacterCNN(nn.Module):
         return values.tanh()
 
     def _by_tables(self, characters: Tensor, vectors: Tensor) -> Tensor:
-        """What each character gives each filter at each place is computed once, however often it occurs."""
+        """What each character gives each filter at each place is computed once, no matter how often it occurs."""
         if len(vectors) > characters.numel():
             with_padding = torch.cat((characters.new_zeros(1), characters.flatten()))
             own, places = torch.unique(with_padding, return_inverse=True)  # padding, the smallest id, is still 0
@@ -76,7 +76,7 @@ class CharacterCNN(nn.Module):
         return torch.cat(values, 1)
 
     def _by_windows(self, characters: Tensor, vectors: Tensor) -> Tensor:
-        """The same by torch's own operations, on any device."""
+        """The same with torch's own operations, on any device."""
         widest = max(self.widths)
         windows, lengths = _windows(characters, widest)
         around = F.embedding(windows, vectors, PADDING)  # [N, widest, size], N characters in all
@@ -84,7 +84,7 @@ class CharacterCNN(nn.Module):
         for width, filters in zip(self.widths, self.filters, strict=True):
             first = (widest - 1) // 2 - (width - 1) // 2
             values.append(filters(around[:, first : first + width].flatten(1)))
-        # The largest of the N rows of each word; faster than scatter_reduce, and than padding them for max.
+        # The largest of the N rows of each word; faster than scatter_reduce, and faster than padding them for max.
         return torch.segment_reduce(torch.cat(values, 1), "max", lengths=lengths, unsafe=True)
 
 
@@ -95,7 +95,7 @@ class CharacterLSTM(nn.Module):
         count: how many character ids there are, padding and unknown included.
         size: length of the vectors of characters.
         output_size: of both directions together, hence even.
-        dropout: for the vectors of characters, the same wherever in the batch a character stands.
+        dropout: for the vectors of characters; the same everywhere in the batch for one character.
 
     """
 
@@ -121,7 +121,7 @@ class CharacterLSTM(nn.Module):
 
 
 def _at_least_one(characters: Tensor) -> tuple[Tensor, Tensor]:
-    """The characters and lengths of the words, where an empty word has its first place of padding."""
+    """The characters and lengths of the words; an empty word has its first place of padding."""
     if characters.shape[1] == 0:
         characters = F.pad(characters, (0, 1), value=PADDING)
     return characters, (characters != PADDING).sum(1).clamp_min(1)

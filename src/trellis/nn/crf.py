@@ -31,9 +31,9 @@ class CRF(nn.Module):
         num_tags: L.
         batch_first: whether the batch comes before time.
         constraints: which transitions are allowed: booleans ``(L, L)``, or three of them for transitions, start
-            ``(L,)`` and end ``(L,)``, as ``TagSet.allowed_transitions`` makes them. They hold in the loss, in
-            probabilities and in decoding alike.
-        ignore_index: the tag of places to leave out.
+            ``(L,)`` and end ``(L,)``, as ``TagSet.allowed_transitions`` makes them. They apply to the loss,
+            to probabilities and to decoding.
+        ignore_index: the tag of places to skip.
 
     Attributes:
         start_transitions: ``(L,)`` score of a sequence that starts with a label.
@@ -95,7 +95,7 @@ class CRF(nn.Module):
         *,
         edges: Tensor | None = None,
     ) -> Tensor:
-        """Log-likelihood of the tags, as pytorch-crf gives it: ``-nll(...)``."""
+        """Log-likelihood of the tags, as in pytorch-crf: ``-nll(...)``."""
         return -self.nll(emissions, tags, mask, reduction=reduction, edges=edges)
 
     def scores(
@@ -107,14 +107,15 @@ class CRF(nn.Module):
         edges: Tensor | None = None,
         tags: Tensor | None = None,
     ) -> chain.ChainScores:
-        """The distribution over label sequences, which answers for itself; the other methods ask it.
+        """The distribution over label sequences, which the other methods ask.
 
         Args:
             emissions: ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``.
             mask: ``(T, B)`` or ``(B, T)``, true for places that hold a token.
             lengths: ``(B,)`` instead of a mask, for padding on the right.
             edges: ``(T - 1, B, L, L)`` or ``(B, T - 1, L, L)``, added to the transitions. Those of place t - 1 are for
-                the transition into the token at place t from the token before it, wherever a mask with holes has that.
+                the transition into the token at place t from the token before it, which may be further left if the
+                mask has holes.
             tags: like the mask; places where they are ``ignore_index`` hold no token.
 
         """
@@ -148,8 +149,8 @@ class CRF(nn.Module):
             tags: ``(T, B)`` or ``(B, T)``, the labels; or one-hot, shaped like the emissions.
             mask: the same shape, true for places that hold a token.
             lengths: ``(B,)`` instead of a mask, for padding on the right.
-            allowed: like the emissions, instead of tags: the labels that each place may have. The loss is then that
-                of the event that all places keep to it.
+            allowed: like the emissions, instead of tags: the labels that each place may have. The loss is then
+                that of the event that every place has one of its labels.
             label_weights: ``(L,)``: each token's share of the loss, ``-log P(y[t] | y[0..t-1])``, is multiplied by
                 the weight of its label.
             edges: scores of transitions by place; see `scores`.
@@ -169,7 +170,7 @@ class CRF(nn.Module):
     def _weights(self, tags: Tensor, label_weights: Tensor) -> Tensor:
         if label_weights.shape != (self.num_tags,):
             raise ShapeError(f"label_weights must be (L,) = ({self.num_tags},), got {tuple(label_weights.shape)}")
-        known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or not looked at
+        known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or ignored
         return label_weights[tags.where(known, 0)]
 
     def score(
@@ -181,7 +182,7 @@ class CRF(nn.Module):
         lengths: Tensor | None = None,
         edges: Tensor | None = None,
     ) -> Tensor:
-        """Score of the tags of each sequence, ``(B,)``; minus infinity where they are forbidden."""
+        """Score of the tags of each sequence, ``(B,)``; minus infinity if they are forbidden."""
         tags = self._numbers(emissions, tags)
         return self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags).score(tags)
 
@@ -239,7 +240,7 @@ class CRF(nn.Module):
         edges: Tensor | None = None,
         pairwise: bool = False,
     ) -> chain.Marginals:
-        """Probability of each label at each token (0 where there is none), and expected transitions."""
+        """Probability of each label at each token (0 at places without one), and expected transitions."""
         return self.scores(emissions, mask, lengths=lengths, edges=edges).marginals(allowed=allowed, pairwise=pairwise)
 
     def kbest(
@@ -311,7 +312,7 @@ class CRF(nn.Module):
         return torch.where(ones.any(2), ones.to(torch.uint8).argmax(2), self.ignore_index)
 
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
-        """The checks of pytorch-crf, in its words."""
+        """The checks of pytorch-crf, with its messages."""
         if emissions.dim() != 3:
             raise ShapeError(f"emissions must have dimension of 3, got {emissions.dim()}")
         if emissions.shape[2] != self.num_tags:
@@ -342,7 +343,7 @@ class CRF(nn.Module):
 
     def chain_parameters(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores with the constraints in them: minus infinity where forbidden."""
-        parameters, buffers = self._parameters, self._buffers  # the attributes themselves are slow to look up
+        parameters, buffers = self._parameters, self._buffers  # looking up the attributes is slow
         names = (("transitions", "transitions"), ("start_transitions", "start"), ("end_transitions", "end"))
         transitions, start, end = (_forbid(parameters[name], buffers[f"_forbidden_{kind}"]) for name, kind in names)
         return transitions, start, end
@@ -366,4 +367,4 @@ def _scale(scores: chain.ChainScores, reduction: str) -> float | None:
     if reduction == "sum":
         return 1.0
     count = scores.layout.sequences if reduction == "mean" else scores.layout.tokens
-    return 1.0 / max(count, 1)  # a batch without tokens loses nothing; 0 / 0 would spoil the parameters for good
+    return 1.0 / max(count, 1)  # a batch without tokens has no loss; 0 / 0 would spoil the parameters for ever

@@ -12,14 +12,14 @@ PADDING, UNKNOWN = 0, 1
 
 
 def check_rate(p: float, name: str) -> float:
-    """The rate itself, where it is a probability below one."""
+    """The rate itself, if it is a probability below one."""
     if not 0.0 <= p < 1.0:
         raise ConfigError(f"{name} must be at least 0 and below 1, got {p}")
     return float(p)
 
 
 class _Dropout(nn.Module):
-    """A rate; out of training, or with rate 0, the input itself comes back."""
+    """A rate; outside training, or with rate 0, the result is the input itself."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
@@ -34,9 +34,9 @@ class _Dropout(nn.Module):
 
 
 class LockedDropout(_Dropout):
-    """Variational dropout: the numbers dropped are the same at every position of a sequence.
+    """Variational dropout: the dropped numbers are the same at every position of a sequence.
 
-    What is kept is divided by ``1 - p``. Each sequence of the batch has a mask of its own.
+    What is kept is divided by ``1 - p``. Each sequence of the batch has its own mask.
     """
 
     def forward(self, x: Tensor, sequence: Tensor, count: int) -> Tensor:
@@ -48,7 +48,7 @@ class LockedDropout(_Dropout):
 
 
 class TokenDropout(_Dropout):
-    """Sets the vectors of whole tokens to zero; the others stay as they are, since a token is there or is not."""
+    """Sets the vectors of whole tokens to zero; the others stay unchanged, since a token is either there or not."""
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., H)`` to the same."""
@@ -58,7 +58,7 @@ class TokenDropout(_Dropout):
 
 
 class WordDropout(_Dropout):
-    """Makes words unknown by their ids, so that the vector of unknown words is trained; padding stays padding."""
+    """Replaces ids of words by that of the unknown word, so that its vector is trained; padding stays padding."""
 
     def forward(self, ids: Tensor) -> Tensor:
         """``(B, T)`` to ``(B, T)``."""

@@ -1,6 +1,6 @@
 """Tables of vectors for words and for categories: ids in, vectors out.
 
-Id 0 is padding, whose vector is zero and never learns; id 1 is whatever the vocabulary does not know.
+Id 0 is padding, whose vector is zero and never trained; id 1 is every word that is not in the vocabulary.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class WordEmbedding(nn.Module):
     Args:
         count: how many ids there are, padding and unknown included.
         size: length of the vectors, which is also `output_size`.
-        dropout: in training, the probability that a known word is taken for an unknown one.
+        dropout: in training, the probability that a known word is treated as unknown.
 
     """
 

@@ -2,7 +2,7 @@
 
     word + file's vector | characters | case | columns | transformer  ->  dropout  ->  BiLSTM  ->  dropout
 
-Each part is optional and gives ``(N, width)``, one row a token of the batch, flat.
+Each part is optional and gives ``(N, width)``, one row per token of the batch, flat.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Characters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """N tokens of B sentences, flat; what a part of the encoder does not use may be anything.
+    """N tokens of B sentences, flat; inputs that the encoder does not use may be anything.
 
     With an `index`, the rows of word, vector, case and characters are those of the batch's W distinct words, and the
     index says which word each token is: what depends on the word alone is computed once.
@@ -48,7 +48,7 @@ class Batch:
     pairs: Tensor | None = None
     """``(N, 2)``: each token with its left and with its right neighbour."""
     pretrained: Mapping[str, Tensor] | None = None
-    """What the transformer takes; it moves this to its device itself."""
+    """The input of the transformer, which moves it to its device itself."""
     index: Tensor | None = None
     """``(N,)``"""
 
@@ -70,11 +70,11 @@ class Batch:
 
 
 class Part(nn.Module, ABC):
-    """What gives each token of a batch some features."""
+    """Something that gives each token of a batch some features."""
 
     output_size: int
     of_words = False
-    """Whether a token's features are those of its word, wherever it stands."""
+    """Whether a token's features depend on its word only, not on its place."""
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
@@ -89,7 +89,7 @@ class Encoder(nn.Module):
         hidden: width of each BiLSTM layer's output.
         layers: how many.
         dropout: plain dropout before and after the BiLSTM.
-        locked_dropout: dropout with one mask a sentence, at the same places and between layers.
+        locked_dropout: dropout with one mask per sentence, at the same places and between layers.
         token_dropout: share of tokens whose features are zeroed before the BiLSTM.
 
     """
@@ -115,7 +115,7 @@ class Encoder(nn.Module):
 
     @property
     def of_words(self) -> bool:
-        """Whether every part is: then it takes batches with an index."""
+        """Whether this is true of every part: then it accepts batches with an index."""
         return all(isinstance(part, Part) and part.of_words for part in self.parts.values())
 
     def forward(self, batch: Batch) -> Tensor:

@@ -3,9 +3,9 @@
     features = FeatureCache(folder).features(encoder, sentences)
     words, mask = encoder(features.batch(indices))
 
-A file is named by a hash of all that its content depends on (weights, configuration, tokenizer, pooling, tokens), so
-that nothing stale is ever read. What is learnt after the encoder (mix of layers, the vector of words without
-subwords) is not in the file and stays trainable.
+The name of a file is a hash of everything that its content depends on (weights, configuration, tokenizer, pooling,
+tokens), so that nothing stale is ever read. What is learned after the encoder (mix of layers, the vector of words
+without subwords) is not in the file and stays trainable.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KIND = "word features"
 
 @dataclass(frozen=True, slots=True)
 class WordFeatures:
-    """What a frozen encoder says about sentences, one row a word."""
+    """The features that a frozen encoder gives sentences, one row per word."""
 
     pooled: Float32Array  # (N, layers, H)
     present: npt.NDArray[np.uint8]  # (N,) 1 for words that have subwords
@@ -62,8 +62,8 @@ class FeatureCache:
         self.folder = Path(folder)
 
     def features(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> WordFeatures:
-        """The features of these sentences: from the folder if they are there, else computed and kept."""
-        _check_frozen(encoder)  # also where a frozen twin of the encoder has left them in the folder
+        """The features of these sentences: from the folder if they are there, otherwise computed and kept."""
+        _check_frozen(encoder)  # also if an equal frozen encoder has left them in the folder
         path = self.path(encoder, sentences)
         try:
             return _stored_features(store.load(path, _KIND), encoder, sentences)
@@ -84,7 +84,7 @@ class FeatureCache:
 
 
 def _stored_features(stored: store.Stored, encoder: TransformerEncoder, sentences: Sequence[Any]) -> WordFeatures:
-    """The features of a file, which must be of these sentences and as this encoder gives them."""
+    """The features of a file, which must be of these sentences and of the form that this encoder gives."""
     tokens = stored.array("tokens", np.int64, (len(sentences),))
     if tokens.tolist() != list(map(len, sentences)):
         raise stored.refused("tokens", "must be the lengths of the sentences")
@@ -94,7 +94,7 @@ def _stored_features(stored: store.Stored, encoder: TransformerEncoder, sentence
 
 
 def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFeatures:
-    """Run a frozen encoder over sentences, those of like length together."""
+    """Run a frozen encoder over sentences, those of similar length together."""
     _check_frozen(encoder)
     starts = offsets_of(subwords.tokens)
     layers = encoder.pooling.layers or 1

@@ -1,4 +1,4 @@
-"""Which parameters of a pretrained encoder stay as they are."""
+"""Which parameters of a pretrained encoder are not trained."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import nn
 from trellis.errors import ConfigError
 
 Freeze = Literal["nothing", "embeddings", "all"] | int
-"""What stays as it is; a number means the embeddings and that many layers from the bottom."""
+"""What is not trained; a number means the embeddings and that many layers from the bottom."""
 
 
 def freeze_parameters(encoder: nn.Module, freeze: Freeze) -> None:
-    """Take the gradient from the parameters that are to stay."""
+    """Switch off the gradient of the parameters that are not trained."""
     for module in _frozen_parts(encoder, freeze):
         module.requires_grad_(False)
 
@@ -34,18 +34,18 @@ def _frozen_parts(encoder: nn.Module, freeze: Freeze) -> list[nn.Module]:
 
 
 def layers_of(encoder: nn.Module) -> nn.ModuleList:
-    """The encoder's layers from the bottom up: the first list of modules with as many as its configuration says."""
+    """The encoder's layers from the bottom up: the first list of modules that is as long as its configuration says."""
     config: Any = encoder.config
     for module in encoder.modules():
         if isinstance(module, nn.ModuleList) and len(module) == config.num_hidden_layers:
             return module
     raise ConfigError(
         f"the layers of {type(encoder).__name__} cannot be frozen one by one: it has no list of "
-        f"{config.num_hidden_layers} layers of their own"
+        f"{config.num_hidden_layers} separate layers"
     )
 
 
 def _embeddings(encoder: Any) -> nn.Module:
-    """The whole block of embeddings where there is one, else the table of subwords."""
+    """The whole block of embeddings if there is one, otherwise the table of subwords."""
     block = getattr(encoder, "embeddings", None)
     return block if isinstance(block, nn.Module) else encoder.get_input_embeddings()

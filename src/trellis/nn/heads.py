@@ -2,7 +2,7 @@
 
 Both give ordinary chain scores, so decoding, probabilities and k-best are the same code for both:
 
-    CRF       learnt transitions, forbidden ones minus infinity
+    CRF       learned transitions, forbidden ones minus infinity
     softmax   no transitions: zeros, or minus infinity for those that are not legal
 """
 
@@ -28,7 +28,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions, start and end scores of the chain that answers."""
+        """Transitions, start and end scores of the chain."""
 
     @abstractmethod
     def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def weighted_losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor) -> Tensor:
-        """Losses in which each token counts with its weight ``(N,)``, (B,)."""
+        """Losses in which each token counts by its weight ``(N,)``, (B,)."""
 
 
 class CRFHead(Head):
@@ -51,7 +51,7 @@ class CRFHead(Head):
         self.crf = CRF(num_tags, constraints=legal)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The learnt scores with the constraints in them."""
+        """The learned scores with the constraints in them."""
         return self.crf.chain_parameters()
 
     def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor) -> Tensor:
@@ -72,7 +72,7 @@ class CRFHead(Head):
 
 
 class SoftmaxHead(Head):
-    """Each token by itself; `legal` is the 0/1 table that decoding keeps to, None for plain argmax."""
+    """Each token by itself; `legal` is the 0/1 table of allowed transitions, None for plain argmax."""
 
     _transitions: Tensor
     _start: Tensor

@@ -1,4 +1,4 @@
-"""Which tensors the native kernels of layers take; all others are left to torch's own operations."""
+"""Which tensors the native kernels of layers accept; torch's own operations handle all others."""
 
 from __future__ import annotations
 

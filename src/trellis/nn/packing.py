@@ -1,7 +1,8 @@
-"""Where the tokens of a ragged batch lie: flat, one sequence after another, and in the order cuDNN wants.
+"""Where the tokens of a ragged batch are: flat, one sequence after another, and in the order that cuDNN needs.
 
-Encoders work on flat features ``(N, H)``: no padding is stored, multiplied or masked. The recurrent layers of torch
-alone need the first tokens of all sequences together, then the second ones; that order and the way back are made here.
+Encoders work on flat features ``(N, H)``: no padding is stored, multiplied or masked. Only torch's recurrent layers
+need the first tokens of all sequences together, then the second ones, and so on; that order and the way back are
+computed here.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Packing:
 
     @cached_property
     def by_position(self) -> ByPosition:
-        """What a `PackedSequence` is made of."""
+        """The input of a `PackedSequence`."""
         lengths = self.lengths
         count = int(lengths.sum())
         position = np.arange(count) - np.repeat(np.cumsum(lengths) - lengths, lengths)

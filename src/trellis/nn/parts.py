@@ -14,17 +14,17 @@ from trellis.nn.transformer import TransformerEncoder
 
 
 class WordPart(Part):
-    """A vector for each word: a learnt one, one read from a file, or the sum of both.
+    """A vector for each word: a learned one, one read from a file, or the sum of both.
 
-    With a file's vectors the learnt one is a correction that begins at zero. Words that training does not have keep
-    their vector and get the correction of the unknown word, which is learnt on known words taken for unknown.
+    With a file's vectors the learned one is a correction that begins at zero. Words that are not in the training data
+    keep their vector and get the correction of the unknown word, which is learned on known words treated as unknown.
 
     Args:
         count: ids of words, padding and the unknown word included.
         size: width.
         vectors: ``(V, size)`` of a file, row 0 zeros; None for none.
-        learnt: whether words have a learnt vector.
-        unknown: share of known words that training takes for unknown.
+        learnt: whether words have a learned vector.
+        unknown: share of known words that training treats as unknown.
 
     """
 
@@ -48,7 +48,7 @@ class WordPart(Part):
             self.learnt = WordEmbedding(count, size, dropout=unknown)
 
     def begin_at_vectors(self, with_vector: BoolArray) -> None:
-        """Let the correction of words that have a vector in the file, ``(count,)`` true, begin at zero."""
+        """Set the correction of words that have a vector in the file, ``(count,)`` true, to zero."""
         if self.learnt is not None:
             self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0
 
@@ -62,7 +62,7 @@ class WordPart(Part):
 
 
 class CharacterPart(Part):
-    """Features of each distinct word's characters, handed to its tokens."""
+    """Features of each distinct word's characters, copied to its tokens."""
 
     of_words = True
 
@@ -78,7 +78,7 @@ class CharacterPart(Part):
         index = batch.characters.index
         if by_word.device.type == "cpu":
             return by_word.index_select(0, index)
-        return F.embedding(index, by_word)  # slower, with a gradient that is the same every time on GPUs too
+        return F.embedding(index, by_word)  # slower, but its gradient is reproducible on GPUs too
 
 
 class CasePart(Part):
@@ -127,7 +127,7 @@ class ColumnPart(Part):
 
 
 class PretrainedPart(Part):
-    """The features of a pretrained transformer, one row a word."""
+    """The features of a pretrained transformer, one row per word."""
 
     def __init__(self, transformer: TransformerEncoder) -> None:
         super().__init__()

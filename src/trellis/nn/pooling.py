@@ -1,8 +1,8 @@
-"""From subwords to words: one feature vector a word, whole batches at once.
+"""From subwords to words: one feature vector per word, whole batches at once.
 
-An encoder gives ``features[R, S, H]``, one vector a subword; ``word_ids[R, S]`` says which word each subword belongs
-to, -1 for special tokens, padding and whatever else is to be dropped. Where the subwords of a word lie does not matter,
-so padding may be on either side. The subwords are put in the order of their words and reduced segment by segment in
+An encoder gives ``features[R, S, H]``, one vector per subword; ``word_ids[R, S]`` says which word each subword belongs
+to, -1 for special tokens, padding and anything else to be dropped. The places of a word's subwords do not matter,
+so padding may be on either side. The subwords are sorted by word and reduced segment by segment in
 one operation: no loop over sentences or words.
 
     >>> features = torch.tensor([[[9.0], [1.0], [2.0], [4.0]]])
@@ -26,7 +26,7 @@ How = Literal["mean", "first", "last", "max"]
 
 
 class Segments(NamedTuple):
-    """Subwords in the order of their words; one segment a word, and a last one of what is dropped."""
+    """Subwords in the order of their words; one segment per word, and a last one for what is dropped."""
 
     order: Tensor  # (R * S,) places of the subwords
     counts: Tensor  # (B * T + 1,) subwords of each word
@@ -49,12 +49,12 @@ def pool(
     """Word features ``(B, T, H)`` of subword features ``(R, S, H)``; a word without subwords is zero.
 
     Args:
-        features: one vector a subword.
+        features: one vector per subword.
         word_ids: ``(R, S)``, the word of each subword within its sentence, or -1.
         words: T, the words of the longest sentence.
         how: "mean", "first", "last" or "max" of a word's subwords.
-        rows: ``(R,)``, the sentence of each row, where long sentences take several; row b is sentence b by default.
-        sentences: B, to be given with ``rows``.
+        rows: ``(R,)``, the sentence of each row, if long sentences take several; row b is sentence b by default.
+        sentences: B, required with ``rows``.
 
     """
     if word_ids.numel() and int(word_ids.max()) >= words:
@@ -67,7 +67,7 @@ def pool(
 def arrange(
     features: Tensor, word_ids: Tensor, words: int, rows: Tensor | None = None, sentences: int | None = None
 ) -> Segments:
-    """The segments that `pool` reduces; ``counts`` tells which words have subwords at all."""
+    """The segments that `pool` reduces; ``counts`` says which words have subwords at all."""
     if features.dim() != 3 or word_ids.shape != features.shape[:2]:
         raise ShapeError(
             f"features must be (R, S, H) and word_ids (R, S), got {tuple(features.shape)} and {tuple(word_ids.shape)}"
@@ -90,27 +90,27 @@ def _reduce(features: Tensor, segments: Segments, how: How) -> Tensor:
     flat = features.reshape(-1, features.shape[2])
     order, offsets, counts = segments.order, segments.starts, segments.counts
     if how in ("first", "last"):
-        # Segments of one subword, or of none where the word has none.
+        # Segments of one subword, or of none if the word has none.
         chosen = offsets if how == "first" else offsets + counts - 1
         order = order.index_select(0, chosen[counts > 0])
         counts = (counts > 0).to(offsets.dtype)
         offsets = counts.cumsum(0) - counts
     mode = "max" if how == "max" else "mean"
-    # One fused gather and reduction; on CPUs it is far ahead of index_add and gives the same bits every time.
+    # One fused gather and reduction; on CPUs it is much faster than index_add and gives the same bits every time.
     return nn.functional.embedding_bag(order, flat, offsets, mode=mode)[:-1]
 
 
 class WordPooling(nn.Module):
-    """Subword states of an encoder to word features, with what has to be learnt on the way.
+    """From an encoder's subword states to word features, with the parameters learned on the way.
 
-    Each of the encoder's layers given is pooled; several layers are mixed with learned weights,
+    Each given layer of the encoder is pooled; several layers are mixed with learned weights,
     ``scale * sum_l softmax(weights)[l] * pooled[l]``. A word that the tokenizer turned into nothing gets a learned
     vector, so that every word has a feature.
 
     Args:
         how: "mean", "first", "last" or "max".
         size: H.
-        layers: how many layers are mixed; None for one layer, which is taken as it is.
+        layers: how many layers are mixed; None for one layer, which is used unchanged.
 
     """
 
@@ -142,7 +142,7 @@ class WordPooling(nn.Module):
         """
         if self.layers is None or self.how == "max":
             return self.finish(*self.pool(states, word_ids, mask, rows=rows), mask)
-        # The other ways are linear: the layers may as well be mixed first, and only one is left to pool.
+        # The other ways are linear: mixing the layers first gives the same, and only one is left to pool.
         mixed = self._mix(self._layers(states))
         (features,), present = _pool_layers([mixed], word_ids, mask, rows, self.how)
         return self._with_absent(features, present, mask)

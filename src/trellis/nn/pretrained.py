@@ -1,7 +1,7 @@
 """Pretrained encoders of Hugging Face: opened from a folder or the cache by name, or rebuilt from a description.
 
 Weights come from safetensors, or from pytorch_model.bin read with ``weights_only``; no file is ever unpickled as code
-and no code of a repository is run. Heads and poolers are left behind: what remains gives one vector a subword.
+and no code of a repository is run. Heads and poolers are dropped: what remains gives one vector per subword.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from trellis.nn.subwords import SubwordTokenizer
 from trellis.untrusted import Fields, parse_json, shown
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-_NO_LIMIT = 1_000_000  # tokenizers without a limit say so with a number of thirty digits
+_NO_LIMIT = 1_000_000  # tokenizers without a limit have a number of thirty digits there
 
 
 def _transformers() -> Any:
-    """The library, imported when it is needed: that takes seconds."""
+    """The library, imported on first use: that takes seconds."""
     return import_module("transformers")
 
 
 def load_pretrained(source: str | Path, *, offline: bool = False) -> tuple[nn.Module, SubwordTokenizer]:
-    """The encoder and its tokenizer; `ModelError` says what was tried where that fails.
+    """The encoder and its tokenizer; if that fails, a `ModelError` says what was tried.
 
     Args:
         source: a folder with config.json, weights and tokenizer, or the name of a model of the Hugging Face Hub.
@@ -53,7 +53,7 @@ def load_pretrained(source: str | Path, *, offline: bool = False) -> tuple[nn.Mo
 
 
 def _locate(source: str | Path, offline: bool) -> tuple[str, bool]:
-    """What to hand to transformers: a complete folder, or a name and whether to keep off the network."""
+    """What to pass to transformers: a complete folder, or a name and whether to stay offline."""
     folder = Path(source).expanduser()
     if folder.is_dir():
         _check_folder(folder)
@@ -66,7 +66,7 @@ def _locate(source: str | Path, offline: bool) -> tuple[str, bool]:
 
 
 def _check_folder(folder: Path) -> None:
-    """Look for what is needed and for nothing else: the folder may be one that a model file from anybody names."""
+    """Look only for what is needed: the folder may come from a model file that anybody wrote."""
     for wanted in (("config.json",), _WEIGHTS):
         if not any((folder / name).is_file() for name in wanted):
             raise ModelError(f"the encoder in {str(folder)!r} cannot be loaded: it has no {' or '.join(wanted)}")
@@ -93,7 +93,7 @@ def _encoder_of(model: Any) -> nn.Module:
 
 
 def _check_complete(name: str, model: nn.Module, encoder: nn.Module, missing: Any) -> None:
-    """Weights that the files lack would be random numbers."""
+    """Refuse files with missing weights, which would be random numbers."""
     prefix = next(prefix for prefix, module in model.named_modules() if module is encoder)
     kept = {f"{prefix}.{key}" if prefix else key for key in encoder.state_dict()}
     lacking = sorted(set(missing) & kept)
@@ -108,7 +108,7 @@ def _subword_tokenizer(name: str, tokenizer: Any) -> SubwordTokenizer:
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
             f"the tokenizer of {name!r} is slow ({type(tokenizer).__name__}): a fast one (tokenizer.json) is needed, "
-            "since only that says which word a subword belongs to"
+            "since only a fast one says which word a subword belongs to"
         )
     limit = tokenizer.model_max_length
     pad = tokenizer.pad_token_id
@@ -121,7 +121,7 @@ def _subword_tokenizer(name: str, tokenizer: Any) -> SubwordTokenizer:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep transformers from printing bars and reports; what matters in them is raised as errors here."""
+    """Keep transformers from printing bars and reports; important ones are raised as errors here."""
     logging, hub = _transformers().utils.logging, import_module("huggingface_hub.utils.logging")
     verbosity, bars, hub_verbosity = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.get_verbosity()
     logging.set_verbosity_error()
@@ -137,14 +137,14 @@ def _quiet() -> Iterator[None]:
 
 
 def describe(encoder: nn.Module) -> str:
-    """The encoder's configuration as JSON, without the place it came from."""
+    """The encoder's configuration as JSON, without its source."""
     config: Any = encoder.config
     values = parse_json(config.to_json_string(use_diff=False))
     return json.dumps({key: value for key, value in values.items() if key not in ("_name_or_path", "auto_map")})
 
 
 def rebuild(description: str, most_layers: int) -> nn.Module:
-    """An encoder of the configuration that `describe` gave, its weights still to be loaded."""
+    """An encoder of the configuration that `describe` returned; its weights are still to be loaded."""
     transformers = _transformers()
     try:
         kind, values = _checked(parse_json(description), most_layers)
@@ -158,7 +158,7 @@ def rebuild(description: str, most_layers: int) -> nn.Module:
 
 
 def _checked(description: Any, most_layers: int) -> tuple[str, dict[str, Any]]:
-    """The kind of encoder and its settings, without those that fetch weights or code from elsewhere."""
+    """The kind of encoder and its settings, without settings that fetch weights or code from elsewhere."""
     fields = Fields(description, "the stored encoder's configuration")
     for name, value in fields.values.items():
         if ("backbone" in name and value) or (isinstance(value, dict) and "model_type" in value):
@@ -167,17 +167,17 @@ def _checked(description: Any, most_layers: int) -> tuple[str, dict[str, Any]]:
             raise StoreError(f"{fields.where}: {name!r} is {shown(value)}, but the file has {most_layers} arrays")
     foreign = ("model_type", "auto_map", "quantization_config")
     kept = {k: v for k, v in fields.values.items() if k not in foreign and "implementation" not in k and k[:1] != "_"}
-    # Rows at a time: changes no result, and fails for sentences of other lengths.
+    # Rows per chunk: changes no result, but fails for sentences of other lengths.
     return fields.text("model_type"), kept | {"chunk_size_feed_forward": 0}
 
 
 def position_limit(encoder: nn.Module) -> int | None:
-    """How many subwords the encoder's positions can number, special tokens included; None without a limit."""
+    """How many subwords the encoder has positions for, special tokens included; None without a limit."""
     positions = getattr(encoder.config, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions <= 0:
         return None
     for name, module in encoder.named_modules():
         is_table = isinstance(module, nn.Embedding) and name.endswith("position_embeddings")
         if is_table and module.padding_idx is not None:
-            return positions - int(module.padding_idx) - 1  # RoBERTa and its kin begin to count after the padding
+            return positions - int(module.padding_idx) - 1  # RoBERTa and similar models count from the padding on
     return positions

@@ -1,7 +1,7 @@
 """A bidirectional LSTM layer over flat features by the native kernels, with its gradient: CPU tensors only.
 
 The products with the inputs, and in the backward pass those that give the gradients of the weights, are matrix products
-over all tokens at once; what depends on the token before is left to the kernel, which needs no padding.
+over all tokens at once; the kernel, which needs no padding, computes only what depends on the token before.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from trellis.ragged import check_lengths
 
 
 def bilstm(features: Tensor, lengths: npt.ArrayLike, weights: Sequence[Tensor], index: Tensor | None = None) -> Tensor:
-    """``(N, D)``, the tokens of sequences of these lengths one after another, to states ``(N, 2 H)``.
+    """From ``(N, D)``, the tokens of sequences of these lengths one after another, to states ``(N, 2 H)``.
 
     The weights are those of a `torch.nn.LSTM`: of inputs, of states and two biases forward, then the same backward.
-    With ``index[N]`` the features are ``(W, D)`` and tokens share them; without gradients, the products with them too.
+    With ``index[N]`` the features are ``(W, D)`` and tokens share them; without gradients also the products.
     """
     N = len(features) if index is None else len(index)
-    # A copy: whoever changes the lengths afterwards must not lead the backward pass astray.
+    # A copy: if the caller changes the lengths afterwards, the backward pass must not see it.
     checked = check_lengths(lengths, N).copy()
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in (features, *weights))
     if index is not None and keep:
@@ -39,7 +39,7 @@ def bilstm(features: Tensor, lengths: npt.ArrayLike, weights: Sequence[Tensor], 
 
 
 def _rows(index: Tensor, count: int) -> Tensor:
-    """The index as the kernel takes it: int64, one after another, none beyond the rows there are."""
+    """The index as the kernel expects it: contiguous int64, every value an existing row."""
     if len(index) and not 0 <= int(index.min()) <= int(index.max()) < count:
         raise ShapeError(f"index must be of {count} rows, got {int(index.min())} to {int(index.max())}")
     return plain_tensor(index, torch.int64)
@@ -48,7 +48,7 @@ def _rows(index: Tensor, count: int) -> Tensor:
 class _BiLSTM(torch.autograd.Function):
     """Gates are ``(N, 8 H)``: input, forget, cell and output gate forward, then the same backward.
 
-    Whether they are kept for a backward pass is decided outside: inside, a context does not know of `torch.no_grad`.
+    The caller decides whether they are kept for a backward pass: a context does not know about `torch.no_grad`.
     """
 
     @staticmethod

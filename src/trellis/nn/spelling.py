@@ -15,7 +15,7 @@ from trellis.nn.native import doubles
 
 
 def largest_sums(table: Tensor, words: Tensor) -> Tensor:
-    """``(width, characters, F)`` and words ``(W, C)`` padded with 0, to ``(W, F)``.
+    """From ``(width, characters, F)`` and words ``(W, C)`` padded with 0, to ``(W, F)``.
 
     ``max_t sum_k table[k, word[t + k - (width - 1) // 2]]`` with t over the characters of the word; places before
     and after it add nothing, and a word without characters has zeros.
@@ -26,7 +26,7 @@ def largest_sums(table: Tensor, words: Tensor) -> Tensor:
 
 
 class _LargestSums(torch.autograd.Function):
-    """Keeps words of its own for the backward pass: ids that change in between would lead it out of the table."""
+    """Keeps its own copy of the words for the backward pass: changed ids could point outside the table."""
 
     @staticmethod
     def forward(ctx: Any, keep: bool, table: Tensor, words: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a file says of a transformer, checked before it is believed."""
+"""What a file says about a transformer, checked before it is used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def untied(arrays: Arrays, fields: Fields) -> Arrays:
-    """The arrays with those that go by several names under each of them."""
+    """The arrays, with shared ones under each of their names."""
     tied = fields.table("tied")
     for name in tied.values:
         original = tied.text(name)
@@ -26,7 +26,7 @@ def untied(arrays: Arrays, fields: Fields) -> Arrays:
 
 
 def options_of(fields: Fields) -> dict[str, Any]:
-    """The constructor's options that a file holds; what they may be, the constructor knows."""
+    """The constructor's options in a file; the constructor checks their values."""
     mixed = fields.value("mix_layers", bool, list)
     sizes = {name: fields.integer(name, 0, 2**31) for name in ("window", "overlap")}
     return {
@@ -39,7 +39,7 @@ def options_of(fields: Fields) -> dict[str, Any]:
 
 
 def try_out(encoder: TransformerEncoder, stored: Stored) -> None:
-    """Run the encoder once, so that settings of a file that no shape shows do not fail in the middle of tagging."""
+    """Run the encoder once, so that wrong settings that no shape reveals do not fail in the middle of tagging."""
     try:
         with torch.no_grad():
             features, _ = encoder.eval()(encoder.batch(encoder.encode([["a"], ["a", "b"]])))

@@ -1,7 +1,7 @@
 """Words to subwords, for many sentences in one call, kept as flat arrays.
 
 `SubwordTokenizer` holds a fast tokenizer of the ``tokenizers`` library and little else; it is stored as one JSON text.
-Words stay as the user split them: each subword knows the index of its word, whatever the word contains.
+Words stay as the user split them: each subword knows the index of its word, no matter what the word contains.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SubwordTokenizer:
     Args:
         backend: the tokenizer; truncation and padding that it may have are switched off in it.
         pad: the id to pad with.
-        limit: the longest input that the tokenizer's makers had in mind, special tokens included; None if unknown.
+        limit: the longest input that the tokenizer is meant for, special tokens included; None if unknown.
 
     Attributes:
         prefix, suffix: ids of the special tokens around a sentence.
@@ -82,18 +82,18 @@ class SubwordTokenizer:
         self.backend = backend
         self.pad = pad
         self.limit = limit
-        backend.no_truncation()  # many published tokenizers cut at 128, silently
+        backend.no_truncation()  # many published tokenizers silently cut at 128
         backend.no_padding()
         self._find_special_tokens()
-        # Byte-level tokenizers tell a word after a space from the inside of one. Words here stand on their own, so
-        # they get a space in front, unless the tokenizer puts one there itself or does not care.
+        # Byte-level tokenizers tell a word after a space from the inside of one. Words here are separate, so
+        # they get a space in front, unless the tokenizer adds one itself or needs none.
         self._space = " " if self._ids("a") != self._ids(" a") else ""
 
     def _ids(self, word: str) -> list[int]:
         return list(self.backend.encode([word], is_pretokenized=True, add_special_tokens=False).ids)
 
     def _find_special_tokens(self) -> None:
-        """What the tokenizer puts around a sentence: seen on a sentence of nothing else but one word."""
+        """What the tokenizer puts around a sentence, found from a sentence of one word."""
         encoding = self.backend.encode(["a"], is_pretokenized=True)
         words = [place for place, word in enumerate(encoding.word_ids) if word is not None]
         first, stop = (words[0], words[-1] + 1) if words else (len(encoding), len(encoding))
@@ -117,7 +117,7 @@ class SubwordTokenizer:
         return Subwords(np.array(ids, np.int64), np.array(words, np.int64), lengths, tokens)
 
     def _prepare(self, number: int, words: Sequence[str]) -> list[str]:
-        """The words as the library takes them: with a space where it wants one, and no half surrogate pairs."""
+        """The words as the library expects them: with a space if it needs one, and without half surrogate pairs."""
         ready = list(words)
         try:
             "".join(ready).encode()
@@ -148,7 +148,7 @@ class SubwordTokenizer:
 
 @contextmanager
 def _failing_as(kind: type[TrellisError], problem: str) -> Iterator[None]:
-    """Errors of the library, which raises bare exceptions and lets panics through that are not exceptions, as ours."""
+    """Turn errors of the library into ours: it raises bare exceptions, and panics that are not exceptions."""
     try:
         yield
     except TrellisError:

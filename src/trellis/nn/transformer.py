@@ -1,4 +1,4 @@
-"""Any pretrained encoder of Hugging Face as a part of a tagger: words in, one vector a word out.
+"""Any pretrained encoder of Hugging Face as a part of a tagger: words in, one vector per word out.
 
     sentences --encode--> Subwords --batch--> tensors --forward--> features (B, T, H), mask (B, T)
 
@@ -46,8 +46,8 @@ class TransformerEncoder(nn.Module):
         pooling: "mean", "first", "last" or "max" of a word's subwords.
         mix_layers: whether to mix the outputs of all layers with learned weights, or which: 0 is the embeddings, 1 the
             first layer, -1 the last. Without it the last layer is used.
-        freeze: "nothing", "embeddings", "all", or a number: the embeddings and so many layers.
-        window: the most subwords to run at once, special tokens included; by default what the encoder can take.
+        freeze: "nothing", "embeddings", "all", or a number: the embeddings and that many layers.
+        window: the most subwords to run at once, special tokens included; by default as many as the encoder accepts.
         overlap: subwords that neighbouring windows of a long sentence share; by default half a window.
         checkpointing: whether to compute activations twice in training rather than keep them.
         source: where the encoder came from, for storage by reference.
@@ -86,10 +86,10 @@ class TransformerEncoder(nn.Module):
         self.checkpointing = checkpointing
         if checkpointing:
             _enable_checkpointing(model)
-        self.train()  # from whatever mode the encoder came in
+        self.train()  # the encoder may come in any mode
 
     def _set_window(self, window: int | None, overlap: int | None) -> None:
-        """Subwords of the text that fit beside the special tokens, and how many of them windows share."""
+        """How many subwords of the text fit next to the special tokens, and how many of them windows share."""
         positions = position_limit(self.model)
         known = [limit for limit in (positions, self.tokenizer.limit) if limit is not None]
         if window is not None and positions is not None and window > positions:
@@ -106,11 +106,11 @@ class TransformerEncoder(nn.Module):
 
     @property
     def frozen(self) -> bool:
-        """Whether the encoder is frozen altogether, so that its part of the features never changes."""
+        """Whether the whole encoder is frozen, so that its part of the features never changes."""
         return self.freeze == "all"
 
     def train(self, mode: bool = True) -> TransformerEncoder:
-        """As for any module, except that an encoder frozen altogether never drops anything out."""
+        """As for any module, except that a wholly frozen encoder never uses dropout."""
         super().train(mode)
         if self.frozen:
             self.model.eval()
@@ -125,7 +125,7 @@ class TransformerEncoder(nn.Module):
         return subwords
 
     def batch(self, subwords: Subwords, sentences: npt.ArrayLike | None = None) -> dict[str, Tensor]:
-        """The tensors that `forward` takes, of all sentences or of those with the given indices."""
+        """The input tensors of `forward`, of all sentences or of those with the given indices."""
         chosen = subwords if sentences is None else subwords.select(sentences)
         windows = windows_of(chosen.lengths, self.window, self.overlap)
         arrays = pad_windows(windows, chosen, self.tokenizer)
@@ -182,16 +182,16 @@ class TransformerEncoder(nn.Module):
         }
 
     def fingerprint(self) -> str:
-        """A hash of all that a frozen encoder's features depend on: weights, configuration, tokenizer, pooling."""
+        """A hash of what a frozen encoder's features depend on: weights, configuration, tokenizer, pooling."""
         options = {key: value for key, value in self.options().items() if key not in ("freeze", "checkpointing")}
         texts = (json.dumps(options, sort_keys=True), describe(self.model), self.tokenizer.to_json())
         return hash_of(texts, self.model.state_dict())
 
     def to_arrays(self, *, reference: bool = False) -> tuple[Arrays, dict[str, Any]]:
-        """All that `from_arrays` needs: arrays by name, and a description that JSON can hold.
+        """Everything that `from_arrays` needs: arrays by name, and a description that JSON can hold.
 
         With ``reference`` the encoder's weights and tokenizer stay where they are, and only their place and their
-        fingerprint are kept; that is for an encoder frozen altogether.
+        fingerprint are kept; that works only for a wholly frozen encoder.
         """
         state = self.pooling.state_dict(prefix="pooling.")
         description: dict[str, Any] = {"options": self.options(), "source": self.source}
@@ -208,7 +208,7 @@ class TransformerEncoder(nn.Module):
         if not self.frozen:
             raise ModelError(f"only an encoder with freeze='all' can be stored by reference, got {self.freeze!r}")
         if self.source is None:
-            raise ModelError("this encoder was not loaded from anywhere, so there is no place to refer to")
+            raise ModelError("this encoder was not loaded from a folder or by name, so there is no place to refer to")
 
     @classmethod
     def from_arrays(
@@ -218,9 +218,9 @@ class TransformerEncoder(nn.Module):
         *,
         where: str = "the stored encoder",
     ) -> TransformerEncoder:
-        """Rebuild what `to_arrays` gave: without network and files, or from the place referred to.
+        """Rebuild what `to_arrays` returned: without network and files, or from the place referred to.
 
-        Both may come from anybody. Memory is taken only for weights that there are arrays for; `where` is for messages.
+        Both may come from anybody. Memory is allocated only for weights that have arrays; `where` is for messages.
         """
         fields = Fields(dict(description), f"{where}: the encoder's description")
         stored = Stored(where, "encoder", fields, untied(dict(arrays), fields))
@@ -246,7 +246,7 @@ class TransformerEncoder(nn.Module):
 
     @classmethod
     def _referred(cls, stored: Stored, options: dict[str, Any]) -> TransformerEncoder:
-        """The encoder that lies elsewhere; only what is learned after it is in the file."""
+        """The encoder from elsewhere; the file has only what is learned after it."""
         encoder = cls.load(stored.manifest.text("source"), **options)
         _check_same(encoder, stored.manifest.text("fingerprint"))
         check_state(encoder.pooling.state_dict(prefix="pooling."), stored, "", finite=False)
@@ -281,6 +281,6 @@ def _check_same(encoder: TransformerEncoder, fingerprint: str) -> None:
 
 
 def _vocabulary_size(model: Any) -> int | None:
-    """How many subwords the encoder has vectors for, where it can tell."""
+    """How many subwords the encoder has vectors for, if that is known."""
     weight = getattr(model.get_input_embeddings(), "weight", None)
     return len(weight) if isinstance(weight, Tensor) else None

@@ -1,8 +1,8 @@
 r"""Word vectors from files: GloVe, word2vec (text and binary) and fastText ``.vec``, plain or gzipped.
 
 A file is read in blocks and only the rows of wanted words are kept. Words are compared as bytes: ``\n`` alone ends a
-line and a space alone ends a field, so that NEL, NBSP and their kin are characters like any other, and a word that is
-not UTF-8 does no harm. A word may hold spaces, as ``. . .`` in GloVe 840B: the numbers are the last fields of a line.
+line and a space alone ends a field, so that NEL, NBSP and the like are ordinary characters, and a word that is not
+UTF-8 does no harm. A word may contain spaces, like ``. . .`` in GloVe 840B: the numbers are the last fields of a line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Coverage:
     """How many of the wanted words a file has."""
 
     exact: int
-    """Found as they are written."""
+    """Found as written."""
     lowered: int
     """Found only in lower case."""
     missing: int
@@ -30,7 +30,7 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Part of the wanted words that were found one way or the other; 1 where none were wanted."""
+        """The share of the wanted words that were found in either way; 1 if none were wanted."""
         return (self.exact + self.lowered) / self.wanted if self.wanted else 1.0
 
     def __str__(self) -> str:
@@ -42,10 +42,10 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Vectors:
-    """The vectors that were kept of a file."""
+    """The vectors that were kept from a file."""
 
     rows: dict[str, int]
-    """Row of each word found; words that differ in case only may share one."""
+    """Row of each word found; words that differ only in case may share one."""
     array: Float32Array  # [R, size]
     coverage: Coverage
     format: str
@@ -57,20 +57,20 @@ class Vectors:
 
 
 def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool = True, extra: int = 0) -> Vectors:
-    """Read the vectors of the wanted words, and of the first `extra` of the file; the format is told by the content.
+    """Read the vectors of the wanted words, and of the first `extra` of the file; the content shows the format.
 
-    Of a word that comes twice the first vector counts. Every line is checked for the number of its fields, and the
-    numbers of wanted words for being numbers.
+    If a word occurs twice, its first vector counts. Every line is checked for the number of its fields, and the
+    numbers of wanted words are checked to be numbers.
 
     Args:
         path: a file, gzipped or not.
         wanted: the words to keep.
-        lower_fallback: whether a word that the file lacks takes the vector of its lower case.
-        extra: how many words of the top of the file, where the frequent ones stand, to keep besides.
+        lower_fallback: whether a word that is not in the file takes the vector of its lower-case form.
+        extra: how many words from the top of the file, where the frequent ones are, to keep as well.
 
     Raises:
         DataError: the file is missing, empty, cut off or of another kind, or a line is malformed; the message names
-            the file and the line, or the byte where there are no lines.
+            the file and the line, or the byte if there are no lines.
 
     """
     rows, array, format = read_rows(path, _keys(wanted, lower_fallback), extra)
@@ -85,7 +85,7 @@ def _keys(wanted: Collection[str], lower_fallback: bool) -> set[bytes]:
 
 
 def _encode(word: str) -> bytes:
-    return word.encode("utf-8", "surrogatepass")  # a lone surrogate is in no file, and no reason to fail
+    return word.encode("utf-8", "surrogatepass")  # a lone surrogate is in no file, but that is not an error
 
 
 def _answer(

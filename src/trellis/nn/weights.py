@@ -1,4 +1,4 @@
-"""Weights as plain arrays: for storage, where shared tensors are kept once, and for telling whether they changed."""
+"""Weights as plain arrays: for storage, where shared tensors are kept once, and for checking whether they changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from trellis.arrays import AnyArray, Arrays
 
 
 def arrays_of(state: Mapping[str, Tensor]) -> tuple[Arrays, dict[str, str]]:
-    """Arrays of a state dict, numbers as float32, each shared tensor once; and the other names it goes by."""
+    """Arrays of a state dict, numbers as float32, each shared tensor once, and its other names."""
     arrays: Arrays = {}
     tied: dict[str, str] = {}
     seen: dict[tuple[Any, ...], str] = {}

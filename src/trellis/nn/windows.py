@@ -32,7 +32,7 @@ class Windows:
 
 
 def check_window(window: int, overlap: int) -> None:
-    """A window of at least one subword, and an overlap that lets it move on."""
+    """Checks that a window has at least one subword, and that its overlap lets the next one advance."""
     if window < 1:
         raise ConfigError(f"window must hold at least one subword, got {window}")
     if not 0 <= overlap < window:
@@ -40,7 +40,7 @@ def check_window(window: int, overlap: int) -> None:
 
 
 def windows_of(lengths: IntArray, window: int, overlap: int) -> Windows:
-    """Windows over sentences of so many subwords; a sentence without subwords has none."""
+    """Windows over sentences with these numbers of subwords; a sentence without subwords has none."""
     check_window(window, overlap)
     stride = window - overlap
     beyond = np.maximum(lengths - window, 0)
@@ -59,7 +59,7 @@ def windows_of(lengths: IntArray, window: int, overlap: int) -> Windows:
 def pad_windows(windows: Windows, subwords: Subwords, tokenizer: SubwordTokenizer) -> dict[str, IntArray]:
     """The windows as padded arrays ``(R, S)`` with special tokens around them.
 
-    ``ids`` and ``attention`` are the encoder's input, ``types`` too where the tokenizer has others than 0;
+    ``ids`` and ``attention`` are the encoder's input, ``types`` too if the tokenizer has others than 0;
     ``word_ids`` is the word of each subword that the window owns and -1 elsewhere, ``rows (R,)`` its sentence.
     """
     prefix, suffix = tokenizer.prefix, tokenizer.suffix

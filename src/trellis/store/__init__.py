@@ -4,12 +4,12 @@
     header         JSON: name, dtype, shape and place of each array; under __metadata__.trellis a CRC and the manifest
     the rest       the arrays, one after another
 
-The manifest says what the file is: ``format`` (the version of this layout), ``kind`` (which model), and whatever the
-model adds; a CRC of each array tells damage from data. Nothing is ever pickled, a file appears under its name only once
-it is whole, and a file that was opened is in memory: what happens to it afterwards does not matter.
+The manifest says what the file is: ``format`` (the version of this layout), ``kind`` (which model), and what the model
+adds; a CRC of each array reveals damage. Nothing is ever pickled, a file appears under its name only once it is whole,
+and an opened file is in memory: what happens to it afterwards does not matter.
 
-A file may come from anybody, so checksums prove nothing. `Stored` is where every array and every field of a manifest is
-asked for by what it must be: type, shape, range. What native code or torch will index with has been checked there.
+A file may come from anybody, so checksums prove nothing. `Stored` checks the type, shape and range of every array and
+of every field of a manifest that is asked for. It has checked everything that native code or torch uses as an index.
 """
 
 from trellis.store.reading import load, read_kind, read_manifest

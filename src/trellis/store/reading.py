@@ -23,12 +23,12 @@ from trellis.untrusted import Fields, JSONSyntaxError, parse_json
 
 _LONGEST_HEADER = 100_000_000
 _MOST_DIMENSIONS = 32
-_PIECE = 1 << 20  # bytes: read and summed up while they are in the cache
+_PIECE = 1 << 20  # bytes: they are read and their checksum is computed while they are in the cache
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An array as the header describes it; it lies in ``start..stop`` of what follows the header."""
+    """An array as the header describes it, at the bytes ``start..stop`` after the header."""
 
     name: str
     dtype: np.dtype[Any]
@@ -47,9 +47,9 @@ class _Header:
 
 
 def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> Stored:
-    """Read a file into memory; one of another kind than asked for, damaged or foreign is a `StoreError`.
+    """Read a file into memory; a file that is damaged, foreign or of another kind is a `StoreError`.
 
-    ``verify=False`` leaves out the comparison of the arrays with their checksums.
+    ``verify=False`` skips the comparison of the arrays with their checksums.
     """
     with _opened(path) as (file, size):
         header = _header(file, size, str(path), kind)
@@ -64,20 +64,20 @@ def load(path: str | Path, kind: str | None = None, *, verify: bool = True) -> S
 
 
 def read_manifest(path: str | Path, kind: str | None = None) -> Fields:
-    """What a file says of itself; its arrays are not read."""
+    """What a file says about itself; its arrays are not read."""
     with _opened(path) as (file, size):
         return _header(file, size, str(path), kind).manifest
 
 
 def read_kind(path: str | Path) -> str:
-    """Which kind of model a file says that it holds; its arrays are not read."""
+    """The kind of model that a file claims to hold; its arrays are not read."""
     with _opened(path) as (file, size):
         return _header(file, size, str(path), None).kind
 
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[tuple[FileIO, int]]:
-    """The file and its size; what is no file, such as a pipe that nobody writes to, is not even opened."""
+    """The file and its size; anything but a file, such as a pipe that nobody writes to, is not even opened."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise StoreError(f"{path} cannot be opened: it is not a file")
@@ -122,7 +122,7 @@ def _header_values(file: FileIO, size: int, path: str) -> Any:
 
 
 def _content(path: str, header: Fields) -> Fields:
-    """What Trellis wrote into the header, which is taken out of it."""
+    """What Trellis wrote into the header; it is removed from it."""
     metadata = header.values.pop("__metadata__", None)
     text = metadata.get("trellis") if isinstance(metadata, dict) else None
     if not isinstance(text, str):
@@ -141,7 +141,7 @@ def _content(path: str, header: Fields) -> Fields:
 
 
 def _entry(path: str, fields: Fields, name: str, size: int) -> _Entry:
-    """How an array is described, and that its shape and its bytes agree; numbers of Python do not overflow."""
+    """The description of an array; its shape and its bytes must agree. Python's numbers do not overflow."""
     dtype = np.dtype(DTYPES[fields.choice("dtype", DTYPES)])
     shape = fields.integers("shape", 0, np.iinfo(np.int64).max)
     places = fields.integers("data_offsets", 0, np.iinfo(np.int64).max)
@@ -151,7 +151,7 @@ def _entry(path: str, fields: Fields, name: str, size: int) -> _Entry:
         raise StoreError(f"{path} is truncated: array {name!r} ends at byte {places[1]} of {size}")
     if math.prod(shape) * dtype.itemsize != places[1] - places[0]:
         raise _damaged(path, f"array {name!r} of shape {shape} has {places[1] - places[0]} bytes")
-    # An array without elements may still have a side that NumPy cannot count.
+    # An array without elements may still have a dimension too large for NumPy.
     if math.prod(side for side in shape if side) * dtype.itemsize > np.iinfo(np.int64).max:
         raise _damaged(path, f"array {name!r} has the impossible shape {shape}")
     return _Entry(name, dtype, shape, *places)
@@ -184,7 +184,7 @@ def _bytes(file: FileIO, count: int, path: str | Path) -> bytes:
 
 
 def _fill(file: FileIO, data: AnyArray, crc: int, verify: bool, path: str | Path) -> int:
-    """Read as many bytes as there is room for; their checksum, going on from `crc`, where it is wanted."""
+    """Read as many bytes as there is room for; returns their checksum, continued from `crc`, if it is wanted."""
     view = data.data
     done = 0
     while done < len(view):
@@ -198,7 +198,7 @@ def _fill(file: FileIO, data: AnyArray, crc: int, verify: bool, path: str | Path
 
 
 def _array(entry: _Entry, data: AnyArray) -> AnyArray:
-    """The array, not to be written; copied where it does not lie as the machine wants it."""
+    """The array, read-only; copied if it is not aligned."""
     array = data[entry.start : entry.stop].view(entry.dtype).reshape(entry.shape)
     array = array if array.flags.aligned else array.copy()
     array.flags.writeable = False

@@ -1,4 +1,4 @@
-"""What a file holds, asked for by what it must be; the one place that checks arrays from files."""
+"""What a file holds, checked as it is asked for; the one place that checks arrays from files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The manifest's own entries and the arrays of a file, none of which is to be trusted before it is checked."""
+    """The manifest's own entries and the arrays of a file, none of which may be trusted before it is checked."""
 
     where: str
     """The file, for messages."""
@@ -43,7 +43,7 @@ class Stored:
         """The array of exactly this type and shape, every number in ``low..high``.
 
         Without a limit, integers may be anything and floats anything finite; NaN is never allowed, and an infinity only
-        where it is the limit.
+        if it is the limit.
         """
         found = self._typed(name, np.dtype(dtype), shape)
         if found.size and (found.dtype.kind == "f" or (low, high) != (None, None)):
@@ -51,12 +51,12 @@ class Stored:
         return found
 
     def ends(self, name: str, dtype: npt.DTypeLike, total: int, count: int | None = None) -> AnyArray:
-        """Where the parts of a whole of `total` items end: they never fall, and the last one is `total`."""
+        """Where the parts of a whole of `total` items end: the ends never decrease, and the last one is `total`."""
         found = self.array(name, dtype, (count,), 0, total)
         # No differences are taken: those of hostile numbers overflow.
         falls = np.flatnonzero(found[1:] < found[:-1])
         if len(falls):
-            raise self.refused(name, f"must never fall, but does so after [{falls[0]}]")
+            raise self.refused(name, f"must never decrease, but does so after [{falls[0]}]")
         last = int(found[-1]) if len(found) else 0
         if last != total:
             raise self.refused(name, f"must end with {total}, got {last}")
@@ -73,14 +73,14 @@ class Stored:
             raise self.refused(f"{name}.bytes", f"must be UTF-8 between the ends: {error.reason}") from None
 
     def refused(self, name: str, problem: str) -> StoreError:
-        """The error for an array of which something else must be true."""
+        """The error for an array that must have another property."""
         return StoreError(f"{self.where}: the array {name!r} {problem}")
 
     def _typed(self, name: str, dtype: np.dtype[Any], shape: Shape) -> AnyArray:
         if name not in self.arrays:
             raise self.refused(name, f"is missing: expected {dtype} of shape {_shape_text(shape)}")
         found = self.arrays[name]
-        if not shape and found.shape == (1,):  # which is how a number is stored
+        if not shape and found.shape == (1,):  # numbers are stored like this
             found = found.reshape(())
         if found.dtype != dtype:
             raise self.refused(name, f"must be {dtype}, got {found.dtype}")
@@ -90,7 +90,7 @@ class Stored:
         return found
 
     def _check_range(self, name: str, found: AnyArray, low: float | None, high: float | None) -> None:
-        """Two passes without a copy; NaN is the smallest and the largest of any array that has it."""
+        """Two passes without a copy; NaN is both the smallest and the largest value of an array that contains it."""
         info = np.finfo(found.dtype) if found.dtype.kind == "f" else np.iinfo(found.dtype)
         least, most = info.min if low is None else low, info.max if high is None else high
         if found.min() >= least and found.max() <= most:

@@ -1,4 +1,4 @@
-"""Saving: the layout of safetensors, written here since the library's own writer makes files with a mode of its own."""
+"""Saving: the layout of safetensors, written here since the library's own writer ignores the user's umask."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FORMAT = 1
 DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"}
 """The types of arrays that a file can hold: names of safetensors and of NumPy."""
 _NAMES = {numpy: name for name, numpy in DTYPES.items()}
-_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which UTF-8 cannot say
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which UTF-8 cannot encode
 
 
 def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> None:
     """Write a file of this kind, all or nothing."""
-    # The widest numbers first, so that all lie where the machine wants them.
+    # The widest numbers first, so that all are aligned.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     plain = {name: _storable(name, arrays[name]) for name in order}
     header = _header(kind, manifest, plain)
@@ -36,7 +36,7 @@ def save(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mappi
 
 
 def pack_strings(name: str, strings: Sequence[str]) -> Arrays:
-    """Strings as two arrays, their bytes and where each ends: any string, lone surrogates too."""
+    """Strings as two arrays, their bytes and where each ends; any string is allowed, even with lone surrogates."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in strings]
     ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
     return {f"{name}.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}.ends": ends}
@@ -54,17 +54,17 @@ def bytes_of(array: AnyArray) -> memoryview:
 
 
 def described(dtype: str, shape: tuple[int, ...]) -> int:
-    """The checksum of an array's type and shape, which that of its bytes goes on from."""
+    """The checksum of an array's type and shape; the checksum of its bytes continues from it."""
     return zlib.crc32(f"{dtype}{shape}".encode())
 
 
 def checksum(text: str) -> str:
-    """Of a manifest."""
+    """The checksum of a manifest."""
     return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def _header(kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, AnyArray]) -> bytes:
-    """JSON, filled up with blanks to a multiple of eight bytes."""
+    """JSON, padded with blanks to a multiple of eight bytes."""
     checks = {name: zlib.crc32(bytes_of(a), described(a.dtype.str, a.shape)) for name, a in arrays.items()}
     text = _json({"format": FORMAT, "kind": kind, "crc32": checks, "manifest": dict(manifest)})
     header: dict[str, Any] = {"__metadata__": {"trellis": f"{checksum(text)} {text}"}}

@@ -1,4 +1,4 @@
-"""Are these tags legal, and in which scheme? Also conversion, which does not guess what illegal tags mean."""
+"""Are these tags legal, and in which scheme? Also conversion, which does not guess the meaning of illegal tags."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from trellis.tags.spans import make_label, parse_label, spans_from_tags, tags_fr
 
 @dataclass(frozen=True)
 class Violation:
-    """One illegal step: ``tag`` at ``position`` after ``previous`` (None at the start), and why it is
-    illegal.
+    """One illegal step: ``tag`` at ``position`` after ``previous`` (None at the start), and why it is illegal.
 
     A sequence that stops too early is reported at its last position.
     """
@@ -77,7 +76,7 @@ def convert_tags(
 ) -> list[str]:
     """The same spans in another scheme (and style, if ``target_style`` says so).
 
-    Illegal tags are a ``TagError``, unless ``repair`` asks for them to be read as conlleval would.
+    Illegal tags are a ``TagError``, unless ``repair`` asks to read them as conlleval does.
     """
     if not repair:
         violations = validate_tags(tags, source, style=style)

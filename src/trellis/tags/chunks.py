@@ -1,14 +1,14 @@
-"""Reading spans off tags: the one place where it is decided where a span starts and ends.
+"""Reading spans from tags: the one place that decides where a span starts and ends.
 
-All tags of a corpus become one array of small integers, a break after each sequence. Whether a span starts
+All tags of a corpus become one array of small integers, with a break after each sequence. Whether a span starts
 or ends between two neighbours depends only on both roles and on whether their types are equal, so a lookup in
 a table [previous role, role, types equal] answers for every position at once. Two readings share that:
 
 *Lenient* (:func:`lenient_chunks`) is what conlleval does with any input, also with illegal tags: a span ends
 where the end table says so and begins at the last start before it.
 
-*Strict* (:func:`strict_chunks`) counts only well-formed spans: a run that starts as the scheme demands, goes
-on through inside steps, and whose last step is a proper end.
+*Strict* (:func:`strict_chunks`) counts only well-formed spans: runs that start as the scheme demands, continue
+with inside steps, and end with a proper end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Tags = Sequence[Sequence[str]]
 
 
 class Chunks(NamedTuple):
-    """Spans of a flat corpus, by rising end: token ``begin`` to token ``end - 1``; breaks count as tokens."""
+    """Spans of a flat corpus, sorted by end: token ``begin`` to token ``end - 1``; breaks count as tokens."""
 
     begin: IntArray
     end: IntArray
@@ -41,7 +41,7 @@ class Chunks(NamedTuple):
 
 
 class ChunkTables(NamedTuple):
-    """Where strict spans start, go on and end: tables [previous role, role, types equal]."""
+    """Where strict spans start, continue and end: tables [previous role, role, types equal]."""
 
     start: BoolArray
     inside: BoolArray
@@ -49,7 +49,7 @@ class ChunkTables(NamedTuple):
 
 
 class Alphabet(dict[object, int]):
-    """Label -> code in order of first sight, and what each label means; code 0 is the break between sequences.
+    """Label -> code in order of first occurrence, and what each label means; code 0 is the break between sequences.
 
     ``parse`` gives a label's role and type. It runs once for each different label, never for each token.
     """
@@ -62,7 +62,7 @@ class Alphabet(dict[object, int]):
         self._kinds = [0]
 
     def __missing__(self, label: object) -> int:
-        """Register a label at its first sight."""
+        """Register a label at its first occurrence."""
         if not isinstance(label, str) or not label:
             raise TagError(f"a tag must be a non-empty string, got {label!r:.80}")
         role, kind = self._parse(label)
@@ -78,7 +78,7 @@ class Alphabet(dict[object, int]):
 
     @property
     def strange(self) -> bool:
-        """Whether a letter that no scheme has was met: read leniently, its span may reach across sequences."""
+        """Whether a letter that no scheme has was found: read leniently, its span may reach across sequences."""
         return max(self._roles) > Role.S
 
     def encode(self, sequences: Iterable[Sequence[str]]) -> Codes:
@@ -95,14 +95,14 @@ class Alphabet(dict[object, int]):
         roles = _lookup(np.array(self._roles, dtype=np.uint8), codes)
         few = len(self._kind_ids) <= 256
         kinds = _lookup(np.array(self._kinds, dtype=np.uint8), codes) if few else self.kinds_of(codes)
-        step = np.uint8(2) * roles  # all there is to the first token: a break, role 0, comes before it
+        step = np.uint8(2) * roles  # for the first token this is all: a break, role 0, comes before it
         step[1:] += np.uint8(2 * len(Role)) * roles[:-1]
         step[1:] += kinds[1:] == kinds[:-1]
         return step
 
 
 def _lookup(table: NDArray[Small], index: Codes) -> NDArray[Small]:
-    """``table[index]``; for indices of one byte by the fastest way there is, the translation of bytes."""
+    """``table[index]``; for indices of one byte in the fastest way, the translation of bytes."""
     if index.dtype != np.uint8:
         return np.take(table, index)
     return np.frombuffer(index.tobytes().translate(table.tobytes().ljust(256, b"\0")), dtype=table.dtype)
@@ -122,12 +122,12 @@ def conlleval_tables() -> tuple[BoolArray, BoolArray]:
 
 
 def lenient_chunks(alphabet: Alphabet, codes: Codes) -> Chunks:
-    """Spans by the rules of conlleval, whatever the tags."""
+    """Spans by the rules of conlleval, for any tags."""
     start_table, end_table = conlleval_tables()
     step = alphabet.steps(codes)
     starts, ends = np.flatnonzero(_lookup(start_table, step)), np.flatnonzero(_lookup(end_table, step))
     if not _alternate(starts, ends):
-        # Only letters that no scheme has bring this about. A span that never started begins at 0.
+        # Only letters that no scheme has cause this. A span that never started begins at 0.
         starts = np.concatenate([[0], starts])[np.searchsorted(starts, ends)]
     return Chunks(starts, ends, alphabet.kinds_of(codes[ends - 1]))
 
@@ -139,9 +139,9 @@ def _alternate(starts: IntArray, ends: IntArray) -> bool:
 
 @cache
 def strict_tables(scheme: Scheme) -> ChunkTables:
-    """The tables of strict reading, the same as seqeval's strict mode on every input, IOE1 apart.
+    """The tables of strict reading, the same as seqeval's strict mode on every input, except for IOE1.
 
-    In IOE1 a span of one token before another span of its type is a lone E, which seqeval does not take as
+    In IOE1 a span of one token before another span of its type is a lone E, which seqeval does not accept as
     a start; here it is one.
     """
     b, i, e, s = Role.B, Role.I, Role.E, Role.S

@@ -19,7 +19,7 @@ SEPARATOR = "-"
 
 
 class Role(enum.IntEnum):
-    """The place of a token relative to a span. The first five are what a scheme can say.
+    """The place of a token relative to a span. A scheme can express the first five.
 
     ``DOT`` and ``OTHER`` exist only for the rules of conlleval, which reads any letter at all: a dot
     counts as outside, and a letter it does not know only ends and starts spans where the type changes.
@@ -42,7 +42,7 @@ class Style(enum.Enum):
 
 
 def split_label(label: str, style: Style) -> tuple[str, str]:
-    """Letter and type of a label; a label that has no single letter on that side raises ``TagError``."""
+    """Letter and type of a label; a label without a single letter on that side raises ``TagError``."""
     if len(label) == 1:
         return label, ""
     if style is Style.PREFIX:

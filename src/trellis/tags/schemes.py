@@ -2,7 +2,7 @@
 
              Ekeus  met  U.N.   envoys  from  Baghdad  Basra
     IO       I-PER  O    I-ORG  O       O     I-LOC    I-LOC    adjoining spans of one type run together
-    IOB1     I-PER  O    I-ORG  O       O     I-LOC    B-LOC    B only where spans of one type adjoin
+    IOB1     I-PER  O    I-ORG  O       O     I-LOC    B-LOC    B only if spans of one type adjoin
     IOB2     B-PER  O    B-ORG  O       O     B-LOC    B-LOC    every span begins with B; also called BIO
     IOE1     I-PER  O    I-ORG  O       O     E-LOC    I-LOC    the mirror of IOB1
     IOE2     E-PER  O    E-ORG  O       O     E-LOC    E-LOC    the mirror of IOB2
@@ -12,7 +12,7 @@
     PLAIN    NNP    VBD  NNP    NNS     IN    NNP      NNP      no scheme: each token stands alone
 
 A scheme is two requirements on neighbours, both about tokens of one type: which roles need an open span
-before them, and which need their span to go on after them. Legal steps, strict reading and error
+before them, and which need their span to continue after them. Legal steps, strict reading and error
 messages all come from these.
 """
 
@@ -31,12 +31,12 @@ from trellis.errors import TagError
 from trellis.suggest import did_you_mean
 from trellis.tags.labels import Role
 
-_OPEN = frozenset({Role.B, Role.I})  # a span may go on after these
-_ONGOING = frozenset({Role.I, Role.E})  # a span may be under way before these
+_OPEN = frozenset({Role.B, Role.I})  # a span may continue after these
+_ONGOING = frozenset({Role.I, Role.E})  # a span may be open before these
 
 
 class Scheme(enum.Enum):
-    """A way of writing spans as one label a token."""
+    """A way of writing spans as one label per token."""
 
     IO = "IO"
     IOB1 = "IOB1"
@@ -104,7 +104,7 @@ ALL_LETTERS: Mapping[str, Role] = MappingProxyType(
 
 
 class Needs(NamedTuple):
-    """``roles`` are legal only beside a token of the same type whose role is in ``beside``."""
+    """``roles`` are legal only next to a token of the same type whose role is in ``beside``."""
 
     roles: frozenset[Role]
     beside: frozenset[Role]

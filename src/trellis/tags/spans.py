@@ -3,8 +3,8 @@
     >>> spans_from_tags(["B-PER", "I-PER", "O", "B-LOC"], Scheme.IOB2)
     [Span(start=0, end=2, label='PER'), Span(start=3, end=4, label='LOC')]
 
-Every scheme but two holds every list of spans that do not overlap. IO cannot keep adjoining spans of one
-type apart (they read back as one span), and PLAIN, where each token is a span of its own, holds only
+Every scheme except two can write any list of spans that do not overlap. IO cannot keep adjoining spans of one
+type apart (they read back as one span), and PLAIN, where each token is its own span, can write only
 spans of one token that leave no gap.
 """
 
@@ -22,7 +22,7 @@ from trellis.tags.schemes import ALL_LETTERS, Scheme
 
 
 class Span(NamedTuple):
-    """Tokens ``start`` to ``end - 1`` with a type; the type is ``""`` where labels carry none."""
+    """Tokens ``start`` to ``end - 1`` with a type; the type is ``""`` if labels have none."""
 
     start: int
     end: int
@@ -30,9 +30,9 @@ class Span(NamedTuple):
 
 
 def parse_label(label: str, scheme: Scheme | None, style: Style = Style.PREFIX) -> tuple[Role, str]:
-    """Role and type of a label; a label the scheme does not have raises ``TagError``.
+    """Role and type of a label; a label that the scheme does not have raises ``TagError``.
 
-    Without a scheme the letters of all schemes are read, which the lenient rules can do since no letter
+    Without a scheme the letters of all schemes are read, which works for the lenient rules since no letter
     has two roles.
     """
     if scheme is Scheme.PLAIN:
@@ -70,7 +70,7 @@ def spans_from_sequences(
 ) -> list[list[Span]]:
     """:func:`spans_from_tags` of many sequences at once, which is much faster than one by one.
 
-    Lenient reading can do without a scheme: None takes the letters of any.
+    Lenient reading needs no scheme: None accepts the letters of all schemes.
     """
     alphabet = scheme_alphabet(scheme, style)
     chunks = find_chunks(alphabet, alphabet.encode(sequences), reading(scheme, strict=strict))
@@ -89,7 +89,7 @@ def spans_from_tags(
     """The spans of one tag sequence, by position.
 
     ``strict=False`` reads illegal tags as conlleval does (an I after O begins a span); ``strict=True``
-    keeps only well-formed spans. Both agree on legal tags. To refuse illegal tags instead, see
+    keeps only well-formed spans. Both agree on legal tags. To reject illegal tags instead, see
     ``validate_tags``.
     """
     return spans_from_sequences([tags], scheme, style=style, strict=strict)[0]
@@ -143,7 +143,7 @@ def _adjoin(left: Span, right: Span) -> bool:
 
 
 def _checked(spans: Iterable[Span], length: int, scheme: Scheme) -> list[Span]:
-    """The spans in order, all inside the sequence, none overlapping."""
+    """The spans in order; all must be inside the sequence, and none may overlap."""
     ordered = sorted(Span(*span) for span in spans)
     for span in ordered:
         if not 0 <= span.start < span.end <= length:
@@ -151,7 +151,7 @@ def _checked(spans: Iterable[Span], length: int, scheme: Scheme) -> list[Span]:
                 f"{span} does not lie in a sequence of {length} tokens: expected 0 <= start < end <= {length}"
             )
         if scheme is Scheme.PLAIN and span.end - span.start != 1:
-            raise TagError(f"{span} has {span.end - span.start} tokens, and PLAIN holds only spans of one")
+            raise TagError(f"{span} has {span.end - span.start} tokens, and PLAIN can write only spans of one")
     for left, right in pairwise(ordered):
         if right.start < left.end:
             raise TagError(f"{left} and {right} overlap, and a token has one tag only")

@@ -1,6 +1,6 @@
 """The labels of a model, numbered, with the constraints their scheme puts on a chain.
 
-Labels never include START or STOP: where a sequence may begin and end are two vectors of their own.
+Labels never include START or STOP: where a sequence may begin and end is in two separate vectors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trellis.untrusted import shown
 
 
 class AllowedTransitions(NamedTuple):
-    """``transitions[i, j]``: may j follow i; ``start[j]``, ``end[i]``: may a sequence begin and end so."""
+    """``transitions[i, j]``: may j follow i; ``start[j]``, ``end[i]``: may a sequence begin or end with it."""
 
     transitions: BoolArray  # [L, L]
     start: BoolArray  # [L]
@@ -65,7 +65,7 @@ class TagSet:
         style: Style | None = None,
         complete: bool = False,
     ) -> TagSet:
-        """The labels that occur, O first, then by type and role; the best fitting scheme unless one is given.
+        """The labels that occur, O first, then by type and role, in the best fitting scheme unless one is given.
 
         ``complete`` adds, for every type that occurs, the labels of the scheme that do not occur: a type
         seen only in single-token spans can then still be predicted over two tokens.
@@ -120,7 +120,7 @@ class TagSet:
         return TagError(f"label {tag!r:.80} at position {position} is not in the tag set{hint}")
 
     def allowed_transitions(self) -> AllowedTransitions:
-        """What the scheme allows, as masks for a chain: each path they leave open is a legal tag sequence."""
+        """What the scheme allows, as masks for a chain: each path that they allow is a legal tag sequence."""
         roles = np.array([Role.O, *(role for role, _ in self._parsed)], dtype=np.intp)
         names = {kind: index for index, kind in enumerate(dict.fromkeys(["", *(kind for _, kind in self._parsed)]))}
         kinds = np.array([0, *(names[kind] for _, kind in self._parsed)], dtype=np.intp)

@@ -1,7 +1,7 @@
 """Spans of a whole batch as arrays, and the ways in which a tag set writes them.
 
-A span is an event about labels: its tokens carry certain tags, and its neighbours do not prolong it. Most schemes write
-a span in one way; IOB1 and IOE1 write it differently beside another span of its type, so they have two, which
+A span is an event about labels: its tokens carry certain tags, and its neighbours do not extend it. Most schemes write
+a span in one way; IOB1 and IOE1 write it differently next to another span of its type, so they have two ways, which
 exclude each other. The probability of a span is the sum over its ways.
 """
 
@@ -39,7 +39,7 @@ class SpanTable(NamedTuple):
 class SpanWay(NamedTuple):
     """One way of writing some spans of a table.
 
-    The tokens of span ``rows[s]`` have the next ``end - begin`` of ``tags``; the token before it, where there is one,
+    The tokens of span ``rows[s]`` have the next ``end - begin`` of ``tags``; the token before it, if there is one,
     has a label in ``before[s]``, and the token after it one in ``after[s]``. None allows every label.
     """
 
@@ -70,7 +70,7 @@ class LabelTable(NamedTuple):
 
 
 def ways_of_writing(table: SpanTable, labels: LabelTable, scheme: Scheme, lengths: IntArray) -> list[SpanWay]:
-    """All ways of all spans; one that needs a label that the tag set lacks is left out, since it cannot occur."""
+    """All ways of all spans; a way that needs a label that is not in the tag set is skipped, since it cannot occur."""
     has_left, has_right = table.begin > 0, table.end < lengths[table.sequence]
     every = np.ones(len(table.begin), dtype=np.bool_)
     lefts = [(False, every), (True, has_left)] if scheme is Scheme.IOB1 else [(False, every)]
@@ -110,7 +110,7 @@ def roles_of_spans(
 def _sides(
     labels: LabelTable, scheme: Scheme, adjoins_left: bool, adjoins_right: bool
 ) -> tuple[BoolArray | None, BoolArray | None]:
-    """For a span of each type ``[K, L]``: the labels before and after it that leave it as it is."""
+    """For a span of each type ``[K, L]``: the labels before and after it that do not extend it."""
     same = (labels.kind == np.arange(len(labels.kinds))[:, None]) & (labels.role != Role.O)
     not_inner = ~(same & (labels.role == Role.I))
     match scheme:

@@ -1,4 +1,4 @@
-"""The iterations so far, and the best of them: what every training loop keeps, and when its patience ends."""
+"""The iterations so far, and the best of them: what every training loop records, and when its patience ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ W = TypeVar("W")
 
 @dataclass(slots=True)
 class Best(Generic[W]):
-    """Weights are kept of the iteration with the best score on held-out data; without such data, of the last one."""
+    """The weights of the iteration with the best score on held-out data are kept; without such data, the last ones."""
 
     steps: list[Step] = field(default_factory=list)
     kept: int = -1
@@ -29,14 +29,14 @@ class Best(Generic[W]):
         return dev is None or self.score is None or dev > self.score
 
     def add(self, step: Step, weights: W | None) -> None:
-        """Take in an iteration, with its weights if they are to be kept.
+        """Record an iteration, with its weights if they are to be kept.
 
-        Wherever Ctrl-C comes, the weights are those of the step that counts as kept.
+        Whenever Ctrl-C comes, the weights are those of the step that counts as kept.
         """
         self.steps.append(step)
         if weights is not None:
             kept = len(self.steps) - 1
-            self.kept, self.weights = kept, weights  # Python hears of signals between calls, and here is none
+            self.kept, self.weights = kept, weights  # Python handles signals between calls, and there is no call here
 
     def is_out_of_patience(self, patience: int | None) -> bool:
         """Whether this many iterations in a row were not better."""

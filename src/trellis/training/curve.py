@@ -1,4 +1,4 @@
-"""The learning curve as an SVG picture: the loss, and beside it the score on held-out sentences, over iterations."""
+"""The learning curve as an SVG picture: the loss, and next to it the score on held-out sentences, over iterations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Line:
 
 
 def draw_curve(history: History) -> str:
-    """One panel for the loss, and one for the score where there is one; the iteration that was kept is marked."""
+    """One panel for the loss, and one for the score if there is one; the iteration that was kept is marked."""
     steps = history.steps
     unit = "epoch" if any(step.batches is not None for step in steps) else "iteration"
     mark = steps[history.kept].iteration if history.kept >= 0 else None
@@ -47,7 +47,7 @@ def draw_curve(history: History) -> str:
 
 
 def _line(name: str, field: str, colour: str, steps: Sequence[Step], factor: float = 1.0) -> Line:
-    """What the steps know of a quantity; a loss that overflowed has no place in a picture."""
+    """The values of a quantity in the steps; a loss that overflowed is not drawn."""
     values = ((step.iteration, getattr(step, field)) for step in steps)
     return Line(name, colour, [(x, factor * y) for x, y in values if y is not None and math.isfinite(y)])
 
@@ -55,9 +55,9 @@ def _line(name: str, field: str, colour: str, steps: Sequence[Step], factor: flo
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """Round numbers, about `count` of them, that reach from at most `low` to at least `high`.
 
-    Computed in fractions, so that they do for all floats; where the first or last would be none, it is the largest.
+    Computed in fractions, so that this works for all floats; an end beyond the range of floats is the largest one.
     """
-    # A flat line is not blown up beyond a thousandth of its height.
+    # A flat line is not magnified beyond a thousandth of its height.
     span = max(Fraction(high) - Fraction(low), Fraction(max(abs(low), abs(high), 1e-9)) / 1000)
     unit = Fraction(10) ** math.floor(math.log10(span.numerator) - math.log10(span.denominator * count))
     size = next(unit * k for k in (1, 2, 5, 10, 20) if span <= count * unit * k)
@@ -99,7 +99,7 @@ class _Frame:
 
 
 def _between(value: float, own: tuple[float, float], place: tuple[float, float]) -> float:
-    share = (value / 2 - own[0] / 2) / (own[1] / 2 - own[0] / 2)  # halves: a difference of the largest has no number
+    share = (value / 2 - own[0] / 2) / (own[1] / 2 - own[0] / 2)  # halves: otherwise large floats overflow
     return round(place[0] + share * (place[1] - place[0]), 1)
 
 

@@ -1,7 +1,7 @@
 """The loop around every optimizer: progress, held-out score, early stopping, time, Ctrl-C.
 
-An optimizer is an iterator of `Iterate`; it knows nothing of all this. The weights kept are those of the best
-held-out score where there are held-out sentences, else the last ones: an interrupted training keeps them too.
+An optimizer is an iterator of `Iterate`; it knows about none of this. The weights that are kept are those of the best
+held-out score if there are held-out sentences, otherwise the last ones; an interrupted training keeps them too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Trained:
-    """The weights kept, and the history of how they came about."""
+    """The weights that were kept, and the history of the training."""
 
     weights: Vector
     history: History
@@ -35,7 +35,7 @@ def run(
     patience: int | None = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Go through the iterates until one is the last, or the limits say so."""
+    """Go through the iterates until the last one, or until a limit is reached."""
     best: Best[Vector] = Best()
     reason: Reason = "max_iterations"
     try:
@@ -47,7 +47,7 @@ def run(
 
 
 def undisturbed(finish: Callable[[], T]) -> T:
-    """What the function gives. It puts away what was learned: Ctrl-C makes it start again once, and loses nothing."""
+    """The result of the function, which saves what was learned: Ctrl-C makes it start again once, and loses nothing."""
     try:
         return finish()
     except KeyboardInterrupt:
@@ -66,7 +66,7 @@ def _run(
     for iterate in iterates:
         step = _step(len(best.steps) + 1, iterate, begin, max_iterations, validate)
         better = best.is_better(step.dev)
-        # Without held-out data the last weights are kept: an optimizer leaves them alone until it yields the next.
+        # Without held-out data the last weights are kept: an optimizer does not change them until it yields the next.
         kept = iterate.weights if step.dev is None or not better else iterate.weights.copy()
         best.add(step, kept if better else None)
         if progress is not None:

@@ -1,10 +1,10 @@
-"""Expectation-maximisation: Baum-Welch, and whatever else alternates between two steps.
+"""Expectation-maximisation: Baum-Welch, and anything else that alternates between two steps.
 
-    E   statistics = what the hidden variables are expected to be under the weights, with the loss of those weights
-    M   weights'   = the best weights were the statistics observed
+    E   statistics = the expected values of the hidden variables under the weights, with the loss of those weights
+    M   weights'   = the best weights if the statistics had been observed
 
-The loss (negative log-likelihood, plus the penalty of a prior where there is one) never rises. A trainer sees an
-`EMObjective` and knows nothing of hidden Markov models.
+The loss (negative log-likelihood, plus the penalty of a prior if there is one) never rises. A trainer sees an
+`EMObjective` and does not know about hidden Markov models.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ S = TypeVar("S")
 
 
 class EMObjective(Protocol[S]):
-    """What can take the two steps; S is whatever statistics it hands from one to the other."""
+    """Anything that can take the two steps; S is the type of the statistics that go from one to the other."""
 
     def expect(self, weights: Vector) -> tuple[float, S]:
         """The loss of the weights, and the expected statistics under them."""
 
     def maximise(self, weights: Vector, statistics: S) -> Vector:
-        """The weights of least expected loss, given the statistics that `weights` led to."""
+        """The weights of least expected loss, given the statistics under `weights`."""
 
 
 def em(objective: EMObjective[S], start: Vector, *, tolerance: float = 1e-4) -> Iterator[Iterate]:
@@ -53,7 +53,7 @@ def best_of_restarts(
     patience: int | None = None,
     progress: Progress | None = None,
 ) -> Trained:
-    """Run EM from each start to its end; the one of least loss, or of the best held-out score, is kept."""
+    """Run EM from each start to its end; the one with the least loss, or with the best held-out score, is kept."""
     kept: Trained | None = None
     try:
         for start in starts:
@@ -74,7 +74,7 @@ def best_of_restarts(
 
 
 def _rank(trained: Trained) -> tuple[float, float]:
-    """Smaller is better: held-out score first, where there is one, then the loss."""
+    """Smaller is better: held-out score first, if there is one, then the loss."""
     if not trained.history.steps:
         return (math.inf, math.inf)
     step = trained.history.steps[trained.history.kept]

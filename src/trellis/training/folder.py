@@ -1,18 +1,18 @@
-"""The folder of a training that may be killed at any moment: the state it is in, and whether it may go on.
+"""The folder of a training that may be killed at any moment: its state, and whether it can continue.
 
     state.json                            what is trained, with which settings and data, and whether it is finished
-    checkpoint-*.safetensors, kept-*      where it can go on; only of families that train in epochs
+    checkpoint-*.safetensors, kept-*      where it can continue; only for families that train in epochs
     history.json, learning-curve.svg      the steps so far
 
-What a new training does, by the state in which it finds the folder:
+What a new training does, by the state of the folder:
 
     state     checkpoints   how it came about                 a new training    with resume
     none      none          nothing was trained here          begins            begins
     begun     none          killed before the first one       begins again      begins again
-    begun     some          running, killed or interrupted    is refused        goes on
-    finished  some          came to its own end               begins anew       goes on, to more epochs if asked to
+    begun     some          running, killed or interrupted    is refused        continues
+    finished  some          came to its own end               begins again      continues, for more epochs if asked to
 
-Whether a training that has begun is running is not a state but the lock's affair (`trellis.training.lock`). Only the
+The lock, not the state, says whether a training that has begun is running (`trellis.training.lock`). Only the
 holder of the lock may make a `TrainingFolder`.
 """
 
@@ -33,15 +33,15 @@ STATE, CHECKPOINTS, KEPT = "state.json", "checkpoint-*.safetensors", "kept-*.saf
 
 @dataclass(slots=True)
 class State:
-    """What state.json holds; a training that goes on must agree with `settings`, `data` and `machine`."""
+    """What state.json holds; a training that continues must agree with `settings`, `data` and `machine`."""
 
     state: Literal["begun", "finished"]
     model: str
     started: str
     settings: dict[str, Any] = field(default_factory=dict)
-    """Those that lead to other weights, by the names under which they are set."""
+    """Those that influence the weights, by the names under which they are set."""
     data: dict[str, Any] = field(default_factory=dict)
-    """Fingerprints, by what they are taken of."""
+    """Fingerprints, by the name of what they describe."""
     machine: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class State:
 
 
 class TrainingFolder:
-    """The state of a training, from its begin to its end; `home` is the folder that its user named."""
+    """The state of a training, from its beginning to its end; `home` is the folder that its user named."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class TrainingFolder:
     ) -> None:
         """Look at the folder and refuse what would lose work; nothing is written yet.
 
-        Of several processes that train together only the main one writes, and asks.
+        If several processes train together, only the main one writes and checks.
         """
         self.path, self.home, self._is_main = path, home or path, is_main
         self.resuming = resume and has_checkpoints(path)
@@ -82,7 +82,7 @@ class TrainingFolder:
         data: Mapping[str, Any] | None = None,
         machine: Mapping[str, Any] | None = None,
     ) -> None:
-        """Say what is trained; what goes on must be the same training. The first call begins it."""
+        """Say what is trained; a training that continues must be the same one. The first call begins it."""
         if not self._is_main:
             return
         given = {"settings": settings or {}, "data": data or {}, "machine": machine or {}}
@@ -99,7 +99,7 @@ class TrainingFolder:
         self._write("begun")
 
     def finish(self) -> None:
-        """The training came to its own end, and what it led to is safe: its files go, unless they are to be kept."""
+        """The training ended by itself and its result is saved: its files are removed, unless they are to be kept."""
         if self.keep or self.path == self.home:
             self._write("finished")
         else:
@@ -111,7 +111,7 @@ class TrainingFolder:
         return has_checkpoints(self.path)
 
     def close(self) -> None:
-        """Leave nothing behind of a training that there is no going on with."""
+        """Remove everything of a training that cannot be continued."""
         if self.path != self.home and not self.can_go_on:
             self._remove()
 
@@ -126,7 +126,7 @@ class TrainingFolder:
             files.remove_folder(self.path)
 
     def _before(self, model: str, resume: bool, overwrite: bool) -> State | None:
-        """What was trained here before, if a new training may take its place or go on with it."""
+        """What was trained here before, if a new training may replace or continue it."""
         if overwrite or not has_checkpoints(self.path):
             return None
         try:
@@ -161,12 +161,12 @@ class TrainingFolder:
 
 
 def has_checkpoints(path: Path) -> bool:
-    """Whether a training left something to go on from."""
+    """Whether a training left something to continue from."""
     return next(path.glob(CHECKPOINTS), None) is not None
 
 
 def read_state(path: Path) -> State | None:
-    """What is known of the training whose folder this is."""
+    """What is known about the training in this folder."""
     values = read_json(path / STATE)
     try:
         return None if values is None else config.from_dict(State, values)

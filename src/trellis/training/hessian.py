@@ -1,9 +1,9 @@
-"""The inverse Hessian as L-BFGS knows it: from the last few steps s and changes of the gradient y.
+"""The inverse Hessian as L-BFGS approximates it: from the last few steps s and changes of the gradient y.
 
-H v by the two-loop recursion (Nocedal 1980). All vectors it meets are sums of the s, the y and v, so the
+H v by the two-loop recursion (Nocedal 1980). All vectors in it are sums of the s, the y and v, so the
 recursion runs on their coefficients, and needs only the dot products between them. Learning a step makes s and y and
-all new products in one pass over the long vectors, the multiplication is a second one, whatever the memory. The
-s and y are kept in single precision: H is then exact for slightly other steps, which serves as well.
+all new products in one pass over the long vectors; the multiplication is a second one, for any memory. The
+s and y are kept in single precision: H is then exact for slightly different steps, which is just as good.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class InverseHessian:
         self._products = np.array([[dot(v, v)]])  # [2k + 1, 2k + 1] between s_0.. s_k-1, y_0.. y_k-1, v
 
     def update(self, x: Vector, x_before: Vector, g: Vector, g_before: Vector, v: Vector) -> None:
-        """Learn from a step; one without positive curvature teaches nothing. `v` is what comes next."""
+        """Learn from a step; one without positive curvature is ignored. `v` is the next vector to multiply."""
         s, y = self._room(len(v))
         k = len(self._pairs)
         old, new = [*range(k), *range(k + 1, 2 * k + 1)], [k, 2 * k + 1, 2 * k + 2]
@@ -64,7 +64,7 @@ class InverseHessian:
         self._products, self._v = products, v
 
     def _room(self, size: int) -> tuple[Step, Step]:
-        """Arrays for a new pair: those of the oldest, which is forgotten, where the memory is full."""
+        """Arrays for a new pair: those of the oldest, which is forgotten, if the memory is full."""
         k = len(self._pairs)
         if k < self._memory:
             return np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)

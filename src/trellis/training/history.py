@@ -1,4 +1,4 @@
-"""What training reports while it runs and leaves behind: one `Step` an iteration, a `History` of them."""
+"""What training reports while it runs and leaves behind: one `Step` per iteration, and a `History` of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trellis.training.objective import Vector
 
 Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted", "diverged"]
 """Why training ended. no_progress: no step along the search direction lowers the loss any more; diverged: the loss or
-its gradient is no number any more."""
+its gradient is not finite any more."""
 
 
 class Iterate(NamedTuple):
@@ -45,15 +45,15 @@ class Step:
     loss: float
     gradient_norm: float | None
     dev: float | None
-    """The score on the held-out sentences, where there are some; higher is better."""
+    """The score on the held-out sentences, if there are any; higher is better."""
     seconds: float
     """Since the start of training."""
     seconds_left: float | None
-    """At most so many more, where the number of iterations is limited."""
+    """At most this many more, if the number of iterations is limited."""
     iterations: int | None = None
     """How many there will be at most."""
     batch: int | None = None
-    """Where an iteration is an epoch of batches: how many of its batches are done; below `batches`, it is going on."""
+    """If an iteration is an epoch of batches: how many of them are done; fewer than `batches` means it is running."""
     batches: int | None = None
     learning_rate: float | None = None
     tokens_per_second: float | None = None
@@ -85,18 +85,18 @@ class History:
         return self.steps[self.kept].loss
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; what a step does not know is left out."""
+        """Plain values, ready for JSON; values that a step does not have are skipped."""
         steps = [{name: value for name, value in asdict(step).items() if value is not None} for step in self.steps]
         return {"reason": self.reason, "kept": self.kept, "steps": steps}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """The history of these values; what a later version adds to a step is left out."""
+        """The history of these values; fields that a later version adds to a step are ignored."""
         empty = {item.name: None for item in fields(Step)}
         known = ({name: step.get(name) for name in empty} for step in values["steps"])
         return cls(tuple(config.from_dict(Step, step) for step in known), values["reason"], values["kept"])
 
 
 Progress = Callable[[Step], None]
-"""Hears of each iteration. One with an attribute `every` hears of unfinished epochs too, after so many seconds."""
+"""Called after each iteration. With an attribute `every`, it is also called within epochs, every that many seconds."""
 Validate = Callable[[Vector], float | DevScores]

@@ -46,7 +46,7 @@ def lbfgs(
     period: int = 10,
     max_linesearch: int = 20,
 ) -> Iterator[Iterate]:
-    """Iterates of L-BFGS from `start`; the weights of one stay as they are until the next is asked for."""
+    """Iterates of L-BFGS from `start`; the weights of one do not change until the next is asked for."""
     x, g = start.copy(), np.empty_like(start)
     x_next, g_next, direction = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     loss = objective.evaluate(x, g)

@@ -27,7 +27,7 @@ class Trial(NamedTuple):
 def wolfe(
     along: Callable[[float], tuple[float, float]], loss: float, slope: float, step: float, most_trials: int
 ) -> Trial | None:
-    """`along(step)` gives loss and slope; returns None where no step is found, and the last trial was the last call."""
+    """`along(step)` gives loss and slope; returns None if no step is found; the last trial is always the last call."""
     low, high = Trial(0.0, loss, slope), None
     for _ in range(most_trials):
         trial = Trial(step, *along(step))

@@ -1,9 +1,9 @@
 """One training per folder: a lock that names its owner and ends with it.
 
-Where the system can lock a folder (flock), the kernel releases the lock when its owner dies, however it dies; the file
+If the system can lock a folder (flock), the kernel releases the lock when its owner dies for any reason; the file
 ``.lock`` only says who the owner is. Elsewhere, as on some network file systems, the file itself is the lock. It is
-stale if its process, known by host, number and start time, is gone; of a process on another host nothing is known, so
-that its lock has to be removed by hand.
+stale if its process, identified by host, number and start time, is gone; nothing is known about a process on another
+host, so its lock has to be removed by hand.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 LOCK = ".lock"
-# What flock says where the file system knows no locks, or none of folders.
+# The error of flock if the file system has no locks, or none for folders.
 _UNABLE = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EBADF, errno.EINVAL}
 _held: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process, told apart from a later one of the same number."""
+    """A process, distinguished from a later one with the same number."""
 
     pid: int
     host: str
     started: str | None
-    """When the process began, as the kernel counts; None where it does not say."""
+    """When the process began, as the kernel counts; None if it does not say."""
     since: str
     """When it took the lock."""
 
     @classmethod
     def here(cls) -> Self:
-        """The process that asks."""
+        """The current process."""
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         return cls(os.getpid(), socket.gethostname(), _started(os.getpid()), now)
 
     @classmethod
     def of(cls, folder: Path) -> Owner | None:
-        """Who the file in the folder names, if it names anybody."""
+        """The owner that the file in the folder names, if any."""
         try:
             values: Any = read_json(folder / LOCK)
             return None if values is None else cls(**values)
@@ -77,7 +77,7 @@ class Owner:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; if another training holds it, that is an error which names its process."""
+    """Hold the lock of a folder; if another training holds it, the error names its process."""
     handle = _flock(folder)
     if handle is None:
         _claim(folder)
@@ -86,20 +86,20 @@ def locked(folder: Path) -> Iterator[None]:
         write_json(folder / LOCK, asdict(owner))
         yield
     finally:
-        if os.getpid() == owner.pid:  # a forked child only borrowed it
+        if os.getpid() == owner.pid:  # a forked child does not own it
             with suppress(OSError):
                 (folder / LOCK).unlink()
             _release(handle)
 
 
 def owner_of(folder: Path) -> Owner | None:
-    """Who is training in the folder at this moment; a process on another host may have ended."""
+    """Who is training in the folder right now; a process on another host may have ended."""
     owner = Owner.of(folder)
     return None if owner is None or owner.is_gone() else owner
 
 
 def _flock(folder: Path) -> int | None:
-    """A handle of the folder that holds its lock; None where the system cannot lock it."""
+    """A handle of the folder that holds its lock; None if the system cannot lock it."""
     if fcntl is None:
         return None
     handle = os.open(folder, os.O_RDONLY)
@@ -120,7 +120,7 @@ def _flock(folder: Path) -> int | None:
 def _release(handle: int | None) -> None:
     if handle is not None and fcntl is not None:
         _held.discard(handle)
-        fcntl.flock(handle, fcntl.LOCK_UN)  # also for a child that was forked this moment
+        fcntl.flock(handle, fcntl.LOCK_UN)  # also for a child that was forked just now
         os.close(handle)
 
 
@@ -147,7 +147,7 @@ def _refusal(folder: Path, owner: Owner | None, hint: str = "") -> ModelError:
 
 
 def _started(pid: int) -> str | None:
-    """The start of a process, in ticks since the boot of the machine, which has a name of its own."""
+    """The start of a process, in ticks since the boot of the machine, which has its own id."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         # The name of the program, in brackets, may hold spaces; the 20th field after it is the start time.

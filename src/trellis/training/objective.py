@@ -1,4 +1,4 @@
-"""What a trainer knows of what it trains: numbers in, numbers out.
+"""What a trainer knows about what it trains: numbers in, numbers out.
 
 An `Objective` gives a loss and its gradient; the more able kinds also take steps by themselves, since moving a few
 thousand of a million weights after each batch of sentences is native work. No trainer ever sees a model.
@@ -28,7 +28,7 @@ class Objective(Protocol):
 
 @dataclass(slots=True)
 class Descent:
-    """Where stochastic descent stands: the true weights are ``scale * weights``."""
+    """The state of stochastic descent: the true weights are ``scale * weights``."""
 
     weights: Vector
     rate: float
@@ -37,7 +37,7 @@ class Descent:
     scale: float = 1.0
 
     def fold(self) -> Vector:
-        """The true weights, which the state takes over with scale 1."""
+        """The true weights; the state now has them with scale 1."""
         self.weights *= self.scale
         self.scale = 1.0
         return self.weights
@@ -59,7 +59,7 @@ class StochasticObjective(Objective, Protocol):
 
 @dataclass(slots=True)
 class Perceptron:
-    """Where the averaged perceptron stands: the average is ``weights - sums / seen``."""
+    """The state of the averaged perceptron: the average is ``weights - sums / seen``."""
 
     weights: Vector
     sums: Vector
@@ -71,7 +71,7 @@ class Perceptron:
 
 
 class MistakeObjective(Protocol):
-    """What can decode its examples and move its weights after each mistake."""
+    """An objective that can decode its examples and move its weights after each mistake."""
 
     @property
     def size(self) -> int:

@@ -1,7 +1,7 @@
 """OWL-QN (Andrew and Gao, 2007): L-BFGS for a smooth loss plus ``c1 |w|_1``, which makes weights exactly zero.
 
 Each step stays in one orthant, where the L1 term is linear: weights keep their sign or become zero, and a weight at
-zero takes the sign that descends. Curvature is learnt from the smooth part alone.
+zero takes the sign that descends. Curvature is learned from the smooth part only.
 
     pseudo-gradient of F = f + c1 |w|:   g + c1 sign(w)      where w is not 0
                                          g + c1 if g < -c1,  g - c1 if g > c1,  else 0     where it is
@@ -72,7 +72,7 @@ def _backtrack(
     step: float,
     most_trials: int,
 ) -> tuple[Vector, Vector, float] | None:
-    """The first of ever shorter steps, cut at the orthant's border, that lowers the loss enough."""
+    """The first of shorter and shorter steps, cut at the border of the orthant, that lowers the loss enough."""
     orthant = np.where(x != 0.0, np.sign(x), -np.sign(uphill))
     g_next = np.empty_like(x)
     for _ in range(most_trials):

@@ -13,7 +13,7 @@ from trellis.training.objective import MistakeObjective, Perceptron, Vector
 def averaged_perceptron(
     objective: MistakeObjective, start: Vector, *, epsilon: float = 0.0, seed: int = 0
 ) -> Iterator[Iterate]:
-    """One iterate a pass; its loss is the share of tokens tagged wrongly, and at most `epsilon` of it is the end."""
+    """One iterate per pass; its loss is the share of tokens tagged wrongly, and it ends at `epsilon` or less."""
     random = np.random.default_rng(seed)
     state = Perceptron(start.copy(), np.zeros_like(start))
     while True:

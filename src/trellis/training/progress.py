@@ -1,6 +1,6 @@
 """Live progress for people who watch: iteration or epoch, loss, held-out score, time left.
 
-The library never shows it by itself; the command line does, and whoever passes ``progress=LiveLine()``.
+The library never shows it by itself; the command line does, and so does ``progress=LiveLine()``.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from trellis.training.history import Step
 
 
 class LiveLine:
-    """Shows each step in place of the one before; leaves the last one standing.
+    """Shows each step in place of the one before; the last one stays.
 
-    Of a training in epochs, each epoch leaves its line, and a bar below it shows how far the next one is; where
-    there is no terminal, the bar becomes a line every half a minute. Best used as a context manager, which puts
-    the cursor back whatever happens.
+    In a training in epochs, each epoch leaves its line, and a bar below it shows how far the next one is; without a
+    terminal, the bar becomes a line every half a minute. Best used as a context manager, which always restores
+    the cursor.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._live = Live(console=console or Console(stderr=True), auto_refresh=False, transient=False)
         self._nested = False
         self.every = 0.1 if self._live.console.is_terminal else 30.0
-        """Seconds between two looks at an epoch that is going on."""
+        """Seconds between two updates within an epoch."""
 
     def __enter__(self) -> LiveLine:
         """Start the line."""
@@ -40,7 +40,7 @@ class LiveLine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the last line standing."""
+        """Stop, and leave the last line on the screen."""
         self._live.stop()
 
     def __call__(self, step: Step) -> None:
@@ -94,7 +94,7 @@ def _scores(step: Step) -> Iterator[str]:
 
 
 def _bar(step: Step) -> RenderableType:
-    """How far an epoch is, as a picture, with the numbers beside it."""
+    """How far an epoch is, as a picture, with the numbers next to it."""
     grid = Table.grid(padding=(0, 1))
     grid.add_row(ProgressBar(total=step.batches, completed=step.batch or 0, width=24), Text(describe(step)))
     return grid

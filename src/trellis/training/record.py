@@ -1,4 +1,4 @@
-"""What a training of any family leaves beside its model: history.json, and learning-curve.svg, a picture of it.
+"""What a training of any family leaves next to its model: history.json, and learning-curve.svg, a picture of it.
 
 This is the one place that names these files, writes them and reads them.
 """
@@ -20,7 +20,7 @@ HISTORY, CURVE = "history.json", "learning-curve.svg"
 
 
 def write_history(folder: Path, history: History) -> None:
-    """Write the history, and the picture of it where there is a curve to draw: one step, as of counting, is none."""
+    """Write the history, and its picture if there is a curve to draw: a single step, as from counting, is none."""
     write_json(folder / HISTORY, history.to_dict())
     if len(history.steps) > 1:
         files.write_text(folder / CURVE, draw_curve(history))
@@ -29,7 +29,7 @@ def write_history(folder: Path, history: History) -> None:
 
 
 def read_history(folder: str | Path) -> History | None:
-    """The history of the training whose folder this is, if there is one."""
+    """The history of the training in this folder, if there is one."""
     path = Path(folder) / HISTORY
     values = read_json(path)
     try:
@@ -44,7 +44,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; None where there is none."""
+    """The content of a JSON file; None if there is none."""
     try:
         return parse_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):

@@ -26,7 +26,7 @@ def sgd(
     delta: float = 1e-3,
     seed: int = 0,
 ) -> Iterator[Iterate]:
-    """One iterate a pass over the examples; stops when the loss fell by less than `delta` over `period` passes."""
+    """One iterate per pass over the examples; stops when the loss fell by less than `delta` over `period` passes."""
     random = np.random.default_rng(seed)
     if rate is None:
         rate = calibrate(objective, start, random.permutation(objective.examples)[:_SAMPLE], batch)

@@ -263,7 +263,7 @@ class TestFiles:
         assert tensorboard_folder(False, tmp_path) is None
         assert tensorboard_folder(True, tmp_path) == tmp_path / "tensorboard"
         assert tensorboard_folder(str(tmp_path / "x"), None) == tmp_path / "x"
-        with pytest.raises(ConfigError, match="tensorboard = true writes beside the model"):
+        with pytest.raises(ConfigError, match="tensorboard = true writes next to the model"):
             tensorboard_folder(True, None)
 
 

@@ -1,12 +1,12 @@
 """Exact inference on linear chains for torch tensors, with gradients.
 
 ``ChainScores`` has the methods of ``trellis.chain.ChainScores``, and each is a function as well. CPU tensors go through
-the native kernels: the gradient of the log partition is the marginals, so nothing is taped. Every other device,
+the native kernels: the gradient of the log partition is the marginals, so no graph is recorded. Every other device,
 gradients of gradients, and gradients of answers other than log partition, score and loss go through a torch
 implementation (``_scan``) that gives the same numbers.
 
 By-token inputs and results have the layout of the emissions: flat ``(N,)`` for flat emissions ``(N, L)``, or padded
-``(B, T)`` or ``(T, B)`` for emissions of that shape, where places of no token hold 0 (tags: -1).
+``(B, T)`` or ``(T, B)`` for emissions of that shape, with 0 (tags: -1) at places without a token.
 """
 
 from torch import Tensor

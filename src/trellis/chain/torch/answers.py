@@ -1,4 +1,4 @@
-"""What `trellis.chain.torch.ChainScores` answers with, where that is more than one tensor."""
+"""The answers of `trellis.chain.torch.ChainScores` that are more than one tensor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Paths:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marginals:
-    """What forward-backward gives; see ``trellis.chain.Marginals``. ``tokens`` has the layout of the emissions."""
+    """The result of forward-backward; see ``trellis.chain.Marginals``. ``tokens`` has the layout of the emissions."""
 
     log_partition: Tensor
     tokens: Tensor

@@ -1,4 +1,4 @@
-"""The native losses as differentiable functions: their gradients are marginals, so nothing is taped."""
+"""The native losses as differentiable functions: their gradients are marginals, so no graph is recorded."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
 class ChainLoss(torch.autograd.Function):
     """``log Z``, or ``log Z - score(tags)``, by the native kernels; the gradient is marginals minus indicators.
 
-    With tags and a scale it is the sum over the batch times that scale, without the value of each sequence. Whether
-    to keep what a backward pass needs is said from outside: a context does not know of `torch.no_grad`.
+    With tags and a scale it is the sum over the batch times that scale, without the value of each sequence. The
+    caller says whether to keep what a backward pass needs: a context does not know about `torch.no_grad`.
     """
 
     @staticmethod
@@ -46,7 +46,7 @@ class ChainLoss(torch.autograd.Function):
         if report[0]:
             raise_report(report, layout, scores, tags)
         if keep:
-            # The native side keeps the tags it has checked: those of the caller may change, unseen by autograd.
+            # The native side keeps the tags it has checked: the caller may change theirs without autograd noticing.
             ctx.save_for_backward(*scores)
             ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, scale, tags is not None
         return out
@@ -67,7 +67,7 @@ class ChainLoss(torch.autograd.Function):
 def native_gradient(
     inference: Inference, arguments: Arguments, weights: Tensor | None, weight: float, edges_too: bool
 ) -> Gradients:
-    """Marginals, minus the indicators of a loss's tags, times a weight for each sequence or the same for all."""
+    """Marginals, minus the indicators of a loss's tags, times a weight for each sequence or one weight for all."""
     e, a, s, z = (torch.empty_like(x) for x in arguments[:4])
     edges = _like_edges(arguments, edges_too)
     inference.gradient(

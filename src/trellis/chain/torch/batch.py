@@ -1,4 +1,4 @@
-"""The tensors of a batch, and where its tokens lie."""
+"""The tensors of a batch, and where its tokens are."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ class Batch:
         ignore_index: int = -100,
         backend: Backend = "auto",
     ) -> Self:
-        """Scores of a padded batch ``(B, T, L)``, or ``(T, B, L)`` with ``batch_first=False``.
+        """The scores of a padded batch ``(B, T, L)``, or ``(T, B, L)`` with ``batch_first=False``.
 
         The tokens of a sequence are the true places of its row of ``mask`` (B, T) (or column of (T, B)), in order:
         holes, padding on the left and empty rows are all fine. Without a mask every place is a token. With ``tags``,
-        places whose tag is ``ignore_index`` are left out too.
+        places whose tag is ``ignore_index`` are skipped too.
 
         ``edges`` are ``(B, T - 1, L, L)``, or ``(T - 1, B, L, L)``: those of place t - 1 are added to the scores of
-        transitions into the token at place t, from the token before it, be that at t - 1 or, where the mask has holes,
-        further left. Those into places of no token, and into the first token of a sequence, are not looked at.
+        transitions into the token at place t, from the token before it, which is at t - 1 or, if the mask has holes,
+        further left. Those into places without a token, and into the first token of a sequence, are ignored.
         """
         if emissions.dim() != 3 or emissions.shape[2] < 1:
             raise ShapeError(f"emissions must be (B, T, L) with L >= 1, got {tuple(emissions.shape)}")
@@ -103,7 +103,7 @@ class Batch:
         dtype = emissions.dtype if emissions.dtype == torch.float64 else torch.float32
         self.shape = emissions.shape
         self.native = backend == "auto" and emissions.device.type == "cpu"
-        # In its own shape: a view would cost a node of the graph.
+        # In its own shape: a view would add a node to the graph.
         self.emissions = self._plain(emissions, dtype)
         self.transitions = self._matching("transitions", transitions, "(L, L)", (L, L))
         self.start = self._zeros() if start is None else self._matching("start", start, "(L,)", (L,))
@@ -121,7 +121,7 @@ class Batch:
         return self._plain(x, self.emissions.dtype)
 
     def _plain(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        return plain_tensor(x, dtype) if self.native else x.to(dtype).contiguous()  # which may have no address
+        return plain_tensor(x, dtype) if self.native else x.to(dtype).contiguous()  # it may have no address
 
     def _zeros(self) -> Tensor:
         return self.emissions.new_zeros(self.num_labels)
@@ -133,7 +133,7 @@ class Batch:
 
     @property
     def num_rows(self) -> int:
-        """Places in the layout of the emissions, those of no token included."""
+        """Places in the layout of the emissions, including those without a token."""
         return self.shape[:-1].numel()
 
     @property
@@ -162,7 +162,7 @@ class Batch:
         return other
 
     def requires_grad(self) -> bool:
-        """Whether an answer computed from these scores takes part in a graph."""
+        """Whether an answer computed from these scores becomes part of a graph."""
         return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in self.arguments)
 
     def inference(self) -> Inference:
@@ -178,7 +178,7 @@ class Batch:
         return layout_lengths(self.layout)
 
     def ragged(self) -> _scan.Chain:
-        """What ``_scan`` takes."""
+        """The input of ``_scan``."""
         return ragged(self.layout, self.arguments)
 
     def by_token(self, values: Tensor, fill: float = 0) -> Tensor:
@@ -195,7 +195,7 @@ class Batch:
             raise_report(report, self.layout, self.arguments, tags)
 
     def check_tags(self, tags: Tensor) -> Tensor:
-        """Tags as the native side takes them, which checks that each is a label."""
+        """Tags as the native side expects them; it checks that each is a label."""
         if tags.shape != self.shape[:-1] or tags.dtype.is_floating_point or tags.dtype.is_complex:
             raise ShapeError(
                 f"tags must be integers {tuple(self.shape[:-1])} to match emissions {tuple(self.shape)}, "
@@ -209,5 +209,5 @@ class Batch:
 
 
 def to_numpy(x: Any) -> Any:
-    """What NumPy takes as it is, or a tensor's values."""
+    """Anything that NumPy accepts, unchanged, or a tensor's values."""
     return x.detach().cpu().numpy() if isinstance(x, Tensor) else x

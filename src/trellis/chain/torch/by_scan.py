@@ -1,4 +1,4 @@
-"""The answers of the torch implementation, with the checks that the native side makes as it goes."""
+"""The answers of the torch implementation, with the checks that the native side makes on the way."""
 
 from __future__ import annotations
 

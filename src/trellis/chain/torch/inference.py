@@ -1,4 +1,4 @@
-"""The native side of tensors: where tokens and pairs lie, and what it reports."""
+"""The native side of tensors: where tokens and pairs are, and what it reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_inference(layout: _native.Layout, arguments: Arguments) -> Inference:
 def layout_of_mask(
     shape: torch.Size, mask: Tensor | None, tags: Tensor | None, ignore_index: int, batch_first: bool
 ) -> _native.Layout:
-    """The tokens of a padded batch: the true places of the mask whose tag is not to be ignored."""
+    """The tokens of a padded batch: the true places of the mask whose tag is not ignored."""
     places = None if mask is None else _on_cpu(mask, torch.bool, torch.uint8)
     labels = None if tags is None else _on_cpu(tags, torch.int64)
     first, second, _ = shape
@@ -42,7 +42,7 @@ def layout_of_mask(
 
 
 def _on_cpu(x: Tensor, *dtypes: torch.dtype) -> Tensor:
-    """A contiguous CPU tensor of the first dtype, or as it is where it has one of the others."""
+    """A contiguous CPU tensor of the first dtype, or the tensor unchanged if it has one of the others."""
     if x.dtype not in dtypes:
         x = x.to(dtypes[0])
     if x.device.type != "cpu":
@@ -62,7 +62,7 @@ def layout_lengths(layout: _native.Layout) -> Tensor:
 
 
 def ragged(layout: _native.Layout, arguments: Arguments) -> _scan.Chain:
-    """What ``_scan`` takes: the scores of tokens and pairs alone, one after another."""
+    """The input of ``_scan``: the scores of tokens and pairs only, one after another."""
     emissions, transitions, start, end, edges = arguments
     L, device = emissions.shape[-1], emissions.device
     tokens = emissions.reshape(-1, L)[token_rows(layout).to(device)]

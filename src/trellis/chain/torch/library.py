@@ -1,7 +1,7 @@
 """The layer's loss and decoding as registered torch operators, for ``torch.compile``.
 
-A compiled graph cannot look into the native code, nor into the objects that carry it from forward to backward. These
-operators take and return tensors only; the compiler sees opaque nodes of known shape.
+A compiled graph can look neither into the native code nor into the objects that connect forward and backward. These
+operators accept and return only tensors; the compiler sees opaque nodes of known shape.
 """
 
 from __future__ import annotations

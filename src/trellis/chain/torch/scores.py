@@ -17,15 +17,15 @@ from trellis.errors import ShapeError
 
 
 class ChainScores(Batch):
-    """The scores of a batch as tensors, which answer for themselves; see ``trellis.chain.ChainScores``.
+    """The scores of a batch as tensors, with the questions of ``trellis.chain.ChainScores``.
 
     Args:
         emissions: ``(N, L)`` with ``lengths``, or padded with ``ChainScores.padded``. Half and bfloat16 are computed
             in float32.
         lengths: ``(B,)``, adding up to N.
         transitions: ``(L, L)``, from row to column.
-        start: ``(L,)``, zeros where left out.
-        end: ``(L,)``, zeros where left out.
+        start: ``(L,)``, zeros by default.
+        end: ``(L,)``, zeros by default.
         edges: ``(P, L, L)``, what is added to the transitions of each pair of neighbouring tokens, or None.
         backend: "auto", or "scan" to use the torch implementation on the CPU too.
 
@@ -58,7 +58,7 @@ class ChainScores(Batch):
         """Negative log-likelihood, (B,), never negative: of the given labels, or that they are among ``allowed``.
 
         With ``weights``, shaped like the tags, each token counts by its weight; see ``trellis.chain.ChainScores.nll``.
-        With ``scale``, the sum over the batch times it, which saves work where only that is wanted.
+        With ``scale``, the sum over the batch times the scale, which saves work if nothing else is needed.
         """
         check_loss(tags, allowed, weights)
         if tags is not None and weights is None and self.native:
@@ -94,7 +94,7 @@ class ChainScores(Batch):
         return _scan.weighted_nll(self.ragged(), path.reshape(-1)[rows], kept)
 
     def nll_gradient(self, tags: Tensor, grad: Tensor) -> list[Tensor]:
-        """The gradient of ``(grad * nll(tags)).sum()``, for where autograd is off.
+        """The gradient of ``(grad * nll(tags)).sum()``, for use when autograd is off.
 
         By emissions, transitions, start, end, and edges if there are any.
         """
@@ -120,10 +120,10 @@ class ChainScores(Batch):
         return Decoded(shaped, kept.score(shaped) if kept.requires_grad() else out.to(kept.emissions.dtype))
 
     def kbest(self, k: int, *, allowed: Tensor | None = None) -> Paths:
-        """The k best label sequences of each sequence, best first; fewer where fewer exist.
+        """The k best label sequences of each sequence, best first; fewer if fewer exist.
 
-        An answer holds at most 2**27 tags, as that of ``trellis.chain.ChainScores``. Where the torch implementation
-        answers, it keeps k numbers for each label of each place of the padded batch, and those may be at most 2**27.
+        An answer holds at most 2**27 tags, as with ``trellis.chain.ChainScores``. The torch implementation keeps k
+        numbers for each label of each place of the padded batch, and these may be at most 2**27.
         """
         kept = self.restricted(allowed)
         lengths = kept.lengths()

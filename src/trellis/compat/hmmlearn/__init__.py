@@ -4,8 +4,8 @@
 after every iteration of EM. What differs:
 
 - It is many times faster, with either ``implementation``; both give the same exact results.
-- Nothing is ever NaN: a state that is never visited keeps its distribution, where hmmlearn leaves a row of zeros that
-  the next call refuses; a sequence of probability zero scores minus infinity, and to decode it is an error.
+- No result is ever NaN: a state that is never visited keeps its distribution, whereas hmmlearn leaves a row of zeros
+  that the next call refuses; a sequence of probability zero scores minus infinity, and decoding it is an error.
 - Sequences of length zero are fine.
 """
 

@@ -19,7 +19,7 @@ class ConvergenceMonitor:
         self.iter = 0
 
     def __repr__(self) -> str:
-        """All settings and the history, one a line."""
+        """All settings and the history, one per line."""
         values = sorted({**vars(self), "history": list(self.history)}.items())
         return f"{type(self).__name__}(\n" + "".join(f"    {name}={value},\n" for name, value in values) + ")"
 
@@ -28,7 +28,7 @@ class ConvergenceMonitor:
         self.history.clear()
 
     def report(self, log_prob: float) -> None:
-        """Note the log-likelihood that an iteration began with."""
+        """Record the log-likelihood that an iteration began with."""
         if self.verbose:
             delta = log_prob - self.history[-1] if self.history else float("nan")
             sys.stderr.write(self._template.format(iter=self.iter + 1, log_prob=log_prob, delta=delta) + "\n")
@@ -37,6 +37,6 @@ class ConvergenceMonitor:
 
     @property
     def converged(self) -> bool:
-        """Whether the last iteration allowed was made, or one gained less than ``tol``."""
+        """Whether the last allowed iteration is done, or the last one gained less than ``tol``."""
         gained = self.history[-1] - self.history[-2] if len(self.history) >= 2 else float("inf")
         return self.iter == self.n_iter or gained < self.tol

@@ -25,8 +25,8 @@ _CODES = {"s": "start", "t": "transitions", "e": "emissions"}
 class CategoricalHMM:
     """Hidden Markov model with categorical emissions; parameters and attributes are hmmlearn's.
 
-    Learned are ``startprob_`` (n_components,), ``transmat_`` (n_components, n_components) and ``emissionprob_``
-    (n_components, n_features); ``monitor_`` has the history. ``implementation`` is taken for compatibility only.
+    It learns ``startprob_`` (n_components,), ``transmat_`` (n_components, n_components) and ``emissionprob_``
+    (n_components, n_features); ``monitor_`` has the history. ``implementation`` is accepted only for compatibility.
     """
 
     startprob_: FloatArray
@@ -66,7 +66,7 @@ class CategoricalHMM:
         self.monitor_ = ConvergenceMonitor(tol, n_iter, verbose)
 
     def fit(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> Self:
-        """Estimate the parameters by EM, from those set or, for those in ``init_params``, from random ones."""
+        """Estimate the parameters by EM, starting from those that are set, or from random ones for ``init_params``."""
         symbols, sizes = self._input(X, lengths)
         self._initialise(symbols)
         weights = self._checked().flat()
@@ -84,7 +84,7 @@ class CategoricalHMM:
         return self
 
     def score(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
-        """Log-likelihood of all sequences together; minus infinity where one is impossible."""
+        """Log-likelihood of all sequences together; minus infinity if one is impossible."""
         try:
             return float(chain.log_partition(self._scores(X, lengths)).sum())
         except NoPathError:
@@ -102,9 +102,9 @@ class CategoricalHMM:
     def decode(
         self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None, algorithm: str | None = None
     ) -> tuple[float, IntArray]:
-        """The best states, of the whole ("viterbi") or each by itself ("map"), and their log probability.
+        """The log probability and the best states: of the whole sequence ("viterbi") or each by itself ("map").
 
-        For "map" the first is the sum of the posteriors, as it is in hmmlearn.
+        For "map" the first value is the sum of the posteriors, as in hmmlearn.
         """
         chosen = algorithm or self.algorithm
         if chosen == "viterbi":
@@ -134,7 +134,7 @@ class CategoricalHMM:
         return np.array(observed, dtype=np.int64)[:, None], np.array(states, dtype=np.int64)
 
     def get_stationary_distribution(self) -> FloatArray:
-        """The distribution of states that a step leaves as it is."""
+        """The distribution of states that a step leaves unchanged."""
         from trellis.models.markov import MarkovChain
 
         p = self._checked()
@@ -188,7 +188,7 @@ class CategoricalHMM:
             )
 
     def _initialise(self, symbols: IntArray) -> None:
-        """Random distributions where ``init_params`` asks for them or nothing is set, drawn as hmmlearn draws."""
+        """Random distributions if ``init_params`` asks for them or nothing is set, drawn as hmmlearn draws them."""
         if self.n_features is None:
             self.n_features = int(symbols.max(initial=0)) + 1
         self._check_symbols(symbols)

@@ -1,17 +1,14 @@
-"""seqeval's names over Trellis: ``from trellis.compat.seqeval.metrics import f1_score`` and nothing else
-changes.
+"""seqeval's names over Trellis: ``from trellis.compat.seqeval.metrics import f1_score``, and nothing else changes.
 
-Figures, averages, ``zero_division``, the occasions of warnings and the layout of reports are seqeval's
-(1.2.2), also on illegal tags and in both modes. What differs:
+Figures, averages, ``zero_division``, warnings and the layout of reports are those of seqeval 1.2.2, also for illegal
+tags and in both modes. What differs:
 
 - It is far faster, and time is linear in the tokens.
-- A length mismatch or an unknown prefix is a ``DataError`` or ``TagError`` (both are ``ValueError``)
-that names the
-  place; seqeval raises a bare ``KeyError`` for a prefix it does not know.
+- A length mismatch or an unknown prefix is a ``DataError`` or ``TagError`` (both are ``ValueError``) that names the
+  place; seqeval raises a bare ``KeyError`` for an unknown prefix.
 - ``classification_report`` of tags without a single entity is a report; seqeval fails there.
-- A label that does not look like an entity tag is warned of once a call, not once a token.
-- Schemes are the six that seqeval has; classes derived from ``Token`` with patterns of their own are not
-read.
+- Labels that do not look like entity tags give one warning per call, not one per token.
+- The schemes are the six of seqeval; classes derived from ``Token`` with their own patterns are not supported.
 """
 
 from __future__ import annotations

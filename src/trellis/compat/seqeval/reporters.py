@@ -9,7 +9,7 @@ _HEADINGS = ("precision", "recall", "f1-score", "support")
 
 
 class Reporter(ABC):
-    """Takes rows of figures, then gives the report."""
+    """Collects rows of figures, then returns the report."""
 
     @abstractmethod
     def write(self, row_name: str, precision: float, recall: float, f1: float, support: int) -> None:

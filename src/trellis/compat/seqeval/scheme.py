@@ -1,8 +1,8 @@
-"""seqeval's scheme classes, which strict mode takes as ``scheme=``.
+"""seqeval's scheme classes, for ``scheme=`` of strict mode.
 
 The rules are Trellis's own (:func:`trellis.tags.chunks.strict_tables`), which give seqeval's spans on
-every input, except for IOE1: seqeval does not let a span begin with E, save right after an E of the same
-type, and so misses spans of one token before another of their type. That is mirrored here, and only
+every input, except for IOE1: seqeval does not let a span begin with E, except right after an E of the same
+type, so it misses spans of one token before another of their type. That is mirrored here, and only
 here.
 """
 
@@ -21,7 +21,7 @@ from trellis.tags.schemes import steps
 
 
 class Prefix(enum.Flag):
-    """The letters seqeval knows."""
+    """The letters that seqeval accepts."""
 
     I = enum.auto()  # noqa: E741
     O = enum.auto()  # noqa: E741
@@ -61,11 +61,11 @@ class Token:
 
     @classmethod
     def tables(cls) -> ChunkTables:
-        """Where spans start, go on and end."""
+        """Where spans start, continue and end."""
         return strict_tables(cls.scheme)
 
     def is_valid(self) -> bool:
-        """True, or a ``TagError`` where the scheme does not have the prefix."""
+        """True, or a ``TagError`` if the scheme does not have the prefix."""
         if self.prefix not in self.allowed_prefix:
             allowed = " ".join(self.scheme.letters)
             raise TagError(f"tag {self.token!r}: {type(self).__name__} has only the prefixes {allowed}")
@@ -76,7 +76,7 @@ class Token:
         return self._step(prev, 0)
 
     def is_inside(self, prev: Token) -> bool:
-        """Whether a span goes on from ``prev`` to here."""
+        """Whether a span continues from ``prev`` to here."""
         return self._step(prev, 1)
 
     def is_end(self, prev: Token) -> bool:
@@ -122,7 +122,7 @@ class IOE1(Token):
     @classmethod
     @cache
     def tables(cls) -> ChunkTables:
-        """The proper tables without the starts that seqeval lacks."""
+        """The correct tables without the starts that seqeval does not have."""
         proper = strict_tables(Scheme.IOE1)
         lacking = steps(Role, [Role.E]) & ~steps([Role.E], [Role.E], same=True)
         return proper._replace(start=proper.start & ~lacking)

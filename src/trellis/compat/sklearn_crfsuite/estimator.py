@@ -22,20 +22,20 @@ _FLAGS = ("all_possible_states", "all_possible_transitions")
 
 
 class TrainingLog:
-    """What the original's log parser gives: a dict an iteration."""
+    """The result of the original's log parser: one dict per iteration."""
 
     def __init__(self) -> None:
         self.iterations: list[dict[str, Any]] = []
 
     def __call__(self, step: Step) -> None:
-        """Take the next iteration."""
+        """Record the next iteration."""
         begin = self.iterations[-1]["seconds"] if self.iterations else 0.0
         row = {"num": step.iteration, "loss": step.loss, "error_norm": step.gradient_norm}
         self.iterations.append({**row, "time": step.seconds - begin, "seconds": step.seconds, "scores": {}})
 
     @property
     def last_iteration(self) -> dict[str, Any] | None:
-        """The last of them."""
+        """The last iteration."""
         return self.iterations[-1] if self.iterations else None
 
 
@@ -44,7 +44,8 @@ class CRF(Parameters):
 
     ``linesearch``, the ``calibration_*`` of l2sgd, ``keep_tempfiles`` and ``trainer_cls`` are accepted and change
     nothing: there is one line search, one calibration, no temporary file and no other trainer. The parameters of
-    ``pa`` and ``arow`` wait for these algorithms. ``model_filename`` names a file saved by Trellis.
+    ``pa`` and ``arow`` are accepted too, although these algorithms are not available. ``model_filename`` names a file
+    saved by Trellis.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class CRF(Parameters):
         self._tagger: Tagger | None = None
 
     def fit(self, X: Any, y: Any, X_dev: Any = None, y_dev: Any = None) -> CRF:
-        """Train a model; the held-out data, if given, is scored at the end and steers nothing, as in CRFsuite."""
+        """Train a model; held-out data, if given, is scored at the end and has no influence, as in CRFsuite."""
         if (X_dev is None) != (y_dev is None):
             raise ValueError("Pass both X_dev and y_dev to use the holdout data")
         log = TrainingLog()
@@ -149,7 +150,7 @@ class CRF(Parameters):
 
     @property
     def tagger_(self) -> Tagger | None:
-        """What tags single sequences; None before fit."""
+        """The tagger of single sequences; None before fit."""
         if self._tagger is None and self.model_filename is not None and os.path.exists(self.model_filename):
             model = models.CRF.load(self.model_filename)
             self._tagger = Tagger(model, list(model.labels_))
@@ -157,7 +158,7 @@ class CRF(Parameters):
 
     @property
     def classes_(self) -> list[str] | None:
-        """The labels, in the order in which they first came."""
+        """The labels, in the order in which they first occurred."""
         return None if self.tagger_ is None else self.tagger_.labels()
 
     @property
@@ -167,7 +168,7 @@ class CRF(Parameters):
 
     @property
     def num_attributes_(self) -> int | None:
-        """Attributes with a weight that is not zero."""
+        """How many attributes have a weight that is not zero."""
         return None if self.tagger_ is None else len(self.tagger_.info().attributes)
 
     @property
@@ -217,7 +218,7 @@ class CRF(Parameters):
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Numbers of any type (searches draw NumPy's) as Python's own."""
+    """Numbers of any type (a parameter search draws NumPy's) as Python's own."""
     if name in _FLAGS:
         return bool(value)
     return int(value) if name in ("period", "max_linesearch", "memory", "max_iterations") else float(value)

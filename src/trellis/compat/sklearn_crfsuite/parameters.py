@@ -1,4 +1,4 @@
-"""scikit-learn's conventions for estimators, without loading scikit-learn: it is found only where it is used."""
+"""scikit-learn's conventions for estimators, without importing scikit-learn before it is used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class Parameters:
-    """The parameters are those of the constructor, each kept as the attribute of its name."""
+    """The parameters are those of the constructor; each is kept as an attribute of the same name."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """All parameters by name."""
@@ -29,7 +29,7 @@ class Parameters:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __sklearn_tags__(self) -> Any:
-        """Neither a classifier nor a regressor of rows, as the original."""
+        """Neither a classifier nor a regressor of rows, like the original."""
         from sklearn.utils import Tags, TargetTags  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         return Tags(estimator_type=None, target_tags=TargetTags(required=True))

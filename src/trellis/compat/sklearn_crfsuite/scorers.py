@@ -1,4 +1,4 @@
-"""``sklearn_crfsuite.scorers``: ready scorers for model selection, made when they are asked for."""
+"""``sklearn_crfsuite.scorers``: ready-made scorers for model selection, created on first use."""
 
 from __future__ import annotations
 

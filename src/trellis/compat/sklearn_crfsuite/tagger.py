@@ -1,4 +1,4 @@
-"""``pycrfsuite.Tagger`` as far as users of sklearn-crfsuite meet it, through ``CRF.tagger_``."""
+"""``pycrfsuite.Tagger`` as far as users of sklearn-crfsuite see it, through ``CRF.tagger_``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ModelInfo:
 
 
 class Tagger:
-    """Answers for one sequence at a time; `labels` in the order in which they first came."""
+    """Answers for one sequence at a time; `labels` in the order in which they first occurred."""
 
     def __init__(self, model: CRF, labels: list[str]) -> None:
         self.model = model
@@ -37,7 +37,7 @@ class Tagger:
         return self.model.predict([self._given(xseq)])[0]
 
     def set(self, xseq: Any) -> None:
-        """Take the sequence that the other questions are about."""
+        """Set the sequence that the other methods use."""
         self._sequence = xseq
 
     def probability(self, yseq: list[str]) -> float:

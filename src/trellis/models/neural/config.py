@@ -136,7 +136,7 @@ class NeuralConfig:
     )
     scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
     learn_scheme: str | None = setting(
-        None, "tag scheme to learn in, e.g. bio; data: that of the data; unset: bioes, for words bmes"
+        None, "tag scheme to learn in, e.g. bio; data: that of the data; default: bioes, for words bmes"
     )
     constraints: bool = setting(True, "forbid what the scheme forbids, in training (crf) and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")

@@ -1,7 +1,7 @@
 """Training of torch modules: a loop that sees a `Task`, never a model.
 
-Importing this package imports torch; `trellis.training.neural.settings` and `.batches` can be had without it, since
-names are loaded when they are asked for.
+Names are loaded when they are first used, so `trellis.training.neural.settings` and `.batches` can be imported without
+torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Averages of the weights over steps, which generalise better than the last ones do.
+"""Averages of the weights over steps, which generalise better than the last weights.
 
 ema   a <- d a + (1 - d) w     with d rising to its setting: min(d, (n + 1) / (n + 10)) after n steps
 swa   a <- a + (w - a) / (n + 1)
@@ -26,7 +26,7 @@ class Average:
         self.count = 0
 
     def step(self, epoch: int) -> None:
-        """Take in the weights after a step of this epoch, counted from 0."""
+        """Include the weights after a step of this epoch, counted from 0."""
         if self._kind == "none" or epoch < self._start:
             return
         if not self._average:
@@ -43,7 +43,7 @@ class Average:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """The module with averaged weights, for as long as the context lasts."""
+        """The module with averaged weights, inside the context."""
         if not self._average:
             yield
             return
@@ -59,6 +59,6 @@ class Average:
         return dict(zip(self._names, self._average, strict=True)) if self._average else {}
 
     def restore(self, state: Mapping[str, Tensor], count: int) -> None:
-        """Go on from `state` after so many steps."""
+        """Continue from `state` after this many steps."""
         self._average = [state[name].to(w) for name, w in zip(self._names, self._weights, strict=True)] if state else []
         self.count = count

@@ -1,7 +1,7 @@
 """Which sentences go together: batches of similar length, within a budget of tokens, in random order.
 
-A pure function of the lengths, the settings and the epoch: a training that is taken up again needs to know only how
-many batches of the epoch are done.
+A pure function of the lengths, the settings and the epoch: a resumed training needs to know only how many batches of
+the epoch are done.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from trellis.arrays import IntArray
 from trellis.training.neural.settings import TrainingSettings
 
 _JITTER = 0.1
-"""Lengths are compared as if they were up to so much longer, so that the same sentences do not always meet."""
+"""Lengths are compared as if they were up to this much longer, so that batches differ between epochs."""
 
 
 def batches_of(lengths: IntArray, settings: TrainingSettings, epoch: int) -> list[IntArray]:
@@ -26,12 +26,12 @@ def batches_of(lengths: IntArray, settings: TrainingSettings, epoch: int) -> lis
 
 
 def steps_of(batches: int, settings: TrainingSettings) -> int:
-    """How many steps so many batches make: the last of an epoch may take fewer than `accumulate`."""
+    """How many steps this many batches make: the last one of an epoch may have fewer batches than `accumulate`."""
     return -(-batches // settings.accumulate)
 
 
 def count_steps(lengths: IntArray, settings: TrainingSettings) -> int:
-    """The steps of a whole training; batches are drawn anew each epoch, so each may have another number."""
+    """The steps of a whole training; batches are drawn again in each epoch, so their number may differ."""
     counts = (len(batches_of(lengths, settings, epoch)) for epoch in range(settings.passes))
     return sum(steps_of(count, settings) for count in counts)
 

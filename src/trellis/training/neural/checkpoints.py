@@ -1,10 +1,10 @@
-"""Checkpoints on disk: all that a training needs to go on, and the weights it would keep if it ended now.
+"""Checkpoints on disk: everything that a training needs to continue, and the weights it would keep if it ended now.
 
     checkpoint-00000120.safetensors    after step 120: weights, optimizer, averages, and the rest as JSON
     kept-00000080.safetensors          the weights kept so far; a checkpoint says which such file belongs to it
 
-A file appears under its name only once it is whole and on the disk, checksums tell a damaged one, and a checkpoint is
-written after the kept weights it names: whenever the process is killed, the newest sound checkpoint is a true one.
+A file appears under its name only once it is whole and on the disk, checksums reveal a damaged one, and a checkpoint is
+written after the kept weights it names: whenever the process is killed, the newest undamaged checkpoint is valid.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trellis.training.folder import CHECKPOINTS, KEPT
 from trellis.untrusted import Fields, shown
 
 _CHECKPOINT, _KEPT = "training checkpoint", "kept weights"  # kinds of files
-# What the store has no name for is stored as whole numbers of the same width.
+# Types that the store does not have are stored as whole numbers of the same width.
 _AS_BITS = dict.fromkeys((torch.bfloat16, torch.float16, torch.int16), torch.uint16)
 _AS_BITS |= dict.fromkeys((torch.bool, torch.int8), torch.uint8)
 _PLAIN = (torch.float64, torch.float32, torch.int64, torch.int32, torch.uint8)
@@ -34,7 +34,7 @@ _BY_NAME = {str(kind): kind for kind in (*_PLAIN, *_AS_BITS)}
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was damaged and an earlier one took its place."""
+    """A checkpoint was damaged and an earlier one is used instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The checkpoints of one training in one folder, of which the newest `keep` stay."""
+    """The checkpoints of one training in one folder; the newest `keep` of them stay."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self._keep = folder, keep
 
     def steps(self) -> list[int]:
-        """The steps of the checkpoints there are, the newest first."""
+        """The steps of the existing checkpoints, the newest first."""
         found = (path.stem.rpartition("-")[2] for path in self.folder.glob(CHECKPOINTS))
         return sorted((int(step) for step in found if step.isdigit()), reverse=True)
 
@@ -112,7 +112,7 @@ class Checkpoints:
                 path.unlink()
 
     def _kept_of(self, step: int) -> Path | None:
-        """The file of kept weights that a checkpoint names, where it can be read."""
+        """The file of kept weights that a checkpoint names, if it can be read."""
         try:
             kept = _kept_step(store.read_manifest(self._checkpoint(step), _CHECKPOINT))
         except StoreError:
@@ -145,7 +145,7 @@ def _to_array(tensor: Tensor) -> AnyArray:
 
 
 def _to_tensor(stored: store.Stored, key: str, description: list[Any]) -> Tensor:
-    """The tensor whose type and shape are described, as the array must have them."""
+    """The tensor of the described type and shape, which the array must match."""
     match description:
         case [str(name), list(shape)] if name in _BY_NAME and all(type(size) is int for size in shape):
             dtype = _BY_NAME[name]

@@ -3,8 +3,8 @@
     for each epoch:  for each step:  batches -> gradients -> optimizer -> average
                      validate (on the average) -> keep if better -> checkpoint
 
-All chance and all batches are functions of seed, epoch and step, so a checkpoint taken between any two steps leads to
-the very weights that an uninterrupted training leads to.
+All randomness and all batches are functions of seed, epoch and step, so a checkpoint taken between any two steps leads
+to exactly the same weights as an uninterrupted training.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from trellis.training.record import write_history
 
 
 class DivergedWarning(UserWarning):
-    """Training ended because the loss was no number any more; the best weights before that are kept."""
+    """Training ended because the loss was not finite any more; the best weights before that are kept."""
 
 
 def train(
@@ -53,11 +53,11 @@ def train(
     resume: bool = False,
     progress: Progress | None = None,
 ) -> History:
-    """Train the task's module, which ends up with the weights that were kept, in evaluation mode.
+    """Train the task's module, which ends with the kept weights, in evaluation mode.
 
-    Checkpoints, history.json and the learning curve go to `folder`. With `resume`, training goes on from the newest
+    Checkpoints, history.json and the learning curve go to `folder`. With `resume`, training continues from the newest
     checkpoint there, if there is one; without it, a folder with an unfinished training is refused. A `TrainingFolder`
-    says both by itself, and its owner says when it is finished. The global generators of chance are left as they were.
+    contains both, and its owner says when it is finished. The global random generators are restored.
     """
     if len(task.lengths) == 0:
         raise ModelError("there is nothing to train on: the task has no examples")
@@ -79,9 +79,9 @@ def train(
 def _opened(
     folder: str | Path | TrainingFolder | None, resume: bool, machine: Machine
 ) -> Iterator[TrainingFolder | None]:
-    """The folder, if there is one, which is locked unless its owner has done so."""
+    """The folder, if there is one; it is locked here unless its owner has locked it."""
     if folder is None and resume:
-        raise ModelError("resume needs the folder of the training that is to go on, got none")
+        raise ModelError("resume needs the folder of the training to continue, got none")
     if folder is None or isinstance(folder, TrainingFolder):
         yield folder
         return
@@ -95,7 +95,7 @@ def _opened(
 
 
 def _fingerprint(task: Task) -> str:
-    """Of what the loop knows of the examples."""
+    """A fingerprint of what the loop knows about the examples."""
     lengths = np.asarray(task.lengths, dtype=np.int64)
     return f"{len(lengths)} of {int(lengths.sum())} tokens, {zlib.crc32(lengths.tobytes()):08x}"
 
@@ -135,7 +135,7 @@ class _Run:
         self._clock = self._told = time.perf_counter()
 
     def go(self) -> Reason:
-        """Train to the end, whatever it is."""
+        """Train until the end, for whatever reason it comes."""
         try:
             while (reason := self._limit()) is None:
                 self._epoch()
@@ -169,7 +169,7 @@ class _Run:
         return "max_iterations" if self._place.epoch >= self._settings.passes else None
 
     def _epoch(self) -> None:
-        """The rest of an epoch, and what comes after it."""
+        """The rest of an epoch, and what follows it."""
         plan = batches_of(self._lengths, self._settings, self._place.epoch)
         self._task.module.train()
         taken = Taken(0.0, 0, 0.0, 0.0)
@@ -181,7 +181,7 @@ class _Run:
                 self._checkpoint()
         step = self._end_epoch(taken, len(plan))
         self._checkpoint()
-        self._save_history(self._best.history("interrupted"))  # as it is, should the process be killed now
+        self._save_history(self._best.history("interrupted"))  # the history so far, in case the process is killed now
         self._tell_of_epoch(step)
 
     def _step(self, plan: list[IntArray]) -> Taken:
@@ -249,7 +249,7 @@ class _Run:
             self._progress(self._as_step(taken, batches))
 
     def _tick(self, *, training: bool) -> None:
-        """Move the clock's hands."""
+        """Update the time."""
         now = time.perf_counter()
         self._place.seconds += now - self._clock
         self._place.epoch_seconds += now - self._clock if training else 0.0

@@ -1,7 +1,7 @@
-"""What the loop runs on: device, precision, processes. All that is asked of accelerate is asked here.
+"""What the loop runs on: device, precision, processes. Only this module uses accelerate.
 
-The hot path of a single process in full precision goes by it: there `autocast` is nothing and nobody calls `reduce`,
-since wrapped optimizers and contexts cost more than a small step can spare.
+The hot path of a single process in full precision avoids it: there `autocast` does nothing and `reduce` is not called,
+since wrapped optimizers and contexts are too expensive for a small step.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Machine:
         return nullcontext() if self.precision == "no" else self._accelerator.autocast()
 
     def backward(self, loss: Tensor) -> None:
-        """Add the loss's gradients to the parameters'."""
+        """Add the gradients of the loss to those of the parameters."""
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
     def share(self, examples: Any) -> Any:
-        """The part of a batch that is this process's."""
+        """The part of a batch that this process works on."""
         return examples if self.processes == 1 else examples[self.rank :: self.processes]
 
     def reduce(self, parameters: list[nn.Parameter], loss: Tensor, items: int) -> tuple[Tensor, int]:
         """Add up gradients, losses and items over all processes."""
-        for p in parameters:  # A process whose share did not touch a parameter still takes part in its sum.
+        for p in parameters:  # A process whose share did not use a parameter still takes part in its sum.
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         gradients = [p.grad for p in parameters if p.grad is not None]
         flat = self._accelerator.reduce(torch.cat([gradient.reshape(-1) for gradient in gradients]), "sum")
@@ -66,13 +66,13 @@ class Machine:
         return sums[0].to(loss), int(sums[1])
 
     def from_main(self, make: Any) -> Any:
-        """What the function gives in the main process, in all of them."""
+        """The result of the function in the main process, for all processes."""
         if self.processes == 1:
             return make()
         return broadcast_object_list([make() if self.is_main else None])[0]
 
     def seed(self, step: int) -> None:
-        """Chance as a function of seed, step and process, so that nothing about it has to be remembered."""
+        """Randomness as a function of seed, step and process, so that no state of it has to be saved."""
         seed_all(zlib.crc32(f"{self._seed} {step} {self.rank}".encode()))
 
 
@@ -87,7 +87,7 @@ def seed_all(seed: int) -> None:
 
 @contextmanager
 def chance_restored() -> Iterator[None]:
-    """Leave the global generators as they were found."""
+    """Restore the global random generators at the end."""
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     try:
         yield
@@ -102,7 +102,7 @@ def _accelerator(precision: str) -> Accelerator:
     if precision == "auto" and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False):
         mode = "bf16"
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != (mode or "no"):
-        # accelerate allows one precision a process; a second model may want another.
+        # accelerate allows one precision per process; a second model may need another.
         AcceleratorState._reset_state(reset_partial_state=False)
     try:
         accelerator = Accelerator(mixed_precision=mode)

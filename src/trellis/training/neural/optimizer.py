@@ -61,7 +61,7 @@ def _refuse_forgotten(module: nn.Module, groups: Sequence[Mapping[str, Any]]) ->
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> dict[str, Tensor]:
-    """What the optimizer remembers of each parameter, as ``parameter/what``; `names` are by the parameter's id."""
+    """The optimizer's state of each parameter, as ``parameter/what``; `names` are by the parameter's id."""
     return {
         f"{names[id(parameter)]}/{what}": value
         for parameter, entries in optimizer.state.items()
@@ -73,7 +73,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) 
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], state: Mapping[str, Tensor]
 ) -> None:
-    """Put back what `optimizer_state` took."""
+    """Restore what `optimizer_state` returned."""
     optimizer.state.clear()
     for name, value in state.items():
         parameter, _, what = name.rpartition("/")

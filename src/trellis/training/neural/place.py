@@ -11,22 +11,22 @@ from trellis.training.neural.stepper import Taken
 
 @dataclass(slots=True)
 class Place:
-    """Where a training stands; together with weights and optimizer, all that it needs to go on."""
+    """How far a training is; together with weights and optimizer, everything that it needs to continue."""
 
     epoch: int = 0
-    """Epochs that are done."""
+    """Finished epochs."""
     batch: int = 0
-    """Batches of the next epoch that are done."""
+    """Finished batches of the next epoch."""
     step: int = 0
-    """Steps that are done, in all."""
+    """Finished steps, in all."""
     loss: float = 0.0
     """Summed over this epoch's `items`."""
     items: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    """Spent in all."""
+    """In all."""
     epoch_seconds: float = 0.0
-    """Spent on this epoch's steps."""
+    """For the steps of this epoch."""
 
     def add(self, taken: Taken, batches: int, tokens: int) -> None:
         """Count a step."""
@@ -37,7 +37,7 @@ class Place:
         self.tokens += tokens
 
     def next_epoch(self) -> None:
-        """Begin to count anew."""
+        """Start counting again."""
         self.epoch += 1
         self.batch = self.items = self.tokens = 0
         self.loss = self.epoch_seconds = 0.0

@@ -23,7 +23,7 @@ from trellis.training.neural.weights import put_back, trained_weights
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that changes in the course of a training."""
+    """Everything that changes during a training."""
 
     module: nn.Module
     optimizer: torch.optim.Optimizer
@@ -32,7 +32,7 @@ class State:
     place: Place
     best: Best[Kept]
     scaler: Any
-    """Of half precision; else None."""
+    """For half precision; otherwise None."""
 
     @property
     def kept_step(self) -> int | None:
@@ -40,7 +40,7 @@ class State:
         return None if self.best.weights is None else self.best.weights.step
 
     def values(self) -> dict[str, Any]:
-        """What is not a tensor."""
+        """Everything that is not a tensor."""
         return {
             "place": asdict(self.place),
             "history": self.best.history("interrupted").to_dict(),
@@ -60,7 +60,7 @@ class State:
         }
 
     def restore(self, saved: Checkpoint) -> None:
-        """Bring everything to where the checkpoint was taken."""
+        """Restore everything to the state of the checkpoint."""
         values = saved.values
         put_back(self.module, saved.parts["weights"])
         restore_optimizer(self.optimizer, dict(self.module.named_parameters()), saved.parts["optimizer"])
@@ -84,7 +84,7 @@ class Memory:
         self._kept_on_disk: int | None = None
 
     def recall(self, state: State) -> None:
-        """Go on from the newest sound checkpoint; where there is none, `state` stays as it is."""
+        """Continue from the newest undamaged checkpoint; if there is none, `state` does not change."""
         found = self._checkpoints.newest()
         if found is None:
             return

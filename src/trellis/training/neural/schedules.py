@@ -4,11 +4,11 @@ warm-up    (k + 1) / W                              steps k = 0 .. W - 1
 constant   1
 linear     (K - k) / (K - W)                        steps k = W .. K - 1
 cosine     (1 + cos(pi (k - W) / (K - W))) / 2
-plateau    factor^n, n times that `patience` epochs brought nothing better
+plateau    factor^n, n: how often `patience` epochs in a row were not better
 
 K is the number of steps of the whole training; W may be a share of it. A training that is resumed with more epochs
-takes its further steps at the rates of the new K and W, so that a linear or cosine schedule jumps up to where it would
-be at that step in a training of the new length. With the constant or plateau schedule, and W a number of steps, rates
+uses the rates of the new K and W for its further steps, so that a linear or cosine schedule jumps up to the rate that
+a training of the new length has at that step. With the constant or plateau schedule, and W a number of steps, rates
 do not depend on K: more epochs lead to the same weights, bit for bit, as if they had been set from the start.
 """
 
@@ -23,7 +23,7 @@ from trellis.training.neural.settings import TrainingSettings
 
 @dataclass(slots=True)
 class Plateau:
-    """Lowers a factor each time that `patience` epochs in a row brought nothing better."""
+    """Lowers a factor each time that `patience` epochs in a row were not better."""
 
     shrink: float
     patience: int
@@ -32,7 +32,7 @@ class Plateau:
     waited: int = 0
 
     def epoch(self, score: float) -> None:
-        """Hear of an epoch's score; higher is better."""
+        """Record an epoch's score; higher is better."""
         if self.best is None or score > self.best:
             self.best, self.waited = score, 0
             return
@@ -61,18 +61,18 @@ class Schedule:
         return left if self._kind == "linear" else (1 + math.cos(math.pi * (1 - left))) / 2
 
     def epoch(self, dev: float | None, loss: float) -> None:
-        """Hear how an epoch ended: by its dev score, or where there is none, by its loss."""
+        """Record the result of an epoch: its dev score, or if there is none, its loss."""
         self._plateau.epoch(-loss if dev is None else dev)
 
     def state(self) -> dict[str, Any]:
-        """What has to be remembered, for `restore`."""
+        """The state, for `restore`."""
         return asdict(self._plateau)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where `state` was taken."""
+        """Continue from this state."""
         self._plateau = Plateau(**state)
 
 
 def warmup_steps(warmup: float, total: int) -> int:
-    """Below 1 a share of all steps, else a number of them."""
+    """Below 1 a share of all steps, otherwise a number of steps."""
     return round(warmup * total) if warmup < 1 else int(warmup)

@@ -13,12 +13,14 @@ from trellis.errors import ConfigError
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings of the training loop; they fit a BiLSTM on a few thousand sentences."""
+    """Settings of the training loop; the defaults suit a BiLSTM on a few thousand sentences."""
 
     optimizer: Literal["adamw", "adam", "sgd"] = setting("adamw", "adamw, adam, or sgd with momentum")
-    learning_rate: float | None = setting(None, "peak learning rate; unset: 0.005, of a fine-tuned transformer 0.00005")
+    learning_rate: float | None = setting(
+        None, "peak learning rate; default: 0.005, for a fine-tuned transformer 0.00005"
+    )
     head_learning_rate: float | None = setting(
-        None, "peak learning rate of the head; unset: learning_rate, beside a fine-tuned transformer 0.001"
+        None, "peak learning rate of the head; default: learning_rate, with a fine-tuned transformer 0.001"
     )
     weight_decay: float = setting(
         1e-2,
@@ -26,38 +28,38 @@ class TrainingSettings:
         "norms and other vectors",
     )
     momentum: float = setting(0.9, "sgd: share of the last step that the next one keeps")
-    clip: float | None = setting(5.0, "longest gradient; longer ones are shortened to it; unset: never")
+    clip: float | None = setting(5.0, "longest gradient; longer ones are shortened to it; unset: no limit")
     epochs: int | None = setting(
-        None, "at most so many passes over the training sentences; unset: 30, with a fine-tuned transformer 5"
+        None, "at most this many passes over the training sentences; default: 30, with a fine-tuned transformer 5"
     )
-    batch_size: int = setting(32, "at most so many sentences in a batch")
+    batch_size: int = setting(32, "at most this many sentences in a batch")
     batch_tokens: int = setting(
         4096,
-        "at most so many tokens (transformer: subwords) in a batch, padding included; a longer sentence goes alone",
+        "at most this many tokens (transformer: subwords) in a batch, padding included; a longer sentence is a batch",
     )
-    accumulate: int = setting(1, "batches whose gradients make one step")
+    accumulate: int = setting(1, "how many batches make one step")
     schedule: Literal["constant", "linear", "cosine", "plateau"] = setting(
         "linear", "the learning rate after warm-up: constant, linear or cosine down to 0, or lowered on a plateau"
     )
     warmup: float = setting(0.05, "steps in which the learning rate rises to its peak; below 1: a share of all steps")
     plateau_factor: float = setting(0.5, "plateau: what the learning rate is multiplied by")
-    plateau_patience: int = setting(2, "plateau: after so many epochs without a better dev score (without dev: loss)")
-    patience: int | None = setting(None, "stop after so many epochs without a better dev score; unset: never")
+    plateau_patience: int = setting(2, "plateau: after this many epochs without a better dev score (without dev: loss)")
+    patience: int | None = setting(None, "stop after this many epochs without a better dev score; unset: never")
     averaging: Literal["none", "ema", "swa"] = setting(
-        "none", "weights kept: none, the last; ema, an exponential moving average over steps; swa, their plain mean"
+        "none", "weights to keep: none, the last; ema, an exponential moving average over steps; swa, their plain mean"
     )
     averaging_start: int = setting(1, "the first epoch whose steps are averaged")
-    ema_decay: float = setting(0.999, "ema: share of the average that each step leaves standing")
+    ema_decay: float = setting(0.999, "ema: share of the average that each step keeps")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto", "arithmetic of the forward pass; auto: bf16 on a GPU that has it, else fp32"
     )
-    seed: int = setting(1, "of the batches and of dropout")
-    checkpoint_every: int | None = setting(None, "steps between checkpoints; unset: one each epoch")
-    keep: int = setting(2, "checkpoints left on disk; the last but one is used when the last is damaged")
+    seed: int = setting(1, "seed of the batches and of dropout")
+    checkpoint_every: int | None = setting(None, "steps between checkpoints; unset: one per epoch")
+    keep: int = setting(2, "how many checkpoints stay on disk; the last but one is used if the last is damaged")
     keep_when_finished: bool = setting(
-        False, "leave the checkpoints of a finished training, so that it can be resumed with more epochs"
+        False, "keep the checkpoints of a finished training, so that it can be resumed with more epochs"
     )
-    tensorboard: bool | str = setting(False, "write TensorBoard's files: true, beside the model; or a folder")
+    tensorboard: bool | str = setting(False, "write TensorBoard's files: true, next to the model; or a folder")
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
@@ -74,17 +76,17 @@ class TrainingSettings:
 
     @property
     def passes(self) -> int:
-        """At most so many epochs."""
+        """The largest number of epochs."""
         return 30 if self.epochs is None else self.epochs
 
     def identity(self) -> dict[str, Any]:
-        """The settings that a training which goes on cannot change: those that lead to other weights."""
+        """The settings that a resumed training cannot change: those that influence the weights."""
         return {name: value for name, value in to_dict(self).items() if name not in FREE}
 
 
 FREE = {"checkpoint_every", "epochs", "keep", "keep_when_finished", "patience", "tensorboard"}
-"""What may be changed when a training goes on. With more epochs, a learning rate that depends on the number of steps
-follows from then on the schedule of the longer training; see `trellis.training.neural.schedules`."""
+"""What may be changed when a training is resumed. With more epochs, a learning rate that depends on the number of steps
+then follows the schedule of the longer training; see `trellis.training.neural.schedules`."""
 _RULES: list[tuple[str, str, Callable[[float], bool]]] = [
     ("learning_rate head_learning_rate clip", "a number above 0", lambda x: x > 0),
     ("weight_decay warmup seed", "a number of at least 0", lambda x: x >= 0),

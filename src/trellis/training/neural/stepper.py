@@ -17,8 +17,8 @@ from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.task import Task
 
 
-class Diverged(Exception):  # noqa: N818 - it ends a training, which may well have a result
-    """The loss or its gradient is no number any more."""
+class Diverged(Exception):  # noqa: N818 - it ends a training, which may still have a result
+    """The loss or its gradient is not finite any more."""
 
 
 class Taken(NamedTuple):
@@ -47,7 +47,7 @@ class Stepper:
         if self._machine.scaler is not None:
             self._machine.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in self._parameters if p.grad is not None]
-        # The one time in a step that we wait for the device.
+        # The only place in a step that waits for the device.
         loss, norm = torch.stack((total, _norm(gradients, total))).tolist()
         norm *= scale
         self._refuse_nan(number, rate, loss / max(items, 1), norm)
@@ -60,7 +60,7 @@ class Stepper:
     def _add_gradients(self, batches: Sequence[IntArray]) -> tuple[Tensor, int, float]:
         """The summed loss and its items, and what the gradients must be multiplied by to be those of the mean.
 
-        A single batch is divided before its backward pass: that is one pass over all gradients less.
+        A single batch is divided before its backward pass, which saves one pass over all gradients.
         """
         for p in self._parameters:
             p.grad = None
@@ -86,7 +86,7 @@ class Stepper:
             self._machine.scaler.update()
 
     def _refuse_nan(self, number: int, rate: float, loss: float, norm: float) -> None:
-        # In half precision the scaler leaves out steps whose gradient overflows, and goes on with smaller numbers.
+        # In half precision the scaler skips steps whose gradient overflows, and continues with smaller numbers.
         if math.isfinite(loss) and (math.isfinite(norm) or self._machine.scaler is not None):
             return
         what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's length is {norm}"

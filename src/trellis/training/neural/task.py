@@ -1,4 +1,4 @@
-"""What the loop knows of what it trains: a module, examples by number, a loss, and a score."""
+"""What the loop knows about what it trains: a module, examples by number, a loss, and a score."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from trellis.training.history import DevScores
 
 
 class Task(Protocol):
-    """Something to be learnt. The loop puts `module` on its device; what the others compute, they compute there."""
+    """Something to be learned. The loop puts `module` on its device; all methods compute there."""
 
     @property
     def module(self) -> nn.Module:
-        """All that is trained."""
+        """Everything that is trained."""
 
     @property
     def lengths(self) -> IntArray:
-        """The size of each training example, by which batches are made: its tokens, or subwords where those count."""
+        """The size of each training example, used to make batches: its tokens, or subwords if those count."""
 
     @property
     def tokens(self) -> IntArray:
@@ -29,12 +29,12 @@ class Task(Protocol):
     def loss(self, examples: IntArray) -> tuple[Tensor, int]:
         """The summed loss of these examples, and how many items it sums over (tokens or sentences).
 
-        A step goes down the gradient of the sum over all its examples divided by all its items. Chance is drawn
-        from the global generators of torch, NumPy or Python, which are seeded anew for each step.
+        A step follows the gradient of the sum over all its examples divided by all its items. Random numbers come
+        from the global generators of torch, NumPy or Python, which are seeded again for each step.
         """
 
     def groups(self) -> Sequence[tuple[str, Sequence[nn.Parameter]]]:
         """All parameters that are trained, in groups by name; that called "head" has its own learning rate."""
 
     def validate(self) -> DevScores | None:
-        """The score of the module as it stands; None where nothing is held out."""
+        """The score of the module in its current state; None if nothing is held out."""

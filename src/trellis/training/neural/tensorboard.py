@@ -20,12 +20,12 @@ class TensorBoard:
         self._writer = SummaryWriter(str(folder), purge_step=step)
 
     def step(self, step: int, loss: float, learning_rate: float, gradient_norm: float) -> None:
-        """Write what a step gave."""
+        """Write the results of a step."""
         for name, value in (("loss", loss), ("learning rate", learning_rate), ("gradient norm", gradient_norm)):
             self._writer.add_scalar(f"step/{name}", value, step)
 
     def epoch(self, step: int, done: Step) -> None:
-        """Write what an epoch gave."""
+        """Write the results of an epoch."""
         for name in ("loss", "dev", "precision", "recall", "accuracy", "tokens_per_second"):
             value = getattr(done, name)
             if value is not None:
@@ -44,5 +44,5 @@ def tensorboard_folder(setting: bool | str, folder: Path | None) -> Path | None:
     if isinstance(setting, str):
         return Path(setting)
     if folder is None:
-        raise ConfigError("tensorboard = true writes beside the model: name a folder, or give its path as the setting")
+        raise ConfigError("tensorboard = true writes next to the model: name a folder, or give its path as the setting")
     return folder / "tensorboard"

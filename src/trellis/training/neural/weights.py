@@ -1,4 +1,4 @@
-"""The weights of a module as named tensors: all that training changes, and nothing that it leaves alone."""
+"""The weights of a module as named tensors: everything that training changes, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def trained_weights(module: nn.Module) -> dict[str, Tensor]:
 
 
 def copy_of(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same values, which no later step changes."""
+    """A copy of the values, which no later step changes."""
     return {name: value.clone() for name, value in weights.items()}
 
 

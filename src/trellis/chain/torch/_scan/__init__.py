@@ -16,7 +16,7 @@ transitions into position t, those of the chain plus its edges:
 Marginals push the first distribution through the conditionals, entropy is the sum of the conditionals'
 entropies, samples are drawn from one conditional after another, and the loss of a tag is minus its
 conditional log probability. No such sum has terms of opposite sign, so nothing cancels; beta is kept near
-zero by taking its maximum out at each step, so that float32 holds for long sequences.
+zero by taking its maximum out at each step, so that float32 is enough for long sequences.
 
 Letters: B sequences, T positions of the longest, N tokens, P pairs of neighbours, L labels, S spans, K paths. Tokens
 arrive flat, one sequence after another, and are padded to time-major [T, B, L] inside. Minus infinity forbids;

@@ -1,4 +1,4 @@
-"""What is asked of the Markov chain that the scores define: sums over paths, and draws from them."""
+"""Questions to the Markov chain that the scores define: sums over paths, and samples of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trellis.chain.torch._scan.markov import (
 
 
 def log_partition(chain: Chain) -> Tensor:
-    """Log of the sum of exp(score) over all paths, [B]; minus infinity where no path is valid."""
+    """Log of the sum of exp(score) over all paths, [B]; minus infinity if no path is valid."""
     batch = prepare(chain)
     beta, scale = backward(batch)
     return total(batch, beta, scale)
@@ -71,10 +71,10 @@ def weighted_nll(chain: Chain, tags: Tensor, weights: Tensor) -> Tensor:
 def span_log_prob(
     chain: Chain, spans: Tensor, tags: Tensor, before: Tensor | None = None, after: Tensor | None = None
 ) -> Tensor:
-    """Log probability that each span carries its tags, [S]; minus infinity where that is impossible.
+    """Log probability that each span carries its tags, [S]; minus infinity if that is impossible.
 
     `spans[S, 3]` holds (sequence, begin, end), half-open and not empty; `tags` those of all spans, flat.
-    `before` and `after`, bool [S, L], also bind the labels next to the span, where there are any.
+    `before` and `after`, bool [S, L], also restrict the labels next to the span, if there are any.
     """
     batch = prepare(chain)
     beta, _ = backward(batch)

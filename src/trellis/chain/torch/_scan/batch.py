@@ -44,7 +44,7 @@ class Layout:
         return padded[self.time, self.sequence]
 
     def last(self, padded: Tensor) -> Tensor:
-        """[T, B] -> [B], the value at the last position; that of the padding where a sequence is empty."""
+        """[T, B] -> [B], the value at the last position; that of the padding if a sequence is empty."""
         return padded.gather(0, (self.lengths - 1).clamp(min=0).unsqueeze(0)).squeeze(0)
 
 
@@ -65,7 +65,7 @@ class Batch:
         return T, B, L
 
     def steps(self, t: int | slice | Tensor, b: Tensor | slice = slice(None)) -> Tensor:
-        """Scores of transitions into positions t of sequences b, [..., L, L]; [L, L] where all are the same."""
+        """Scores of transitions into positions t of sequences b, [..., L, L]; [L, L] if all are the same."""
         return self.transitions if self.edges is None else self.transitions + self.edges[t, b]
 
     def steps_from(self, previous: Tensor, t: int | slice | Tensor, b: Tensor | slice = slice(None)) -> Tensor:
@@ -79,7 +79,7 @@ class Batch:
 
 
 def prepare(chain: Chain) -> Batch:
-    """Padded scores in the widest type among them, float32 at least."""
+    """Padded scores in the widest type among them, at least float32."""
     scores = [x for x in chain if x is not None and x is not chain.lengths]
     dtype = scores[0].dtype
     for other in scores:
@@ -100,7 +100,7 @@ def _pad_edges(layout: Layout, edges: Tensor) -> Tensor:
 def make_layout(lengths: Tensor, device: torch.device) -> Layout:
     """Lay out sequences of the given lengths (a CPU tensor).
 
-    T is at least 2: no recursion then has a special case, and every score takes part in every graph.
+    T is at least 2: then no recursion has a special case, and every score is part of every graph.
     """
     T = max(2, int(lengths.max())) if len(lengths) else 2
     time = torch.arange(T).unsqueeze(-1)

@@ -29,7 +29,7 @@ def viterbi(chain: Chain) -> tuple[Tensor, Tensor]:
 def kbest(chain: Chain, k: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the k best distinct paths as (counts, scores, paths).
 
-    `counts[B]` is the number of paths found, fewer than k where fewer exist; `scores` holds theirs flat,
+    `counts[B]` is the number of paths found, fewer than k if fewer exist; `scores` holds theirs flat,
     descending inside a sequence; `paths` holds for each sequence its paths one after another.
     """
     batch = prepare(chain)

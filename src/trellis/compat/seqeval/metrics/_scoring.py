@@ -27,11 +27,11 @@ _ENTITY_LETTERS = "BIES"
 
 
 class UndefinedMetricWarning(UserWarning):
-    """A figure is undefined and set to 0. Where scikit-learn is loaded, its class of this name is used."""
+    """A figure is undefined and set to 0. If scikit-learn is loaded, its class of this name is used."""
 
 
 def default_alphabet(suffix: bool) -> Alphabet:
-    """Labels as seqeval's default mode reads them: any letter goes, and a hyphen is not needed."""
+    """Labels as seqeval's default mode reads them: any letter is accepted, and a hyphen is not needed."""
 
     def parse(label: str) -> tuple[Role, str]:
         if suffix:
@@ -117,12 +117,12 @@ def _ratio(correct: IntArray, total: IntArray, metric: str, zero: float, warn_fo
 def _warn(names: str, lacking: str) -> None:
     loaded = sys.modules.get("sklearn.exceptions")
     category = getattr(loaded, "UndefinedMetricWarning", UndefinedMetricWarning)
-    message = f"{names} undefined where there are {lacking}; set to 0.0 (zero_division chooses another value)"
+    message = f"{names} undefined since there are {lacking}; set to 0.0 (zero_division chooses another value)"
     warnings.warn(message, category, stacklevel=2)
 
 
 def report(counts: Tally, *, digits: int, output_dict: bool, zero_division: ZeroDivision) -> str | dict[str, Any]:
-    """One row a type, then the averages."""
+    """One row per type, then the averages."""
     width = max(len("weighted avg"), digits, *map(len, counts.names))
     reporter: Reporter = DictReporter() if output_dict else StringReporter(width=width, digits=digits)
     for row in zip(counts.names, *figures(counts, average=None, zero_division=zero_division), strict=True):

@@ -32,7 +32,7 @@ Tags = list[list[str]]
 
 
 def get_entities(seq: Sequence[Any], suffix: bool = False) -> list[tuple[str, int, int]]:
-    """(type, first token, last token) of each span; in a list of lists each list counts one token more."""
+    """(type, first token, last token) of each span; in a list of lists, each list counts as one token more."""
     sequences = seq if any(isinstance(item, list) for item in seq) else [seq]
     alphabet = default_alphabet(suffix)
     chunks = find_chunks(alphabet, alphabet.encode(sequences))
@@ -147,7 +147,7 @@ def accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
 
 
 def performance_measure(y_true: Sequence[Any], y_pred: Sequence[Any]) -> dict[str, int]:
-    """Tokens by outcome: TP right and not O, FP wrong and not O, FN O where there is a tag, TN right O."""
+    """Tokens by outcome: TP right and not O, FP wrong and not O, FN O instead of a tag, TN right O."""
     pairs = Counter(zip(*_flat(y_true, y_pred), strict=False))
     result = {"TP": 0, "FP": 0, "FN": 0, "TN": 0}
     for (true, guessed), number in pairs.items():

@@ -29,7 +29,7 @@ def unique_labels(y_true: Tags, y_pred: Tags, scheme: type[Token], suffix: bool 
 
 
 def check_consistent_length(y_true: Tags, y_pred: Tags) -> None:
-    """Both must be lists of lists that agree in their lengths."""
+    """Both must be lists of lists of equal lengths."""
     check_types(y_true, y_pred)
     check_aligned(y_true, y_pred)
 
@@ -46,7 +46,7 @@ def precision_recall_fscore_support(
     scheme: type[Token] | None = None,
     suffix: bool = False,
 ) -> Scores:
-    """Figures per type or averaged; ``sample_weight`` is accepted and, as in seqeval, without effect."""
+    """Figures per type or averaged; ``sample_weight`` is accepted and, as in seqeval, has no effect."""
     check_options(average, beta)
     if scheme is None:
         raise ConfigError("strict mode needs a scheme, for example scheme=IOB2")

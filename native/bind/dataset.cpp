@@ -1,0 +1,168 @@
+// Templates, compiled corpora and their scores. The caller is responsible for sizes and lifetimes of arrays, as in
+// inference.cpp; it is trellis.features.
+#include "features/dataset.h"
+
+#include "base/block.h"
+#include "bind/array.h"
+#include "bind/attributes.h"
+#include "bind/module.h"
+#include "bind/reading.h"
+#include "features/scorer.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <mutex>
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+using PieceTuple = std::tuple<std::string, int, int, int, int>;
+
+TemplateSet templates_of(const std::vector<std::vector<PieceTuple>>& lines) {
+  std::vector<std::vector<Piece>> templates;
+  for (const auto& line : lines) {
+    templates.emplace_back();
+    for (const auto& [text, function, argument, row, column] : line)
+      templates.back().push_back({text, Function(function), argument, row, column});
+  }
+  return TemplateSet(std::move(templates));
+}
+
+struct Cells {
+  std::vector<std::unique_ptr<Column>> columns;
+  std::vector<int64_t> offsets;
+};
+
+Cells read_cells(const nb::list& columns, const std::vector<std::string>& names) {
+  Cells cells;
+  for (size_t c = 0; c < columns.size(); ++c) {
+    cells.columns.push_back(std::make_unique<Column>());
+    read_column(columns[c], names[c].c_str(), cells.offsets, *cells.columns.back());
+  }
+  return cells;
+}
+
+std::shared_ptr<Dataset> compile_tokens(const TemplateSet& set, const nb::list& columns,
+                                        const std::vector<std::string>& names, Attributes& attributes, bool grow) {
+  Cells cells = read_cells(columns, names);
+  nb::gil_scoped_release release;
+  return std::make_shared<Dataset>(expand(set, cells.columns, std::move(cells.offsets), attributes.source(grow)));
+}
+
+std::vector<std::vector<nb::bytes>> feature_strings(const TemplateSet& set, const nb::list& columns,
+                                                    const std::vector<std::string>& names) {
+  const Cells cells = read_cells(columns, names);
+  std::vector<std::vector<nb::bytes>> tokens;
+  for (int64_t b = 0; b + 1 < int64_t(cells.offsets.size()); ++b) {
+    for (int64_t t = 0; t < cells.offsets[size_t(b) + 1] - cells.offsets[size_t(b)]; ++t) {
+      tokens.emplace_back();
+      for (const std::string& name : expand_token(set, cells.columns, cells.offsets, b, t))
+        tokens.back().emplace_back(name.data(), name.size());
+    }
+  }
+  return tokens;
+}
+
+// Weights made ready for scoring; keeps the array of labels that it points into.
+struct ReadyWeights {
+  WeightTable<double> table;
+  nb::object labels;
+};
+
+void emissions_of(const Dataset& data, const ReadyWeights& weights, const Array<double>& out) {
+  double* emissions = out.data();
+  nb::gil_scoped_release release;
+  score_dataset(data, weights.table, emissions);
+}
+
+// Leaves the scorer in order, also where reading ends with an error.
+struct Finish {
+  Scorer& scorer;
+  ~Finish() { scorer.finish(); }
+};
+
+// A scorer with the Python objects that it points into. One call at a time: the lock is never waited for with the
+// interpreter lock in hand.
+struct TokenScorer {
+  Scorer scorer;
+  std::mutex mutex;
+  nb::object parts;
+
+  nb::tuple score(const nb::list& columns, const std::vector<std::string>& names) {
+    std::unique_lock<std::mutex> lock(mutex, std::defer_lock);
+    {
+      nb::gil_scoped_release release;
+      lock.lock();
+    }
+    const Finish finish{scorer};
+    std::vector<int64_t> offsets;
+    for (size_t c = 0; c < columns.size(); ++c)
+      read_column(columns[c], names[c].c_str(), offsets, *scorer.columns()[c]);
+    const size_t N = size_t(offsets.back()), L = size_t(scorer.labels());
+    auto* emissions = new Block<double>(int64_t(N * L));
+    nb::capsule owner(emissions, [](void* p) noexcept { delete static_cast<Block<double>*>(p); });
+    {
+      nb::gil_scoped_release release;
+      scorer.score(offsets, *emissions);
+    }
+    nb::ndarray<nb::numpy, double> array(static_cast<double*>(*emissions), {N, L}, owner);
+    return nb::make_tuple(array, copy_of(offsets.data(), offsets.size()));
+  }
+};
+
+}  // namespace
+
+void bind_dataset(nb::module_& m) {
+  nb::class_<TemplateSet>(m, "TemplateSet")
+      .def("__init__", [](TemplateSet* self, const std::vector<std::vector<PieceTuple>>& lines) {
+        new (self) TemplateSet(templates_of(lines));
+      });
+  nb::class_<Dataset>(m, "Dataset")
+      .def_prop_ro("sentences", &Dataset::sentences)
+      .def_prop_ro("tokens", &Dataset::tokens)
+      .def_prop_ro("bundles", &Dataset::bundles)
+      .def_prop_ro("entries", [](const Dataset& self) { return self.attributes.size(); })
+      .def_prop_ro("offsets",
+                   [](const Dataset& self) { return copy_of(self.offsets.data(), self.offsets.size()); },
+                   nb::rv_policy::move)
+      .def("token_attributes", [](const Dataset& self, int64_t n) {
+        std::vector<std::pair<int64_t, double>> found;
+        for (int64_t g = 0; g < self.groups; ++g) {
+          const int64_t u = self.bundle(n, g);
+          for (int64_t e = self.bundle_begin(u); e < self.bundle_ends[size_t(u)]; ++e)
+            found.emplace_back(self.attributes[size_t(e)], self.value(e));
+        }
+        return found;
+      });
+  nb::class_<ReadyWeights>(m, "Weights")
+      .def("__init__", [](ReadyWeights* self, const Flat<const int64_t>& ends, const Flat<const uint16_t>& labels,
+                          const Flat<const double>& weights, int64_t L) {
+        const Pairs pairs{ends.data(), labels.data(), int64_t(ends.size()), L};
+        new (self) ReadyWeights{WeightTable<double>(pairs), nb::cast(labels)};
+        self->table.fill(weights.data());
+        self->table.forget_ends();
+      }, unconverted(), unconverted(), unconverted(), nb::arg());
+  nb::class_<TokenScorer>(m, "TokenScorer")
+      .def("__init__", [](TokenScorer* self, nb::object set, nb::object attributes, nb::object weights) {
+        const auto& table = nb::cast<const ReadyWeights&>(weights).table;
+        new (self) TokenScorer{{nb::cast<const TemplateSet&>(set), nb::cast<Attributes&>(attributes).view(), table}, {},
+                               nb::make_tuple(set, attributes, weights)};
+      })
+      .def("score", &TokenScorer::score)
+      .def_prop_ro("bytes", [](const TokenScorer& self) { return self.scorer.bytes(); })
+      .def_prop_ro_static("most_bytes", [](nb::handle) { return Scorer::most_bytes; });
+  m.def("compile_tokens", &compile_tokens);
+  m.def("compile_features", [](nb::handle sentences, Attributes& attributes, bool grow) {
+    return std::make_shared<Dataset>(read_features(sentences, attributes.source(grow)));
+  });
+  m.def("feature_strings", &feature_strings);
+  m.def("score_dataset", &emissions_of);
+}
+
+}  // namespace trellis

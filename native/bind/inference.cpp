@@ -1,0 +1,189 @@
+// Chain inference: arrays in, arrays out. An array argument is anything nanobind takes as a contiguous CPU array of the
+// right type, or the address of one as an int (torch tensors come that way, since their array protocols cost
+// more than a small batch), or 0 where the C++ side says null. Sizes and lifetimes are the caller's business:
+// trellis.chain and trellis.chain.torch are the callers, and check everything first.
+#include "chain/inference.h"
+
+#include "bind/array.h"
+#include "bind/module.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace nb = nanobind;
+
+namespace trellis {
+
+namespace {
+
+template <typename T>
+T* pointer(nb::handle array) {
+  if (PyLong_Check(array.ptr())) return at<T>(PyLong_AsSize_t(array.ptr()));
+  return data_of<T>(array);
+}
+
+// (status, sequence) of the first problem
+using Report = std::pair<int, int64_t>;
+
+template <typename F>
+Report unlocked(F f) {
+  nb::gil_scoped_release release;
+  const Outcome outcome = f();
+  return {outcome.status, outcome.sequence};
+}
+
+// Spans as arrays, sorted by sequence: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
+// masks before[S, labels] and after[S, labels].
+std::vector<Span> span_list(const int64_t* spans, int64_t count, const int64_t* tags, const uint8_t* before,
+                            const uint8_t* after, int64_t labels) {
+  std::vector<Span> list;
+  for (int64_t s = 0; s < count; ++s) {
+    const int64_t* span = spans + 3 * s;
+    list.push_back({s, span[0], span[1], span[2], tags, before ? before + s * labels : nullptr,
+                    after ? after + s * labels : nullptr});
+    tags += span[2] - span[1];
+  }
+  std::stable_sort(list.begin(), list.end(), [](const Span& a, const Span& b) { return a.sequence < b.sequence; });
+  return list;
+}
+
+template <typename R>
+void bind(nb::module_& m, const char* name) {
+  using I = Inference<R>;
+  nb::class_<I>(m, name)
+      .def("__init__",
+           [](I* self, std::shared_ptr<Layout> layout, nb::handle emissions, nb::handle transitions, nb::handle start,
+              nb::handle end, int64_t L, nb::handle edges) {
+             new (self) I(std::move(layout), pointer<const R>(emissions), pointer<const R>(transitions),
+                          pointer<const R>(start), pointer<const R>(end), L, pointer<const R>(edges));
+           })
+      .def("log_partition",
+           [](I& self, nb::handle out, bool keep) {
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.log_partition(to, keep); });
+           })
+      .def("score",
+           [](I& self, nb::handle tags, nb::handle out) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.score(path, to); });
+           })
+      .def("nll",
+           [](I& self, nb::handle tags, nb::handle out, bool keep) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.nll(path, to, keep); });
+           })
+      .def("total_nll",  // the sum over the batch times scale, as one number of type R
+           [](I& self, nb::handle tags, double scale, nb::handle out, bool keep) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             R* to = pointer<R>(out);
+             return unlocked([&] {
+               std::vector<double> losses(size_t(self.layout().sequences()));
+               const Outcome outcome = self.nll(path, losses.data(), keep);
+               *to = R(scale * std::accumulate(losses.begin(), losses.end(), 0.0));
+               return outcome;
+             });
+           })
+      .def("gradient",
+           [](I& self, nb::handle weights, double weight, int64_t rows, nb::handle emissions, nb::handle transitions,
+              nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
+             const double* w = pointer<const double>(weights);
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
+               *d = pointer<R>(edges);
+             return unlocked([&] { return self.gradient(w, weight, rows, e, a, s, z, edge_count, d); });
+           })
+      .def("pairwise",
+           [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
+              nb::handle end, nb::handle pairs) {
+             double* to = pointer<double>(log_partition);
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
+               *p = pointer<R>(pairs);
+             return unlocked([&] { return self.pairwise(to, e, a, s, z, p); });
+           })
+      .def("viterbi",
+           [](I& self, nb::handle tags, int64_t rows, nb::handle scores) {
+             int64_t* path = pointer<int64_t>(tags);
+             double* to = pointer<double>(scores);
+             return unlocked([&] { return self.viterbi(path, rows, to); });
+           })
+      .def("entropy",
+           [](I& self, nb::handle out) {
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.entropy(to); });
+           })
+      .def("sample",
+           [](I& self, int64_t n, uint64_t seed, nb::handle tags, int64_t stride) {
+             int64_t* to = pointer<int64_t>(tags);
+             return unlocked([&] { return self.sample(n, seed, to, stride); });
+           })
+      .def("spans",
+           [](I& self, nb::handle spans, int64_t count, nb::handle tags, nb::handle before, nb::handle after,
+              nb::handle state_labels, int64_t labels, nb::handle out) {
+             const auto list = span_list(pointer<const int64_t>(spans), count, pointer<const int64_t>(tags),
+                                         pointer<const uint8_t>(before), pointer<const uint8_t>(after), labels);
+             const int64_t* label = pointer<const int64_t>(state_labels);
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.spans(list, label, labels, to); });
+           })
+      .def("weighted_nll",
+           [](I& self, nb::handle tags, nb::handle weights, nb::handle out) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             const double* w = pointer<const double>(weights);
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.weighted_nll(path, w, to); });
+           })
+      .def("weighted_nll_gradient",
+           [](I& self, nb::handle weights, nb::handle outer, nb::handle emissions, nb::handle transitions,
+              nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
+             const double *w = pointer<const double>(weights), *o = pointer<const double>(outer);
+             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
+               *d = pointer<R>(edges);
+             return unlocked([&] { return self.weighted_nll_gradient(w, o, e, a, s, z, edge_count, d); });
+           })
+      .def_prop_ro("tags",  // those that a loss was asked for, by token
+                   [](const I& self) {
+                     return to_numpy(std::vector<int64_t>(self.kept_tags().begin(), self.kept_tags().end()));
+                   },
+                   nb::rv_policy::move)
+      .def("kbest", [](I& self, int64_t k) {
+        std::vector<int64_t> counts, tags;
+        std::vector<double> scores;
+        const Report report = unlocked([&] { return self.kbest(k, counts, scores, tags); });
+        return nb::make_tuple(report, to_numpy(std::move(counts)), to_numpy(std::move(scores)),
+                              to_numpy(std::move(tags)));
+      });
+}
+
+}  // namespace
+
+void bind_inference(nb::module_& m) {
+  nb::class_<Layout>(m, "Layout")
+      .def_prop_ro("sequences", &Layout::sequences)
+      .def_prop_ro("tokens", &Layout::tokens)
+      .def_prop_ro("offsets", [](const Layout& layout) { return to_numpy(layout.offsets); },
+                   nb::rv_policy::move)
+      .def_prop_ro("pairs", &Layout::pairs)
+      .def_prop_ro("edge_rows", [](const Layout& layout) { return to_numpy(layout.edge_rows()); },
+                   nb::rv_policy::move)
+      .def_prop_ro("rows", [](const Layout& layout) { return to_numpy(layout.rows); },
+                   nb::rv_policy::move);
+  m.def("layout_of_lengths",
+        [](nb::handle lengths, int64_t B, int64_t tokens) {
+          return std::make_shared<Layout>(layout_of_lengths(pointer<const int64_t>(lengths), B, tokens));
+        });
+  m.def("layout_of_mask",
+        [](nb::handle mask, nb::handle tags, int64_t ignored, int64_t B, int64_t T, int64_t stride_b,
+           int64_t stride_t) {
+          return std::make_shared<Layout>(layout_of_mask(pointer<const uint8_t>(mask), pointer<const int64_t>(tags),
+                                                         ignored, B, T, stride_b, stride_t));
+        });
+  bind<float>(m, "InferenceFloat32");
+  bind<double>(m, "InferenceFloat64");
+}
+
+}  // namespace trellis

@@ -1,0 +1,54 @@
+// Python strings to small integers: the one loop over labels or words that nothing can do without.
+#include "bind/array.h"
+#include "bind/module.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+// The codes met last, by the address of the string: labels read once are mostly the same few objects.
+struct Cache {
+  static constexpr size_t size = 1024;
+  PyObject* keys[size] = {};
+  uint32_t codes[size];
+
+  static size_t place(PyObject* key) { return (reinterpret_cast<uintptr_t>(key) >> 4) % size; }
+};
+
+// table[label] of every label of every sequence, with a 0 after each sequence. The table may register a label that it
+// meets for the first time (__missing__).
+nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle table) {
+  const nb::object outer = nb::steal(PySequence_Fast(sequences.ptr(), "labels must be sequences of strings"));
+  if (!outer.is_valid()) throw nb::python_error();
+  std::vector<uint32_t> codes;
+  std::vector<nb::object> alive;  // what the cache has addresses of
+  Cache cache;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(outer.ptr()); ++i) {
+    PyObject* sequence = PySequence_Fast_GET_ITEM(outer.ptr(), i);
+    alive.push_back(nb::steal(PySequence_Fast(sequence, "labels must be sequences of strings")));
+    if (!alive.back().is_valid()) throw nb::python_error();
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(alive.back().ptr()); ++j) {
+      PyObject* label = PySequence_Fast_GET_ITEM(alive.back().ptr(), j);
+      const size_t place = Cache::place(label);
+      if (cache.keys[place] != label) {
+        const nb::object code = nb::steal(PyObject_GetItem(table.ptr(), label));
+        if (!code.is_valid()) throw nb::python_error();
+        cache.keys[place] = label;
+        cache.codes[place] = uint32_t(PyLong_AsUnsignedLong(code.ptr()));
+      }
+      codes.push_back(cache.codes[place]);
+    }
+    codes.push_back(0);
+  }
+  return to_numpy(std::move(codes));
+}
+
+}  // namespace
+
+void bind_labels(nb::module_& m) { m.def("number_strings", &number_strings); }
+
+}  // namespace trellis

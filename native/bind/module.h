@@ -1,0 +1,18 @@
+// What each file of this folder adds to the Python module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace trellis {
+
+void bind_attributes(nanobind::module_& m);
+void bind_dataset(nanobind::module_& m);
+void bind_expectation(nanobind::module_& m);
+void bind_inference(nanobind::module_& m);
+void bind_labels(nanobind::module_& m);
+void bind_lstm(nanobind::module_& m);
+void bind_objective(nanobind::module_& m);
+void bind_spelling(nanobind::module_& m);
+void bind_vectors(nanobind::module_& m);
+
+}  // namespace trellis

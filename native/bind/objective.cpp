@@ -1,0 +1,103 @@
+// The training objective of the feature CRF, and training that moves the weights after a few sentences.
+#include "features/objective.h"
+
+#include "bind/array.h"
+#include "bind/module.h"
+#include "features/online.h"
+
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+template <typename T>
+T* pointer(const nb::object& array) {
+  return array.is_none() ? nullptr : data_of<T>(array);
+}
+
+// The objective with the arrays that it points into.
+struct Training {
+  Objective objective;
+  nb::object arrays;
+};
+
+using Result = std::tuple<int, int64_t, double>;  // status, sentence, loss
+
+}  // namespace
+
+void bind_objective(nb::module_& m) {
+  nb::class_<Training>(m, "Objective")
+      .def("__init__",
+           [](Training* self, std::shared_ptr<Dataset> data, int64_t attributes, int64_t L, nb::object tags,
+              nb::object allowed, nb::object sentence_weights, nb::object token_weights, bool single_precision) {
+             const Supervision known{pointer<const int64_t>(tags), pointer<const uint8_t>(allowed),
+                                     pointer<const double>(sentence_weights), pointer<const double>(token_weights)};
+             new (self) Training{Objective(std::move(data), attributes, L, known, single_precision),
+                                 nb::make_tuple(tags, allowed, sentence_weights, token_weights)};
+           }, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg())
+      .def("choose_states",
+           [](Training& self, double min_freq, bool all) {
+             nb::gil_scoped_release release;
+             Objective& objective = self.objective;
+             objective.set_states(choose_states(objective.data(), objective.supervision(), objective.attributes(),
+                                                objective.L(), min_freq, all));
+           })
+      .def("set_states",
+           [](Training& self, const Array<const int64_t>& ends, const Array<const uint16_t>& labels) {
+             self.objective.set_states({{ends.data(), ends.data() + ends.size()},
+                                        {labels.data(), labels.data() + labels.size()}});
+           })
+      .def("set_transitions",
+           [](Training& self, const Array<const uint8_t>& transitions, const Array<const uint8_t>& start,
+              const Array<const uint8_t>& end) {
+             self.objective.set_transitions(transitions.data(), start.data(), end.data());
+           })
+      .def_prop_ro("size", [](const Training& self) { return self.objective.size(); })
+      .def("states",
+           [](const Training& self) {
+             const StateFeatures& states = self.objective.states();
+             return nb::make_tuple(copy_of(states.ends.data(), states.ends.size()),
+                                   copy_of(states.labels.data(), states.labels.size()));
+           })
+      .def("evaluate",
+           [](Training& self, const Array<const double>& weights, nb::object gradient) -> Result {
+             const double* w = weights.data();
+             double loss = 0.0, *g = pointer<double>(gradient);
+             nb::gil_scoped_release release;
+             const Outcome outcome = self.objective.evaluate(w, g, &loss);
+             return {outcome.status, outcome.sequence, loss};
+           }, nb::arg(), nb::arg().none())
+      .def("descend",
+           [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights, double rate,
+              double decay, int64_t batch, int64_t done, double scale) {
+             Descent descent{rate, decay, scale, batch, done};
+             const int64_t* sentences = order.data();
+             const int64_t count = int64_t(order.size());
+             double loss = 0.0, *w = weights.data();
+             Outcome outcome;
+             {
+               nb::gil_scoped_release release;
+               outcome = descend(self.objective, sentences, count, descent, w, &loss);
+             }
+             return nb::make_tuple(Result{outcome.status, outcome.sequence, loss}, descent.done, descent.scale);
+           })
+      .def("perceptron", [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
+                            const Array<double>& sums, int64_t seen) {
+        const int64_t* sentences = order.data();
+        const int64_t count = int64_t(order.size());
+        int64_t mistakes = 0;
+        double *w = weights.data(), *s = sums.data();
+        {
+          nb::gil_scoped_release release;
+          perceptron(self.objective, sentences, count, w, s, &seen, &mistakes);
+        }
+        return nb::make_tuple(seen, mistakes);
+      });
+}
+
+}  // namespace trellis

@@ -1,0 +1,224 @@
+#include "bind/reading.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+// Dicts in dicts: more than this is a mistake, a dict that holds itself among them.
+constexpr int kDeepest = 100;
+constexpr size_t kLongestShown = 120;
+
+struct Place {
+  int64_t sentence, position;
+};
+
+// Feature names may be any bytes, which PyErr_SetString would not take.
+[[noreturn]] void refuse(const std::string& problem) {
+  const nb::object message =
+      nb::steal(PyUnicode_DecodeUTF8(problem.data(), Py_ssize_t(problem.size()), "backslashreplace"));
+  if (message.is_valid()) PyErr_SetObject(PyExc_ValueError, message.ptr());
+  throw nb::python_error();
+}
+
+[[noreturn]] void refuse(const Place& place, const std::string& problem) {
+  const std::string where = "sentence " + std::to_string(place.sentence) + ", position " + std::to_string(place.position);
+  refuse(where + ": " + problem);
+}
+
+// The error that Python code of the caller's raised, unless it says that an object is not what it should be.
+void pass_on_others() {
+  if (!PyErr_Occurred()) return;
+  for (PyObject* kind : {PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError}) {
+    if (PyErr_ExceptionMatches(kind)) return PyErr_Clear();
+  }
+  throw nb::python_error();
+}
+
+std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+
+std::string quoted(const std::string& name) {
+  return name.size() <= kLongestShown ? "'" + name + "'" : "'" + name.substr(0, kLongestShown) + "...'";
+}
+
+bool is_text(PyObject* object) { return PyUnicode_Check(object) || PyBytes_Check(object); }
+
+// The bytes of a str (lone surrogates pass) or bytes object; `spare` holds them where the object does not.
+std::string_view text_of(PyObject* object, std::string& spare) {
+  if (PyBytes_Check(object)) return {PyBytes_AS_STRING(object), size_t(PyBytes_GET_SIZE(object))};
+  Py_ssize_t size = 0;
+  if (const char* text = PyUnicode_AsUTF8AndSize(object, &size)) return {text, size_t(size)};
+  PyErr_Clear();
+  const nb::object encoded = nb::steal(PyUnicode_AsEncodedString(object, "utf-8", "surrogatepass"));
+  if (!encoded.is_valid()) throw nb::python_error();
+  spare.assign(PyBytes_AS_STRING(encoded.ptr()), size_t(PyBytes_GET_SIZE(encoded.ptr())));
+  return spare;
+}
+
+// A list or tuple of what the object holds.
+nb::object items_of(PyObject* object, const std::string& otherwise) {
+  nb::object fast = nb::steal(PySequence_Fast(object, ""));
+  if (fast.is_valid()) return fast;
+  pass_on_others();
+  refuse(otherwise + ", got " + type_name(object));
+}
+
+// Item i, kept alive: Python code that runs on the way may take it out of the list.
+nb::object item_of(const nb::object& items, Py_ssize_t i) { return nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i)); }
+
+class FeatureReader {
+ public:
+  FeatureReader(Dataset& data, AttributeSource attributes) : data_(data), attributes_(attributes) {}
+
+  void token(PyObject* item, const Place& place) {
+    place_ = place;
+    name_.clear();
+    holder(item, "the features of a token");
+    data_.bundle_ends.push_back(int64_t(data_.attributes.size()));
+  }
+  // Values are kept only where one is not 1.
+  void finish() {
+    if (!weighted_) data_.values.clear();
+  }
+
+ private:
+  void holder(PyObject* item, const char* what) {
+    if (depth_ == kDeepest)
+      refuse(place_, "features are nested more than " + std::to_string(kDeepest) + " deep, at " + quoted(name_));
+    ++depth_;
+    if (PyDict_Check(item)) {
+      entries(item);
+    } else if (PyList_Check(item) || PyTuple_Check(item) || PyAnySet_Check(item)) {
+      strings(item);
+    } else {
+      refuse(place_, std::string(what) + " must be a dict, list or set, got " + type_name(item));
+    }
+    --depth_;
+  }
+
+  // Keys and values are kept alive: the __float__ of a value is Python code, and may change the dict.
+  void entries(PyObject* dict) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(dict, &at, &key, &value)) {
+      const nb::object own_key = nb::borrow(key), own_value = nb::borrow(value);
+      entry(key, value);
+    }
+  }
+
+  void strings(PyObject* collection) {
+    const nb::object iterator = nb::steal(PyObject_GetIter(collection));
+    if (!iterator.is_valid()) throw nb::python_error();
+    while (PyObject* next = PyIter_Next(iterator.ptr())) {
+      const nb::object element = nb::steal(next);
+      if (!is_text(next)) refuse(place_, "a feature in a list must be a string, got " + type_name(next));
+      with(next, [&] { add(1.0); });
+    }
+    if (PyErr_Occurred()) throw nb::python_error();
+  }
+
+  void entry(PyObject* key, PyObject* value) {
+    if (!is_text(key)) refuse(place_, "a feature's name must be a string, got " + type_name(key));
+    with(key, [&] {
+      if (PyFloat_Check(value) || PyLong_Check(value)) {  // bool too
+        add(number(value));
+      } else if (is_text(value)) {
+        name_ += ':';
+        with(value, [&] { add(1.0); });
+      } else if (PyDict_Check(value) || PyList_Check(value) || PyAnySet_Check(value)) {
+        name_ += ':';
+        holder(value, "");
+      } else {
+        add(number(value));
+      }
+    });
+  }
+
+  // Runs f with the text appended to the name.
+  template <typename F>
+  void with(PyObject* text, F f) {
+    const size_t before = name_.size();
+    name_ += text_of(text, spare_);
+    f();
+    name_.resize(before);
+  }
+
+  double number(PyObject* value) {
+    const double result = PyNumber_Check(value) ? PyFloat_AsDouble(value) : 0.0;
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+      PyErr_Clear();
+      refuse(place_, "feature " + quoted(name_) + " is too large: values must be finite");
+    }
+    if (!PyNumber_Check(value) || PyErr_Occurred()) {
+      pass_on_others();
+      refuse(place_, "feature " + quoted(name_) + " must be a string, a number or a bool, got " + type_name(value));
+    }
+    if (!std::isfinite(result))
+      refuse(place_, "feature " + quoted(name_) + " is " + std::to_string(result) + ": values must be finite");
+    return result;
+  }
+
+  void add(double value) {
+    const int64_t number = attributes_.number(name_);
+    if (number < 0) return;
+    data_.attributes.push_back(int32_t(number));
+    data_.values.push_back(value);
+    weighted_ |= value != 1.0;
+  }
+
+  Dataset& data_;
+  AttributeSource attributes_;
+  std::string name_, spare_;
+  Place place_{};
+  int depth_ = 0;
+  bool weighted_ = false;
+};
+
+}  // namespace
+
+void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column) {
+  const nb::object outer = items_of(sentences.ptr(), "sentences must be a sequence");
+  const bool first = offsets.empty();
+  if (first) offsets.push_back(0);
+  std::string spare;
+  for (Py_ssize_t b = 0; b < PySequence_Fast_GET_SIZE(outer.ptr()); ++b) {
+    const nb::object sentence = item_of(outer, b);
+    const std::string name = "sentence " + std::to_string(b);
+    if (is_text(sentence.ptr())) refuse(name + " must be a sequence of strings, got one string");
+    const nb::object inner = items_of(sentence.ptr(), name + " must be a sequence of strings");
+    const Py_ssize_t length = PySequence_Fast_GET_SIZE(inner.ptr());
+    for (Py_ssize_t t = 0; t < length; ++t) {
+      PyObject* cell = PySequence_Fast_GET_ITEM(inner.ptr(), t);
+      if (!PyUnicode_Check(cell))
+        refuse({b, t}, std::string(what) + " must be a string, got " + type_name(cell));
+      column.cells.push_back(int32_t(column.values.add(text_of(cell, spare))));
+    }
+    if (first) {
+      offsets.push_back(int64_t(column.cells.size()));
+    } else if (offsets[size_t(b) + 1] != int64_t(column.cells.size())) {
+      const int64_t tokens = offsets[size_t(b) + 1] - offsets[size_t(b)];
+      refuse(name + " has " + std::to_string(tokens) + " tokens and " + std::to_string(length) + " values of " + what);
+    }
+  }
+}
+
+Dataset read_features(nb::handle sentences, AttributeSource attributes) {
+  Dataset data;
+  FeatureReader reader(data, attributes);
+  const nb::object outer = items_of(sentences.ptr(), "sentences must be a sequence");
+  for (Py_ssize_t b = 0; b < PySequence_Fast_GET_SIZE(outer.ptr()); ++b) {
+    const std::string otherwise = "sentence " + std::to_string(b) + " must be a sequence with features for each token";
+    const nb::object inner = items_of(item_of(outer, b).ptr(), otherwise);
+    for (Py_ssize_t t = 0; t < PySequence_Fast_GET_SIZE(inner.ptr()); ++t)
+      reader.token(item_of(inner, t).ptr(), {b, t});
+    data.offsets.push_back(data.bundles());
+  }
+  reader.finish();
+  return data;
+}
+
+}  // namespace trellis

@@ -1,0 +1,18 @@
+// From Python objects to cells and features; the interpreter lock is held.
+#pragma once
+
+#include "features/dataset.h"
+
+#include <nanobind/nanobind.h>
+
+namespace trellis {
+
+// One column: a sequence of sentences, each a sequence of strings. Fills offsets where they are empty; where they are
+// not, the lengths must agree with them.
+void read_column(nanobind::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column);
+
+// Ready features: for each token a list or set of strings, or a dict whose values are booleans, numbers, strings
+// (`key:value`), or again such lists and dicts (`key:inner`).
+Dataset read_features(nanobind::handle sentences, AttributeSource attributes);
+
+}  // namespace trellis

@@ -1,0 +1,118 @@
+// The plain data that the driver and the kernels of every instruction set share. Shapes: B sequences, N tokens in
+// all (flat, ragged), L labels, P labels rounded up to whole vectors.
+#pragma once
+
+#include <cstdint>
+
+namespace trellis {
+
+// A ragged batch of scores. Sequence b owns the tokens offsets[b] .. offsets[b + 1] - 1, and token n has its emissions
+// in row rows[n] (row n where rows is null). Everything else by token, in or out (tags, weights, gradients), lies in
+// that same row, so a padded batch with any mask is worked on where it stands.
+template <typename R>
+struct Batch {
+  const R* emissions;       // [rows, L]
+  const int64_t* rows;      // [N] or null
+  const int64_t* offsets;   // [B + 1]
+  const R* transitions;     // [L, L] from, to
+  const R* start;           // [L]
+  const R* end;             // [L]
+  int64_t B, L;
+  const R* edges = nullptr;  // [pairs, L, L] what the place of a transition adds to its score, or null
+  const int64_t* edge_shift = nullptr;  // [B] see `edge`
+
+  int64_t row(int64_t token) const { return rows ? rows[token] : token; }
+  const R* emission(int64_t token) const { return emissions + row(token) * L; }
+  // The edges [L, L] into a token that is not the first of its sequence b. They belong to the later token of the pair:
+  // with tokens in the rows of a mask with holes, no other choice needs to know where the token before it lies.
+  const R* edge(int64_t b, int64_t token) const { return edges + (row(token) - edge_shift[b]) * L * L; }
+  int64_t length(int64_t b) const { return offsets[b + 1] - offsets[b]; }
+};
+
+// Scores of a batch's chain, made ready once per call.
+template <typename R>
+struct Prepared {
+  int64_t L, P;
+  R* forward;         // [L, P] exp(transitions - transition_max); pads are zero
+  R* backward;        // [L, P] its transpose
+  R* start;           // [P] exp(start - start_max)
+  R* end;             // [P] exp(end - end_max)
+  double transition_max, start_max, end_max;
+  double gap;         // scores this far below the largest were flushed to zero; infinity where none was
+  bool mixing;        // no transition or end score is zero: whatever underflows can never matter again
+};
+
+// The rows of a matrix that are not minus infinity throughout `live_columns` columns, for each such block of columns:
+// where histories or a scheme forbid most transitions, sums in log space go over these alone. Null: all rows.
+constexpr int64_t live_columns = 8;
+struct LiveRows {
+  const int64_t* ends;   // [blocks] where the rows of each block end
+  const int32_t* rows;
+};
+
+// The same in log space (double) and, for Viterbi, in R.
+template <typename R>
+struct LogPrepared {
+  int64_t L, P;
+  R* forward;   // [L, P] transitions; pads are minus infinity
+  R* backward;  // [L, P] their transpose
+  R* start;     // [P]
+  R* end;       // [P]
+  LiveRows forward_rows, backward_rows;
+};
+
+// What the forward pass leaves for the backward pass, by token.
+template <typename R>
+struct Tape {
+  R* alpha;   // [N, P] forward probabilities, each row summing to one
+  R* factor;  // [N, P] exp(emission - peak)
+  R* scale;   // [N] what the row of alpha was divided by
+  R* steps;   // [N, L, P] scaled transitions into the token where there are edges; null where there are none
+};
+
+enum Status : uint8_t {
+  exact = 0,
+  underflow = 1,   // scaled arithmetic may have lost a path that matters: redo in log space
+  not_finite = 2,  // an emission is NaN or plus infinity
+  no_path = 3,     // every label sequence is forbidden
+};
+
+// Sums over a set of sequences, each weighted.
+struct Counts {
+  double* transitions;  // [L, P] expected transitions
+  double* start;        // [P] expected first labels
+  double* end;          // [P] expected last labels
+};
+
+// Where results by pair of neighbouring tokens go: the matrix [L, L] of the pair whose later token is n, of sequence b,
+// is number row(n) - shift[b], as that of the edges.
+template <typename R>
+struct Neighbours {
+  R* values;             // [pairs, L, L]
+  const int64_t* rows;   // [N] or null
+  const int64_t* shift;  // [B]
+
+  R* of(int64_t b, int64_t token, int64_t L) const {
+    return values + ((rows ? rows[token] : token) - shift[b]) * L * L;
+  }
+};
+
+// The label that each state of a chain stands for, and the states of each label. Mostly states are labels.
+struct StateLabels {
+  const int64_t* label;    // [L] of each state
+  const int64_t* ends;     // [labels] label k has the states members[ends[k - 1] .. ends[k] - 1]
+  const int64_t* members;  // [L]
+
+  int64_t begin(int64_t k) const { return k ? ends[k - 1] : 0; }
+};
+
+// One labelled span and what surrounds it; see span_log_prob in logspace.h.
+struct Span {
+  int64_t index;           // its place among all spans asked for
+  int64_t sequence, begin, end;
+  const int64_t* tags;     // [end - begin]
+  const uint8_t* before;   // [labels] which are allowed just before, or null
+  const uint8_t* after;    // [labels] which are allowed just after, or null
+};
+
+}  // namespace trellis

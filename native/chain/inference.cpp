@@ -1,0 +1,417 @@
+#include "chain/inference.h"
+
+#include "chain/kbest.h"
+#include "chain/sums.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace trellis {
+namespace {
+
+constexpr double forbidden = -std::numeric_limits<double>::infinity();
+constexpr double score_cost = 3.0;  // nanoseconds per token
+
+template <typename R>
+bool all_below_infinity(const R* x, int64_t n) {
+  bool fine = true;
+  for (int64_t i = 0; i < n; ++i) fine &= x[i] < std::numeric_limits<R>::infinity();
+  return fine;
+}
+
+// The states of each label, in their order.
+struct LabelStates {
+  std::vector<int64_t> label, ends, members;
+  LabelStates(const int64_t* labels, int64_t count, int64_t L) : label(size_t(L)), ends(size_t(count)), members(size_t(L)) {
+    for (int64_t j = 0; j < L; ++j) ++ends[size_t(label[size_t(j)] = labels ? labels[j] : j)];
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<int64_t> place(ends);
+    for (int64_t j = L - 1; j >= 0; --j) members[size_t(--place[size_t(label[size_t(j)])])] = j;
+  }
+  StateLabels view() const { return {label.data(), ends.data(), members.data()}; }
+};
+
+int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+}  // namespace
+
+template <typename R>
+Inference<R>::Inference(std::shared_ptr<const Layout> layout, const R* emissions, const R* transitions,
+                        const R* start, const R* end, int64_t L, const R* edges)
+    : layout_(std::move(layout)),
+      edge_shift_(edges ? layout_->edge_shift() : std::vector<int64_t>()),
+      batch_{emissions,  layout_->rows.empty() ? nullptr : layout_->rows.data(), layout_->offsets.data(),
+             transitions, start, end, layout_->sequences(), L, edges, edge_shift_.data()},
+      kernels_(kernels<R>()),
+      P_(round_up(L, kernels_.width)),
+      tasks_(plan_tasks(batch_.offsets, batch_.B, kernels_.group, Sums::bytes(L, P_))),
+      status_(size_t(batch_.B), exact) {}
+
+// A thread costs some microseconds to wake: one is enough for small batches.
+template <typename R>
+int Inference<R>::threads_for(double nanoseconds_per_token) const {
+  constexpr double worth_a_thread = 40e3;
+  const double cost = double(layout_->tokens()) * nanoseconds_per_token;
+  return cost < worth_a_thread ? 1 : num_threads();
+}
+
+template <typename R>
+double Inference<R>::forward_cost() const {
+  const double cells = double(batch_.L * P_);
+  return batch_.edges ? 50 + 0.5 * cells : 8 + 0.02 * cells;
+}
+
+template <typename R>
+template <typename F>
+void Inference<R>::for_groups(int threads, F f) const {
+  tasks_.for_groups(kernels_.group, threads, f);
+}
+
+template <typename R>
+const LogPrepared<double>& Inference<R>::log_prepared() {
+  std::call_once(log_once_, [this] { log_scores_.emplace(batch_, round_up(batch_.L, kernels<double>().width)); });
+  return log_scores_->view();
+}
+
+template <typename R>
+bool Inference<R>::chain_is_finite() const {
+  const int64_t L = batch_.L;
+  return all_below_infinity(batch_.transitions, L * L) && all_below_infinity(batch_.start, L) &&
+         all_below_infinity(batch_.end, L);
+}
+
+template <typename R>
+bool Inference<R>::sequence_is_finite(int64_t b) const {
+  const int64_t L = batch_.L, first = batch_.offsets[b];
+  for (int64_t n = first; n < batch_.offsets[b + 1]; ++n) {
+    if (!all_below_infinity(batch_.emission(n), L)) return false;
+    if (batch_.edges && n > first && !all_below_infinity(batch_.edge(b, n), L * L)) return false;
+  }
+  return true;
+}
+
+template <typename R>
+Outcome Inference<R>::first_problem(const std::vector<uint8_t>& status) {
+  for (size_t b = 0; b < status.size(); ++b)
+    if (status[b] > underflow) return {status[b], int64_t(b)};
+  return {};
+}
+
+template <typename R>
+Outcome Inference<R>::log_partition(double* out, bool keep) {
+  kept_tags_.clear();
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  const int64_t L = batch_.L, N = layout_->tokens();
+  prepared_memory_ = std::make_unique<Block<R>>((2 * L + 2) * P_);
+  R* memory = *prepared_memory_;
+  prepared_ = {L, P_, memory, memory + L * P_, memory + 2 * L * P_, memory + (2 * L + 1) * P_, 0, 0, 0, 0, false};
+  kernels_.prepare(batch_, prepared_);
+  if (keep) {
+    const int64_t own = batch_.edges ? L * P_ : 0;
+    tape_memory_ = std::make_unique<Block<R>>(N * (2 * P_ + own + 1));
+    R* tape = *tape_memory_;
+    tape_ = {tape, tape + N * P_, tape + N * (2 * P_ + own), own ? tape + 2 * N * P_ : nullptr};
+  }
+  for (int64_t b = 0; b < batch_.B; ++b)
+    if (batch_.length(b) == 0) out[b] = 0.0;
+  for_groups(threads_for(forward_cost()), [&](int64_t, const int64_t* sequences, int count) {
+    forward_group(sequences, count, keep, out);
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      if (status_[size_t(b)] != underflow) continue;
+      out[b] = kernels_.log_partition(batch_, log_prepared(), b);
+      if (out[b] == forbidden) status_[size_t(b)] = no_path;
+    }
+  });
+  return first_problem(status_);
+}
+
+template <typename R>
+void Inference<R>::forward_group(const int64_t* sequences, int count, bool keep, double* out) {
+  const Tape<R>* tape = keep ? &tape_ : nullptr;
+  if (!batch_.edges) return kernels_.forward(batch_, prepared_, sequences, count, tape, out, status_.data());
+  for (int g = 0; g < count; ++g)
+    kernels_.edge_forward(batch_, prepared_, sequences[g], tape, out, status_.data());
+}
+
+// start + sum of emissions and transitions + end of one sequence, in double; the tags go to `kept`, by token
+template <typename R>
+uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept) const {
+  const int64_t L = batch_.L, first = batch_.offsets[b];
+  double sum = 0.0;
+  int64_t previous = 0;
+  for (int64_t n = first; n < batch_.offsets[b + 1]; ++n) {
+    const int64_t tag = tags[batch_.row(n)];
+    if (tag < 0 || tag >= L) return tag_out_of_range;
+    sum += double(batch_.emission(n)[tag]) +
+           double(n == first ? batch_.start[tag] : batch_.transitions[previous * L + tag]);
+    if (batch_.edges && n > first) sum += double(batch_.edge(b, n)[previous * L + tag]);
+    if (kept) kept[n] = int32_t(tag);
+    previous = tag;
+  }
+  out = batch_.length(b) ? sum + double(batch_.end[previous]) : 0.0;
+  return exact;
+}
+
+template <typename R>
+Outcome Inference<R>::score(const int64_t* tags, double* out) const {
+  return score(tags, out, nullptr);
+}
+
+template <typename R>
+Outcome Inference<R>::score(const int64_t* tags, double* out, int32_t* kept) const {
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  for (int64_t b = 0; b < batch_.B; ++b) {
+    if (!sequence_is_finite(b)) return {not_finite, b};
+    const uint8_t status = path_score(b, tags, out[b], kept);
+    if (status != exact) return {status, b};
+  }
+  return {};
+}
+
+template <typename R>
+int32_t* Inference<R>::keep_tags() {
+  kept_tags_.resize(size_t(layout_->tokens()));
+  return kept_tags_.data();
+}
+
+template <typename R>
+Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
+  const Outcome outcome = log_partition(out, keep);
+  if (outcome.status != exact) return outcome;
+  int32_t* kept = keep ? keep_tags() : nullptr;
+  std::vector<uint8_t> status(size_t(batch_.B), exact);
+  for_groups(threads_for(score_cost), [&](int64_t, const int64_t* sequences, int count) {
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      double gold;
+      status[size_t(b)] = path_score(b, tags, gold, kept);
+      if (status[size_t(b)] == exact && gold == forbidden) status[size_t(b)] = forbidden_path;
+      out[b] = std::max(out[b] - gold, 0.0);
+    }
+  });
+  return first_problem(status);
+}
+
+// The kernels' backward pass for a group. Should a sequence underflow, the group's counts are spoilt: it is run again
+// without that sequence, which then goes through log space.
+template <typename R>
+void Inference<R>::backward_group(const int64_t* sequences, int count, const double* weights, R* gradient,
+                                  Sums& sums) {
+  Sums group(batch_.L, P_);
+  for (bool again = true; again;) {
+    int64_t kept[64];
+    int n = 0;
+    for (int g = 0; g < count; ++g)
+      if (status_[size_t(sequences[g])] == exact) kept[n++] = sequences[g];
+    if (n == 0) break;
+    group.clear();
+    kernels_.backward(batch_, prepared_, kept, n, tape_, weights, gradient, group.counts, status_.data());
+    again = false;
+    for (int g = 0; g < n; ++g) again |= status_[size_t(kept[g])] != exact;
+    if (!again) sums.add(group);
+  }
+}
+
+// The same with edges, one sequence after another.
+template <typename R>
+void Inference<R>::backward_edges(const int64_t* sequences, int count, const double* weights, R* gradient,
+                                  const Neighbours<R>* pairs, Sums& sums) {
+  Sums own(batch_.L, P_);
+  for (int g = 0; g < count; ++g) {
+    const int64_t b = sequences[g];
+    if (status_[size_t(b)] != exact) continue;
+    own.clear();
+    kernels_.edge_backward(batch_, prepared_, b, tape_, weights[b], gradient, pairs, own.counts, status_.data());
+    if (status_[size_t(b)] == exact) sums.add(own);
+  }
+}
+
+template <typename R>
+void Inference<R>::subtract_tags(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums) const {
+  const int32_t* tags = kept_tags_.data();
+  const int64_t first = batch_.offsets[b], last = batch_.offsets[b + 1] - 1;
+  if (last < first) return;
+  for (int64_t n = first; n <= last; ++n) {
+    gradient[batch_.row(n) * batch_.L + tags[n]] -= R(weight);
+    if (n == first) continue;
+    sums.counts.transitions[tags[n - 1] * P_ + tags[n]] -= weight;
+    if (pairs) pairs->of(b, n, batch_.L)[tags[n - 1] * batch_.L + tags[n]] -= R(weight);
+  }
+  sums.counts.start[tags[first]] -= weight;
+  sums.counts.end[tags[last]] -= weight;
+}
+
+template <typename R>
+Outcome Inference<R>::gradient(const double* weights, double weight, int64_t rows, R* emissions, R* transitions,
+                               R* start, R* end, int64_t edge_count, R* edges) {
+  if (rows != layout_->tokens()) std::fill_n(emissions, rows * batch_.L, R(0));
+  if (edges && edge_count != layout_->pairs()) std::fill_n(edges, edge_count * batch_.L * batch_.L, R(0));
+  const Neighbours<R> by_edge = edge_pairs(edges), *pairs = edges ? &by_edge : nullptr;
+  std::vector<double> uniform;
+  if (!weights) {
+    uniform.assign(size_t(batch_.B), weight);
+    weights = uniform.data();
+  }
+  TaskSums sums(tasks_.count(), batch_.L, P_);
+  for_groups(threads_for(2 * forward_cost()), [&](int64_t task, const int64_t* sequences, int count) {
+    Sums& mine = sums.of(task);
+    if (batch_.edges) {
+      backward_edges(sequences, count, weights, emissions, pairs, mine);
+    } else {
+      backward_group(sequences, count, weights, emissions, mine);
+    }
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      if (status_[size_t(b)] == underflow) {
+        Sums own(batch_.L, log_prepared().P);
+        kernels_.log_marginals(batch_, log_prepared(), b, weights[b], emissions, own.counts, pairs);
+        mine.add(own);
+      }
+      if (!kept_tags_.empty()) subtract_tags(b, weights[b], emissions, pairs, mine);
+    }
+  });
+  sums.write(transitions, start, end);
+  return {};
+}
+
+// f(b) -> a value that is minus infinity where sequence b has no path; sequences are shared out in tasks.
+template <typename R>
+template <typename F>
+Outcome Inference<R>::for_sequences(F f) {
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  log_prepared();
+  for_groups(threads_for(100), [&](int64_t task, const int64_t* sequences, int count) {
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      if (!sequence_is_finite(b)) {
+        status_[size_t(b)] = not_finite;
+      } else if (f(task, b) == forbidden) {
+        status_[size_t(b)] = no_path;
+      }
+    }
+  });
+  return first_problem(status_);
+}
+
+template <typename R>
+Outcome Inference<R>::pairwise(double* log_partition, R* emissions, R* transitions, R* start, R* end, R* pairs) {
+  std::fill_n(log_partition, batch_.B, 0.0);
+  const std::vector<int64_t> shift = layout_->pair_shift();
+  const Neighbours<R> in_order{pairs, nullptr, shift.data()};
+  TaskSums sums(tasks_.count(), batch_.L, log_prepared().P);
+  const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
+    const Counts& counts = sums.of(task).counts;
+    return log_partition[b] = kernels_.log_marginals(batch_, log_prepared(), b, 1.0, emissions, counts, &in_order);
+  });
+  sums.write(transitions, start, end);
+  return outcome;
+}
+
+template <typename R>
+Outcome Inference<R>::viterbi_edges(int64_t* tags, double* scores) {
+  return for_sequences([&](int64_t, int64_t b) {
+    const bool found = kernels_.edge_viterbi(batch_, log_prepared(), b, tags);
+    path_score(b, tags, scores[b]);
+    return found ? 0.0 : forbidden;
+  });
+}
+
+template <typename R>
+Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) {
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  if (rows != layout_->tokens()) std::fill_n(tags, rows, int64_t(-1));
+  std::fill_n(scores, batch_.B, 0.0);
+  if (batch_.edges) return viterbi_edges(tags, scores);
+  const PaddedScores<R> padded(batch_, P_);
+  std::vector<uint8_t> status(size_t(batch_.B), exact);
+  for_groups(threads_for(10 + 0.03 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
+    kernels_.viterbi(batch_, padded.view(), sequences, count, tags, status.data());
+    for (int g = 0; g < count; ++g) path_score(sequences[g], tags, scores[sequences[g]]);
+  });
+  return first_problem(status);
+}
+
+template <typename R>
+Outcome Inference<R>::entropy(double* out) {
+  std::fill(out, out + batch_.B, 0.0);
+  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.entropy(batch_, log_prepared(), b); });
+}
+
+template <typename R>
+Outcome Inference<R>::sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride) {
+  return for_sequences(
+      [&](int64_t, int64_t b) { return kernels_.sample(batch_, log_prepared(), b, n, seed, tags, stride); });
+}
+
+// The spans come sorted by sequence; those of one sequence share its forward and backward sums.
+template <typename R>
+Outcome Inference<R>::spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out) {
+  const LabelStates states(labels, count, batch_.L);
+  return for_sequences([&](int64_t, int64_t b) {
+    const auto before = [](const Span& span, int64_t sequence) { return span.sequence < sequence; };
+    const auto low = std::lower_bound(spans.begin(), spans.end(), b, before);
+    const auto high = std::lower_bound(low, spans.end(), b + 1, before);
+    if (low == high) return 0.0;
+    return kernels_.spans(batch_, log_prepared(), states.view(), b, &*low, high - low, out);
+  });
+}
+
+template <typename R>
+Outcome Inference<R>::weighted_nll(const int64_t* tags, const double* weights, double* out) {
+  const Outcome scored = score(tags, out, keep_tags());
+  if (scored.status != exact) return scored;
+  for (int64_t b = 0; b < batch_.B; ++b)
+    if (out[b] == forbidden) return {forbidden_path, b};
+  std::fill(out, out + batch_.B, 0.0);
+  return for_sequences([&](int64_t, int64_t b) {
+    const int32_t* own = kept_tags_.data();
+    return out[b] = kernels_.weighted_nll(batch_, log_prepared(), b, own, weights, 1.0, nullptr, nullptr, nullptr);
+  });
+}
+
+template <typename R>
+Outcome Inference<R>::weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions,
+                                            R* start, R* end, int64_t edge_count, R* edges) {
+  if (edges) std::fill_n(edges, edge_count * batch_.L * batch_.L, R(0));
+  const Neighbours<R> by_edge = edge_pairs(edges), *pairs = edges ? &by_edge : nullptr;
+  TaskSums sums(tasks_.count(), batch_.L, log_prepared().P);
+  const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
+    const Counts& counts = sums.of(task).counts;
+    const int32_t* tags = kept_tags_.data();
+    return kernels_.weighted_nll(batch_, log_prepared(), b, tags, weights, outer[b], emissions, &counts, pairs);
+  });
+  sums.write(transitions, start, end);
+  return outcome;
+}
+
+template <typename R>
+Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector<double>& scores,
+                            std::vector<int64_t>& tags) {
+  std::vector<KBest> found(size_t(batch_.B));
+  const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
+    found[size_t(b)] = KBestSearch<R>(batch_, log_prepared(), b).find(size_t(k));
+    return found[size_t(b)].scores.empty() ? forbidden : 0.0;
+  });
+  size_t paths = 0, total = 0;
+  for (int64_t b = 0; b < batch_.B; ++b) {
+    if (batch_.length(b) == 0) found[size_t(b)].scores = {0.0};
+    paths += found[size_t(b)].scores.size();
+    total += found[size_t(b)].tags.size();
+  }
+  scores.reserve(paths);
+  tags.reserve(total);
+  for (KBest& one : found) {
+    counts.push_back(int64_t(one.scores.size()));
+    scores.insert(scores.end(), one.scores.begin(), one.scores.end());
+    tags.insert(tags.end(), one.tags.begin(), one.tags.end());
+    one = {};
+  }
+  return outcome;
+}
+
+template class Inference<float>;
+template class Inference<double>;
+
+}  // namespace trellis

@@ -1,0 +1,108 @@
+// One batch of chain inference from start to finish: prepares the scores, splits the sequences into tasks, runs the
+// kernels of the best instruction set this machine has, and redoes in log space what they could not do exactly.
+#pragma once
+
+#include "base/block.h"
+#include "base/tasks.h"
+#include "chain/batch.h"
+#include "chain/kernels.h"
+#include "chain/layout.h"
+#include "chain/log_scores.h"
+#include "chain/sums.h"
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace trellis {
+
+// What went wrong first, in order of sequences; `status` is exact where nothing did. Beside the kernels' codes:
+enum Problem : uint8_t {
+  tag_out_of_range = 4,
+  forbidden_path = 5,     // the given tags use a score of minus infinity
+  bad_chain_score = 6,    // a transition, start or end score is NaN or plus infinity
+};
+
+struct Outcome {
+  uint8_t status = exact;
+  int64_t sequence = 0;
+};
+
+template <typename R>
+class Inference {
+ public:
+  Inference(std::shared_ptr<const Layout> layout, const R* emissions, const R* transitions, const R* start,
+            const R* end, int64_t L, const R* edges = nullptr);
+
+  // log Z of each sequence. With keep, what `gradient` needs is kept.
+  Outcome log_partition(double* out, bool keep);
+  // Score of the given tags (rows as the emissions).
+  Outcome score(const int64_t* tags, double* out) const;
+  // log Z - score, never negative: the negative log-likelihood of the tags. With keep, `gradient` and `kept_tags`
+  // have tags of their own: those of the caller may change before the backward pass.
+  Outcome nll(const int64_t* tags, double* out, bool keep);
+  // Weighted marginals and expected counts, minus the indicators of the kept tags if there are any: the gradient of
+  // sum_b weights[b] (log Z_b - score_b). weights null: `weight` for all. The rows of
+  // no token, of `rows` in all, become zero, and the edges of no pair, of `edge_count` in all; edges may be null.
+  Outcome gradient(const double* weights, double weight, int64_t rows, R* emissions, R* transitions, R* start, R* end,
+                   int64_t edge_count = 0, R* edges = nullptr);
+  // By token; empty unless `nll` or `weighted_nll` kept them.
+  const std::vector<int32_t>& kept_tags() const { return kept_tags_; }
+  // Everything `log_partition` and `gradient` give, and the pairwise marginals [pairs, L, L] besides.
+  Outcome pairwise(double* log_partition, R* emissions, R* transitions, R* start, R* end, R* pairs);
+  // The best tags and their scores; the tags of rows of no token, of `rows` in all, become -1.
+  Outcome viterbi(int64_t* tags, int64_t rows, double* scores);
+  Outcome entropy(double* out);
+  Outcome sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride);
+  // labels[L]: what each state stands for, in 0 .. count - 1, or null where the states are the labels
+  Outcome spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out);
+  Outcome weighted_nll(const int64_t* tags, const double* weights, double* out);
+  // Of the tags that `weighted_nll` was asked for.
+  Outcome weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions, R* start,
+                                R* end, int64_t edge_count = 0, R* edges = nullptr);
+  // For each sequence the count of paths found, their scores and their tags, one path after another.
+  Outcome kbest(int64_t k, std::vector<int64_t>& counts, std::vector<double>& scores, std::vector<int64_t>& tags);
+
+  const Layout& layout() const { return *layout_; }
+
+ private:
+  const LogPrepared<double>& log_prepared();
+  uint8_t path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept = nullptr) const;
+  Outcome score(const int64_t* tags, double* out, int32_t* kept) const;
+  int32_t* keep_tags();
+  bool chain_is_finite() const;
+  bool sequence_is_finite(int64_t b) const;
+  int threads_for(double cost_per_token) const;
+  double forward_cost() const;  // nanoseconds per token
+  Outcome viterbi_edges(int64_t* tags, double* scores);
+  template <typename F>
+  void for_groups(int threads, F f) const;
+  static Outcome first_problem(const std::vector<uint8_t>& status);
+  template <typename F>
+  Outcome for_sequences(F f);
+  void forward_group(const int64_t* sequences, int count, bool keep, double* out);
+  void backward_group(const int64_t* sequences, int count, const double* weights, R* gradient, Sums& sums);
+  void backward_edges(const int64_t* sequences, int count, const double* weights, R* gradient, const Neighbours<R>* pairs,
+                      Sums& sums);
+  void subtract_tags(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums) const;
+  Neighbours<R> edge_pairs(R* values) const { return {values, batch_.rows, batch_.edge_shift}; }
+
+  std::shared_ptr<const Layout> layout_;
+  std::vector<int64_t> edge_shift_;
+  Batch<R> batch_;
+  const Kernels<R>& kernels_;
+  int64_t P_;
+
+  Tasks tasks_;
+  std::vector<uint8_t> status_;
+
+  std::unique_ptr<Block<R>> prepared_memory_, tape_memory_;
+  Prepared<R> prepared_{};
+  Tape<R> tape_{};
+  std::vector<int32_t> kept_tags_;
+  std::once_flag log_once_;
+  std::optional<LogScores> log_scores_;
+};
+
+}  // namespace trellis

@@ -1,0 +1,61 @@
+// What the kernels of an instruction set can do, and which instruction set is in use.
+#pragma once
+
+#include "base/instruction_set.h"
+#include "chain/batch.h"
+
+namespace trellis {
+
+// The kernels of one instruction set for one number type. A group is up to `group` sequences, longest first, that go
+// through time side by side: one load of the transition matrix serves them all, and their latencies overlap.
+template <typename R>
+struct Kernels {
+  int width, group;
+
+  void (*prepare)(const Batch<R>&, Prepared<R>&);
+  // Log partition of each sequence of the group; the tape is filled unless null.
+  void (*forward)(const Batch<R>&, const Prepared<R>&, const int64_t* sequences, int count, const Tape<R>* tape,
+                  double* log_partition, uint8_t* status);
+  // Marginals times weight into gradient rows, expected counts into counts (both from the tape). A sequence that
+  // underflows is marked in status; then the counts of the whole group are spoilt.
+  void (*backward)(const Batch<R>&, const Prepared<R>&, const int64_t* sequences, int count, const Tape<R>& tape,
+                   const double* weights, R* gradient, const Counts& counts, uint8_t* status);
+
+  void (*viterbi)(const Batch<R>&, const LogPrepared<R>&, const int64_t* sequences, int count, int64_t* tags,
+                  uint8_t* status);
+
+  // The same with edges: no two tokens share a matrix, so sequences go one by one; see edges.h. Viterbi is in double.
+  void (*edge_forward)(const Batch<R>&, const Prepared<R>&, int64_t b, const Tape<R>* tape, double* log_partition,
+                       uint8_t* status);
+  void (*edge_backward)(const Batch<R>&, const Prepared<R>&, int64_t b, const Tape<R>& tape, double weight, R* gradient,
+                        const Neighbours<R>* pairs, const Counts& counts, uint8_t* status);
+  bool (*edge_viterbi)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t* tags);  // false: no path
+
+  // Log space, one sequence at a time, always in double; see logspace.h.
+  double (*log_partition)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
+  double (*log_marginals)(const Batch<R>&, const LogPrepared<double>&, int64_t b, double weight, R* gradient,
+                          const Counts& counts, const Neighbours<R>* pairs);
+  double (*entropy)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
+  double (*sample)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t n, uint64_t seed, int64_t* tags,
+                   int64_t stride);
+  double (*spans)(const Batch<R>&, const LogPrepared<double>&, const StateLabels&, int64_t b, const Span* spans,
+                  int64_t count, double* out);
+  double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int32_t* tags,
+                         const double* weights, double outer, R* gradient, const Counts* counts, const Neighbours<R>* pairs);
+  double (*fma_peak)(int64_t repeats);
+};
+
+template <typename R>
+const Kernels<R>& baseline_kernels();
+template <typename R>
+const Kernels<R>& avx2_kernels();
+template <typename R>
+const Kernels<R>& avx512_kernels();
+
+// Those of the instruction set in use.
+template <typename R>
+const Kernels<R>& kernels() {
+  return TRELLIS_BEST(kernels<R>);
+}
+
+}  // namespace trellis

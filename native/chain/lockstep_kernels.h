@@ -1,0 +1,320 @@
+// Scaled forward and backward for a group of sequences that go through time in lockstep. The hot loops are `multiply`
+// and `accumulate` of products_kernels.h; everything else is one pass over a row.
+//
+// Scaled arithmetic. With E[t, j] = exp(e[t, j] - peak[t]) and A = exp(transitions - transition_max),
+//   alpha[0, j] = start[j] E[0, j] / scale[0]         alpha[t, j] = sum_i alpha[t-1, i] A[i, j] * E[t, j] / scale[t]
+//   beta[T-1, i] = end[i]                              beta[t, i] = sum_j A[i, j] E[t+1, j] beta[t+1, j], rescaled
+//   log Z = sum_t (peak[t] + log scale[t]) + (T-1) transition_max + start_max + end_max + log(alpha[T-1] . end)
+//   P(y[t] = j) = alpha[t, j] beta[t, j] / (alpha[t] . beta[t])
+//
+// Why this is exact. Between steps every number that is not structurally zero (forbidden) is at least `tiny`, or the
+// sequence is marked `underflow` and redone in log space; `tiny` times the least transition is still a normal number,
+// so nothing underflows inside a step. Where every transition and end score is finite and within a narrower range
+// (`mixing`), no mark is needed: what exp loses (below exp_lowest) is divided by a scale of at least exp(mixing_log),
+// and a step later every label has got at least exp(mixing_log) of what was kept, so that the lost share is negligible
+// for each label; and a positive linear map keeps such a bound for ever. Scores flushed to zero because they lie
+// further than that below the largest (magic -10000, say) are covered by `gap`: all paths through them together are
+// below exp(-gap) L^T times the product of the maxima, which is compared with the result. The backward pass needs one
+// check only: what beta loses is below exp_lowest of its row, so where alpha . beta is above 1 / huge, the paths lost
+// are a negligible part of all.
+#pragma once
+
+#include "base/memory.h"
+#include "chain/batch.h"
+#include "chain/products_kernels.h"
+
+#include <cmath>
+
+namespace TRELLIS_ISA {
+
+using trellis::Batch;
+using trellis::Counts;
+using trellis::LogPrepared;
+using trellis::Prepared;
+using trellis::Tape;
+
+template <typename R>
+struct Range;
+template <>
+struct Range<float> {
+  static constexpr float tiny = 1e-19f, huge = 1e28f, lowest = -3.4e38f;
+  static constexpr double least_log = -41.0;   // exp(least_log) * tiny is a normal number
+  static constexpr double mixing_log = -29.9;  // twice that is e^27 above exp_lowest, below which things are lost
+  static constexpr float mixing_scale = 9.3e-14f;  // just below exp(mixing_log)
+};
+template <>
+struct Range<double> {
+  static constexpr double tiny = 1e-150, huge = 1e250, lowest = -1.79e308;
+  static constexpr double least_log = -340.0;
+  static constexpr double mixing_log = -220.0;
+  static constexpr double mixing_scale = 2e-96;
+};
+
+constexpr double negligible_log = 46.0;  // exp(-46) = 1e-20, far below the rounding of a double
+
+// A product of many scales, none of them far from the range of Range<R>; one logarithm at the end is enough.
+struct Product {
+  double value = 1.0;
+  int64_t folds = 0;
+
+  void times(double x) {
+    constexpr double two_500 = 0x1p500;
+    value *= x;
+    if (__builtin_expect(value < 1.0 / two_500, 0)) {
+      value *= two_500;
+      --folds;
+    } else if (__builtin_expect(value > two_500, 0)) {
+      value /= two_500;
+      ++folds;
+    }
+  }
+  double log() const { return std::log(value) + double(folds) * 500 * 0.693147180559945309417; }
+};
+
+// The finite maximum of a row of scores; 0 where all are minus infinity.
+template <typename R>
+double finite_max(const R* x, int64_t n) {
+  double best = -infinity<double>;
+  for (int64_t i = 0; i < n; ++i) best = x[i] > best ? x[i] : best;
+  return best == -infinity<double> ? 0.0 : best;
+}
+
+// exp(x - top) for x within the range of scaled arithmetic, 0 below it; what is flushed narrows the gap.
+template <typename R>
+R scaled_exp(R x, double top, double& gap, bool& mixing) {
+  const double below = double(x) - top;
+  mixing &= below >= Range<R>::mixing_log;
+  if (below >= Range<R>::least_log) return R(std::exp(below));
+  if (x != -infinity<R>) gap = -below < gap ? -below : gap;
+  return R(0);
+}
+
+template <typename R>
+void prepare(const Batch<R>& batch, Prepared<R>& prepared) {
+  const int64_t L = prepared.L, P = prepared.P;
+  prepared.transition_max = finite_max(batch.transitions, L * L);
+  prepared.start_max = finite_max(batch.start, L);
+  prepared.end_max = finite_max(batch.end, L);
+  prepared.gap = infinity<double>;
+  bool mixing = true, start_mixing = true;  // no need to mix at the start: nothing has been lost yet
+  for (int64_t i = 0; i < L * P; ++i) prepared.forward[i] = prepared.backward[i] = R(0);
+  for (int64_t j = 0; j < P; ++j) prepared.start[j] = prepared.end[j] = R(0);
+  for (int64_t i = 0; i < L; ++i) {
+    for (int64_t j = 0; j < L; ++j) {
+      const R a = scaled_exp(batch.transitions[i * L + j], prepared.transition_max, prepared.gap, mixing);
+      prepared.forward[i * P + j] = prepared.backward[j * P + i] = a;
+    }
+    prepared.start[i] = scaled_exp(batch.start[i], prepared.start_max, prepared.gap, start_mixing);
+    prepared.end[i] = scaled_exp(batch.end[i], prepared.end_max, prepared.gap, mixing);
+  }
+  prepared.mixing = mixing;
+}
+
+// One sequence on its way through the group. What goes wrong is noted lane by lane and looked at once, at the end.
+template <typename R>
+struct Runner {
+  IntVec<R> lost_lanes{}, bad_lanes{};
+  int64_t b, first, length;  // its first token and its length
+  double peaks = 0.0;        // sum of the emission peaks
+  Product scales;
+  bool lost = false;
+
+  bool bad() const { return any<R>(bad_lanes); }
+};
+
+template <typename R>
+void start_runners(const Batch<R>& batch, const int64_t* sequences, int count, Runner<R>* runners) {
+  for (int g = 0; g < count; ++g) {
+    const int64_t b = sequences[g];
+    runners[g].b = b;
+    runners[g].first = batch.offsets[b];
+    runners[g].length = batch.length(b);
+  }
+}
+
+// E[j] = exp(emission[j] - peak); returns the peak, their maximum. An emission that is not forbidden but so far below
+// the peak that exp gives zero becomes minus zero, so that `rescale` can tell the two apart.
+template <typename R>
+inline R exp_emissions(const R* emission, int64_t L, int64_t P, R* E, Runner<R>& runner) {
+  Vec<R> highest = broadcast(-infinity<R>);
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>);
+    runner.bad_lanes |= ~(e < infinity<R>);
+    highest = max<R>(highest, e);
+    store(E + j, e);
+  }
+  R peak = horizontal_max<R>(highest);
+  peak = peak > Range<R>::lowest ? peak : Range<R>::lowest;  // all forbidden: E becomes zero
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> e = load(E + j), x = exp<R>(e - peak);
+    store(E + j, (x == R(0)) & (e > -infinity<R>) ? broadcast(R(-0.0)) : x);
+  }
+  return peak;
+}
+
+// alpha[t] from s = alpha[t-1] A (or the start vector): multiplies E in and divides by the sum, which it returns.
+template <typename R>
+inline R rescale(const R* E, int64_t P, R* s, bool mixing, Runner<R>& runner) {
+  Vec<R> total{};
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> factor = load(E + j), before = load(s + j), p = before * factor;
+    store(s + j, p);
+    total += p;
+    if (!mixing) runner.lost_lanes |= (p == R(0)) & (before > R(0)) & ((IntVec<R>)factor != 0);
+  }
+  const R scale = horizontal_sum<R>(total);
+  const R inverse = R(1) / scale;
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> p = load(s + j) * inverse;
+    store(s + j, p);
+    if (!mixing) runner.lost_lanes |= (p < Range<R>::tiny) & (p > R(0));
+  }
+  runner.lost |= !(scale >= (mixing ? Range<R>::mixing_scale : Range<R>::tiny));
+  runner.scales.times(scale);
+  return scale;
+}
+
+template <typename R>
+inline R dot(const R* x, const R* y, int64_t P) {
+  Vec<R> sum{};
+  for (int64_t j = 0; j < P; j += width<R>) sum += load(x + j) * load(y + j);
+  return horizontal_sum<R>(sum);
+}
+
+// log Z of a sequence whose last forward row is `alpha`.
+template <typename R>
+void finish(const Prepared<R>& prepared, double gap, const R* alpha, Runner<R>& runner, double& log_partition,
+            uint8_t& status) {
+  const R last = dot(alpha, prepared.end, prepared.P);
+  runner.lost |= !(last >= Range<R>::tiny) || any<R>(runner.lost_lanes);
+  const double relative = runner.scales.log() + std::log(double(last));
+  const double T = double(runner.length);
+  runner.lost |= !(relative >= T * std::log(double(prepared.L)) - gap + negligible_log);
+  log_partition = relative + runner.peaks + (T - 1) * prepared.transition_max + prepared.start_max + prepared.end_max;
+  status = runner.bad() ? trellis::not_finite : runner.lost ? trellis::underflow : trellis::exact;
+}
+
+template <typename R, int NV>
+void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
+                   const Tape<R>* tape, double* log_partition, uint8_t* status) {
+  const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
+  Runner<R> runners[group_size];
+  start_runners(batch, sequences, count, runners);
+  Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), factors(group_size * P);
+  R *x = current, *y = next, *E[group_size];
+  for (int64_t t = 0, active = count;; ++t) {
+    for (; active && runners[active - 1].length == t; --active) {
+      Runner<R>& runner = runners[active - 1];
+      finish(prepared, prepared.gap, x + (active - 1) * P, runner, log_partition[runner.b], status[runner.b]);
+    }
+    if (!active) return;
+    // The emissions first: they do not wait for the step before, so the processor overlaps the two.
+    for (int g = 0; g < active; ++g) {
+      const int64_t token = runners[g].first + t;
+      E[g] = tape ? tape->factor + token * P : factors + g * P;
+      runners[g].peaks += exp_emissions(batch.emission(token), L, P, E[g], runners[g]);
+    }
+    if (t == 0) {
+      for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
+    } else {
+      multiply<R>(int(active), x, prepared.forward, L, P, y);
+    }
+    for (int g = 0; g < active; ++g) {
+      const int64_t token = runners[g].first + t;
+      const R scale = rescale(E[g], P, y + g * P, prepared.mixing, runners[g]);
+      if (!tape) continue;
+      __builtin_memcpy(tape->alpha + token * P, y + g * P, P * sizeof(R));
+      tape->scale[token] = scale;
+    }
+    R* swap = x;
+    x = y;
+    y = swap;
+  }
+}
+
+template <typename R>
+void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
+             const Tape<R>* tape, double* log_partition, uint8_t* status) {
+  with_vectors<R>(prepared.P, [&](auto NV) {
+    forward_group<R, NV>(batch, prepared, sequences, count, tape, log_partition, status);
+  });
+}
+
+// One token of the backward pass. `beta` comes in as sum_j A w[t+1] (or the end vector) and is rescaled; marginals
+// times weight go to `out`, the emissions times beta to `w` for the next step, and to `u` what the expected
+// transitions into this token need: alpha[t-1, i] A[i, j] u[j] = weight * P(y[t-1] = i, y[t] = j).
+template <typename R>
+inline void absorb_backward(const R* E, int64_t L, int64_t P, const R* alpha, R scale, R weight, const R* beta, R* w,
+                            R* u, R* out, Runner<R>& runner) {
+  Vec<R> total{}, overlap{};
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> b = load(beta + j);
+    total += b;
+    overlap += b * load(alpha + j);
+  }
+  const R sum = horizontal_sum<R>(total);
+  const R inverse = R(1) / sum;
+  const R posterior = R(1) / (horizontal_sum<R>(overlap) * inverse);  // 1 / (alpha . beta)
+  const R pair = posterior / scale;
+  for (int64_t j = 0; j < P; j += width<R>) {
+    const Vec<R> b = load(beta + j) * inverse, next = b * load(E + j);
+    store_first(out + j, load(alpha + j) * b * (posterior * weight), lanes_left<R>(L, j));
+    store(w + j, next);
+    store(u + j, next * (pair * weight));
+  }
+  runner.lost |= !(sum >= Range<R>::tiny) || !(pair < Range<R>::huge);
+}
+
+// counts += sum * A (elementwise), and clears the sum: float sums stay short, the long ones are in double.
+template <typename R>
+void fold_transitions(const Prepared<R>& prepared, R* sum, double* counts) {
+  for (int64_t i = 0; i < prepared.L * prepared.P; ++i) {
+    counts[i] += double(sum[i]) * double(prepared.forward[i]);
+    sum[i] = R(0);
+  }
+}
+
+template <typename R, int NV>
+void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
+                    const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
+  constexpr int64_t fold_every = 64;
+  const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
+  Runner<R> runners[group_size];
+  start_runners(batch, sequences, count, runners);
+  Block<R> betas(group_size * P, R(0)), ws(group_size * P, R(0)), us(group_size * P, R(0)), sums(L * P, R(0));
+  const R* previous[group_size];
+  for (int g = 0; g < group_size; ++g) previous[g] = prepared.end;  // not running yet: us is zero there
+  for (int64_t t = runners[0].length - 1, active = 0; t >= 0; --t) {
+    const int64_t running = active;
+    while (active < count && runners[active].length == t + 1) ++active;
+    if (running) multiply<R>(int(running), ws, prepared.backward, L, P, betas);
+    for (int64_t g = running; g < active; ++g) __builtin_memcpy(betas + g * P, prepared.end, P * sizeof(R));
+    for (int g = 0; g < active; ++g) {
+      Runner<R>& runner = runners[g];
+      const int64_t token = runner.first + t;
+      const R weight = weights ? R(weights[runner.b]) : R(1);
+      R* out = gradient + batch.row(token) * L;
+      absorb_backward(tape.factor + token * P, L, P, tape.alpha + token * P, tape.scale[token], weight,
+                      (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
+      if (t == 0)
+        for (int64_t j = 0; j < L; ++j) counts.start[j] += double(out[j]);
+      if (t == runner.length - 1)
+        for (int64_t j = 0; j < L; ++j) counts.end[j] += double(out[j]);
+      previous[g] = tape.alpha + (token - (t > 0)) * P;
+    }
+    if (t > 0) accumulate<R>(int(active), previous, us, L, P, sums);
+    if (t % fold_every == 0) fold_transitions(prepared, (R*)sums, counts.transitions);
+  }
+  for (int g = 0; g < count; ++g)
+    if (runners[g].lost) status[runners[g].b] = trellis::underflow;
+}
+
+template <typename R>
+void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
+              const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
+  with_vectors<R>(prepared.P, [&](auto NV) {
+    backward_group<R, NV>(batch, prepared, sequences, count, tape, weights, gradient, counts, status);
+  });
+}
+
+}  // namespace TRELLIS_ISA

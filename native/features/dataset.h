@@ -1,0 +1,68 @@
+// A corpus as numbers. Token n carries `groups` bundles of features, a bundle is a list of attributes with values, and
+// an attribute has a weight for each label it was seen with:
+//
+//   emission[n, l] = sum over bundles u of n, attributes (a, v) of u:  v * weight[a, l]
+//
+// so scores flow attribute -> bundle -> token, and gradients flow back token -> bundle -> attribute.
+#pragma once
+
+#include "features/templates.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace trellis {
+
+struct Dataset {
+  std::vector<int64_t> offsets{0};       // [B + 1] tokens of each sentence
+  int64_t groups = 1;
+  std::vector<int32_t> token_bundles;    // [N, groups]; empty where token n is bundle n
+  std::vector<int64_t> bundle_ends;      // [U] where the attributes of a bundle end
+  std::vector<int32_t> attributes;       // [E]
+  std::vector<double> values;            // [E], or empty where all are 1
+
+  int64_t sentences() const { return int64_t(offsets.size()) - 1; }
+  int64_t tokens() const { return offsets.back(); }
+  int64_t bundles() const { return int64_t(bundle_ends.size()); }
+  int64_t bundle_begin(int64_t u) const { return u ? bundle_ends[size_t(u) - 1] : 0; }
+  double value(int64_t e) const { return values.empty() ? 1.0 : values[size_t(e)]; }
+  int64_t bundle(int64_t token, int64_t group) const {
+    return token_bundles.empty() ? token : token_bundles[size_t(token * groups + group)];
+  }
+};
+
+// String cells, numbered: cells[n] is the value of token n in this column.
+struct Column {
+  StringIndex values;
+  std::vector<int32_t> cells;  // [N]
+
+  int64_t bytes() const { return values.bytes() + int64_t(cells.capacity() * sizeof(int32_t)); }
+};
+
+// Where the attributes of new bundles come from: a growing index takes every string, a fixed one only those it knows.
+class AttributeSource {
+ public:
+  explicit AttributeSource(StringIndex* growing) : growing_(growing) {}
+  explicit AttributeSource(const IndexView& fixed) : growing_(nullptr), fixed_(fixed) {}
+  int64_t number(std::string_view name) { return number(name, hash_bytes(name)); }
+  int64_t number(std::string_view name, uint64_t hash) {
+    return growing_ ? growing_->add(name, hash) : fixed_.find(name, hash);
+  }
+  const IndexView& view() const { return growing_ ? growing_->view() : fixed_; }
+
+ private:
+  StringIndex* growing_;
+  IndexView fixed_;
+};
+
+// Evaluates the templates on sentences with the given offsets.
+Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>>& columns,
+               std::vector<int64_t> offsets, AttributeSource attributes);
+
+// The feature strings of one token, template by template; for inspection.
+std::vector<std::string> expand_token(const TemplateSet& set, const std::vector<std::unique_ptr<Column>>& columns,
+                                      const std::vector<int64_t>& offsets, int64_t sentence, int64_t position);
+
+}  // namespace trellis

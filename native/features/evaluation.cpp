@@ -1,0 +1,108 @@
+// One evaluation of the objective and its gradient:
+//
+//   weights -> rows of shared bundles -> by shard: emissions -> forward-backward -> derivatives of the tokens
+//           -> derivatives of shared bundles -> gradient by weight
+//
+// In single precision scores and marginals are floats, while the loss and all sums over tokens are doubles: the
+// gradient is then off by about 1e-7 of the counts it is made of.
+#include "features/evaluation.h"
+
+#include "features/objective.h"
+#include "features/plan.h"
+#include "features/shard.h"
+
+#include <algorithm>
+
+namespace trellis {
+namespace {
+
+// Sentences go through inference some thousands of tokens at a time: what passes between its stages stays in cache.
+std::vector<int64_t> cut_shards(const std::vector<int64_t>& offsets) {
+  constexpr int64_t tokens = 16384;
+  std::vector<int64_t> cuts{0};
+  const int64_t B = int64_t(offsets.size()) - 1;
+  for (int64_t b = 1; b < B; ++b)
+    if (offsets[size_t(b) + 1] - offsets[size_t(cuts.back())] > tokens) cuts.push_back(b);
+  cuts.push_back(B);
+  return cuts;
+}
+
+std::shared_ptr<const Layout> layout_of(const std::vector<int64_t>& offsets, int64_t first, int64_t last) {
+  auto layout = std::make_shared<Layout>();
+  for (int64_t b = first; b <= last; ++b) layout->offsets.push_back(offsets[size_t(b)] - offsets[size_t(first)]);
+  return layout;
+}
+
+template <typename R>
+class EvaluationIn final : public Evaluation {
+ public:
+  explicit EvaluationIn(const Objective& objective)
+      : objective_(objective),
+        L_(objective.L()),
+        shards_(cut_shards(objective.data().offsets)),
+        plan_(objective.data(), objective.pairs()) {}
+
+  Outcome evaluate(const double* weights, double* gradient, double* loss) override {
+    std::vector<double> step_sums(size_t(L_ * L_), 0.0);
+    const std::vector<R> chain = chain_scores(weights);
+    plan_.score_rows(weights);
+    *loss = 0.0;
+    for (size_t s = 0; s + 1 < shards_.size(); ++s) {
+      const Outcome outcome = evaluate_shard(shards_[s], shards_[s + 1], chain, weights, gradient, step_sums, loss);
+      if (outcome.status != exact) return {outcome.status, outcome.sequence + shards_[s]};
+    }
+    if (!gradient) return {};
+    plan_.gradient(gradient);
+    double* step_gradient = gradient + objective_.states().labels.size();
+    for (const int32_t step : objective_.steps()) *step_gradient++ = step_sums[size_t(step)];
+    return {};
+  }
+
+ private:
+  // Transitions, then start, then end, in R.
+  std::vector<R> chain_scores(const double* weights) const {
+    std::vector<double> transitions(size_t(L_ * L_));
+    objective_.transition_scores(weights, 1.0, transitions.data());
+    std::vector<R> scores(transitions.begin(), transitions.end());
+    scores.insert(scores.end(), objective_.start_scores().begin(), objective_.start_scores().end());
+    scores.insert(scores.end(), objective_.end_scores().begin(), objective_.end_scores().end());
+    return scores;
+  }
+
+  Outcome evaluate_shard(int64_t first, int64_t last, const std::vector<R>& chain, const double* weights,
+                         bool with_gradient, std::vector<double>& step_sums, double* loss) {
+    const Dataset& data = objective_.data();
+    const Supervision& known = objective_.supervision();
+    const int64_t from = data.offsets[size_t(first)], to = data.offsets[size_t(last)];
+    emissions_.resize(std::max(emissions_.size(), size_t((to - from) * L_)));
+    plan_.score_tokens(weights, from, to, emissions_.data());
+    const std::vector<double> ones(size_t(last - first), 1.0);
+    Shard<R> shard{layout_of(data.offsets, first, last),
+                   emissions_.data(),
+                   chain.data(),
+                   chain.data() + L_ * L_,
+                   chain.data() + L_ * L_ + L_,
+                   known.tags ? known.tags + from : nullptr,
+                   known.allowed ? known.allowed + from * L_ : nullptr,
+                   known.sentence_weights ? known.sentence_weights + first : ones.data(),
+                   known.token_weights ? known.token_weights + from : nullptr,
+                   L_,
+                   with_gradient ? plan_.derivatives(from) : nullptr};
+    return shard.run(step_sums, loss);
+  }
+
+  const Objective& objective_;
+  int64_t L_;
+  std::vector<int64_t> shards_;  // sentences at which shards begin, and B
+  Plan<R> plan_;
+  std::vector<R> emissions_;
+};
+
+}  // namespace
+
+std::unique_ptr<Evaluation> make_evaluation(const Objective& objective, bool single_precision) {
+  if (single_precision) return std::make_unique<EvaluationIn<float>>(objective);
+  return std::make_unique<EvaluationIn<double>>(objective);
+}
+
+}  // namespace trellis

@@ -1,0 +1,53 @@
+// The training objective of the feature CRF: the weighted sum of negative log-likelihoods, with its gradient.
+//
+// Weights are numbered: first the state pairs (attribute, label) attribute by attribute, then the transitions that
+// have a weight. A transition without one scores 0, a forbidden one minus infinity.
+#pragma once
+
+#include "features/evaluation.h"
+#include "features/scoring.h"
+#include "features/states.h"
+
+#include <memory>
+#include <vector>
+
+namespace trellis {
+
+class Objective {
+ public:
+  Objective(std::shared_ptr<const Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
+            bool single_precision);
+
+  void set_states(StateFeatures states);
+  // transitions[i * L + j]: 2 has a weight, 1 scores 0, 0 is forbidden; start, end: 1 allowed, 0 forbidden
+  void set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end);
+
+  int64_t size() const { return int64_t(states_.labels.size() + steps_.size()); }
+  int64_t L() const { return L_; }
+  int64_t attributes() const { return int64_t(states_.ends.size()); }
+  const Dataset& data() const { return *data_; }
+  const Supervision& supervision() const { return supervision_; }
+  const StateFeatures& states() const { return states_; }
+  Pairs pairs() const { return {states_.ends.data(), states_.labels.data(), attributes(), L_}; }
+  const std::vector<int32_t>& steps() const { return steps_; }  // transitions with a weight, as from * L + to
+
+  // sum_b weight_b * nll_b, and its gradient [size] unless null; the outcome names the first sentence it fails on.
+  Outcome evaluate(const double* weights, double* gradient, double* loss);
+
+  // Transition scores [L, L] of these weights times scale; the scores of first and last labels are fixed.
+  void transition_scores(const double* weights, double scale, double* scores) const;
+  const std::vector<double>& start_scores() const { return start_; }
+  const std::vector<double>& end_scores() const { return end_; }
+
+ private:
+  std::shared_ptr<const Dataset> data_;
+  int64_t L_;
+  Supervision supervision_;
+  StateFeatures states_;
+  std::vector<int32_t> steps_;
+  std::vector<double> base_, start_, end_;  // 0, or minus infinity where forbidden
+  bool single_precision_;
+  std::unique_ptr<Evaluation> evaluation_;  // of these states; made when first asked for
+};
+
+}  // namespace trellis

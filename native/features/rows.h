@@ -1,0 +1,43 @@
+// Sums over lists of rows: the whole of scoring and differentiating a feature CRF, apart from attributes with few
+// labels. The plain data that the plan (plan.cpp) and its kernels of every instruction set (rows_kernels.cpp) share.
+#pragma once
+
+#include "base/instruction_set.h"
+
+#include <cstdint>
+
+namespace trellis {
+
+// Lists of row numbers one after another: list i ends at ends[i] and begins where the one before ends.
+struct RowLists {
+  const int64_t* ends;
+  const int32_t* items;  // rows_ahead more than the last list has, of any rows that there are
+  const double* values;  // of each item, or null where all are 1
+};
+
+constexpr int rows_ahead = 32;    // rows are fetched so many steps before they are added
+constexpr int rows_padding = 64;  // numbers that must follow the last row: whole vectors are read
+
+// out[i - first, l] = sum over the items r of list i, with value v, of v * rows[r, l], for lists first .. last - 1
+template <typename R>
+struct RowKernels {
+  void (*add)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, R* out);
+  // The same with sums in double.
+  void (*collect)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, R* out);
+  void (*total)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, double* out);
+};
+
+template <typename R>
+const RowKernels<R>& baseline_row_kernels();
+template <typename R>
+const RowKernels<R>& avx2_row_kernels();
+template <typename R>
+const RowKernels<R>& avx512_row_kernels();
+
+// Those of the instruction set in use.
+template <typename R>
+const RowKernels<R>& row_kernels() {
+  return TRELLIS_BEST(row_kernels<R>);
+}
+
+}  // namespace trellis

@@ -1,0 +1,99 @@
+// The kernels of rows.h for one instruction set: the sums of a list stay in registers until all its rows are added.
+#include "features/rows.h"
+
+#include "base/simd.h"
+
+namespace TRELLIS_ISA {
+
+using trellis::RowLists;
+using trellis::rows_ahead;
+
+// width<S> numbers of type R, as S
+template <typename S, typename R>
+inline Vec<S> load_as(const R* p) {
+  if constexpr (sizeof(R) == sizeof(S)) {
+    return load(p);
+  } else {
+    typedef R Part __attribute__((vector_size(sizeof(R) * width<S>)));
+    Part part;
+    __builtin_memcpy(&part, p, sizeof part);
+    return __builtin_convertvector(part, Vec<S>);
+  }
+}
+
+// Writes the first `count` lanes, or all if there are not so many.
+template <typename S, typename O>
+inline void store_as(O* p, Vec<S> v, int64_t count) {
+  if (count <= 0) return;
+  typedef O Part __attribute__((vector_size(sizeof(O) * width<S>)));
+  const Part part = __builtin_convertvector(v, Part);
+  if (count >= width<S>) {
+    __builtin_memcpy(p, &part, sizeof part);
+  } else if constexpr (sizeof(O) == sizeof(S)) {
+    store_first<S>(p, part, int(count));
+  } else {
+    for (int64_t l = 0; l < count; ++l) p[l] = part[l];
+  }
+}
+
+template <typename R>
+inline void fetch(const R* row, int64_t L) {
+  for (int64_t l = 0; l < L; l += 64 / int64_t(sizeof(R))) __builtin_prefetch(row + l);
+}
+
+// The columns 0 .. V * width - 1 of one list; `count` of them are written.
+template <typename R, typename S, typename O, int V>
+inline void sum_columns(const R* rows, int64_t L, const RowLists& lists, int64_t begin, int64_t end, int64_t count,
+                        O* out) {
+  Vec<S> sums[V];
+  for (int v = 0; v < V; ++v) sums[v] = Vec<S>{};
+  for (int64_t at = begin; at < end; ++at) {
+    fetch(rows + lists.items[at + rows_ahead] * L, count);
+    const R* row = rows + lists.items[at] * L;
+    if (lists.values) {
+      const S value = S(lists.values[at]);
+      for (int v = 0; v < V; ++v) sums[v] += value * load_as<S>(row + v * width<S>);
+    } else {
+      for (int v = 0; v < V; ++v) sums[v] += load_as<S>(row + v * width<S>);
+    }
+  }
+  for (int v = 0; v < V; ++v, out += width<S>, count -= width<S>) store_as<S>(out, sums[v], count);
+}
+
+template <typename R, typename S, typename O, int V>
+void sum_lists_by(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, O* out) {
+  constexpr int64_t columns = V * width<S>;
+  for (int64_t i = first; i < last; ++i, out += L)
+    for (int64_t l = 0; l < L; l += columns)
+      sum_columns<R, S, O, V>(rows + l, L, lists, i ? lists.ends[i - 1] : 0, lists.ends[i],
+                              L - l < columns ? L - l : columns, out + l);
+}
+
+template <typename R, typename S, typename O>
+void sum_lists(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, O* out) {
+  switch ((L + width<S> - 1) / width<S>) {
+    case 1: return sum_lists_by<R, S, O, 1>(rows, L, lists, first, last, out);
+    case 2: return sum_lists_by<R, S, O, 2>(rows, L, lists, first, last, out);
+    case 3: return sum_lists_by<R, S, O, 3>(rows, L, lists, first, last, out);
+    case 5: return sum_lists_by<R, S, O, 5>(rows, L, lists, first, last, out);
+    case 6: return sum_lists_by<R, S, O, 6>(rows, L, lists, first, last, out);
+    default: return sum_lists_by<R, S, O, 4>(rows, L, lists, first, last, out);
+  }
+}
+
+}  // namespace TRELLIS_ISA
+
+namespace trellis {
+
+template <typename R>
+const RowKernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _row_kernels)() {
+  namespace isa = TRELLIS_ISA;
+  static const RowKernels<R> kernels = {isa::sum_lists<R, R, R>, isa::sum_lists<R, double, R>,
+                                        isa::sum_lists<R, double, double>};
+  return kernels;
+}
+
+template const RowKernels<float>& TRELLIS_JOIN(TRELLIS_ISA, _row_kernels)<float>();
+template const RowKernels<double>& TRELLIS_JOIN(TRELLIS_ISA, _row_kernels)<double>();
+
+}  // namespace trellis

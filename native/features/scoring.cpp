@@ -1,0 +1,131 @@
+#include "features/scoring.h"
+
+#include "base/threads.h"
+#include "chain/inference.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace trellis {
+
+TRELLIS_WIDE
+void add_row(double* to, const double* row, double scale, int64_t L) {
+  for (int64_t l = 0; l < L; ++l) to[l] += scale * row[l];
+}
+
+TRELLIS_WIDE
+void add_row(float* to, const float* row, float scale, int64_t L) {
+  for (int64_t l = 0; l < L; ++l) to[l] += scale * row[l];
+}
+
+TRELLIS_WIDE
+void add_row(double* to, const float* row, double scale, int64_t L) {
+  for (int64_t l = 0; l < L; ++l) to[l] += scale * double(row[l]);
+}
+
+void run_balanced(const std::vector<int64_t>& ends, const std::function<void(int64_t, int64_t)>& run) {
+  constexpr int64_t most_tasks = 64, least_work = 2048;
+  const int64_t work = ends.empty() ? 0 : ends.back() + int64_t(ends.size());
+  const int64_t tasks = std::clamp<int64_t>(work / least_work, 1, most_tasks);
+  const auto cut = [&](int64_t task) {  // the first item whose work lies beyond task / tasks of all
+    int64_t low = 0, high = int64_t(ends.size());
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      (ends[size_t(middle)] + middle + 1) * tasks <= work * task ? low = middle + 1 : high = middle;
+    }
+    return low;
+  };
+  run_tasks(tasks, num_threads(), [&](int64_t task) {
+    const int64_t first = cut(task), last = task + 1 == tasks ? int64_t(ends.size()) : cut(task + 1);
+    if (first < last) run(first, last);
+  });
+}
+
+template <typename R>
+WeightTable<R>::WeightTable(const Pairs& pairs) : pairs_(pairs), places_(size_t(pairs.attributes)) {
+  for (int64_t a = 0; a < pairs.attributes; ++a) {
+    const int64_t count = pairs.ends[a] - pairs.begin(a);
+    if (count * 4 <= pairs.labels_in_all) {
+      places_[size_t(a)] = {uint32_t(pairs.begin(a)), int32_t(count)};
+    } else {
+      places_[size_t(a)] = {uint32_t(owners_.size()), -1};
+      owners_.push_back(int32_t(a));
+    }
+  }
+  rows_.resize(owners_.size() * size_t(pairs.labels_in_all));
+  weights_.resize(pairs.attributes ? size_t(pairs.ends[pairs.attributes - 1]) : 0);
+}
+
+template <typename R>
+void WeightTable<R>::fill(const double* weights) {
+  const int64_t L = pairs_.labels_in_all;
+  std::copy_n(weights, weights_.size(), weights_.begin());
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    R* row = rows_.data() + int64_t(i) * L;
+    for (int64_t p = pairs_.begin(owners_[i]); p < pairs_.ends[owners_[i]]; ++p)
+      row[pairs_.labels[p]] = R(weights[p]);
+  }
+}
+
+template class WeightTable<float>;
+template class WeightTable<double>;
+
+void add_bundle(const Dataset& data, const WeightTable<double>& weights, int64_t u, double* row) {
+  constexpr int64_t near = 6, far = 12;
+  const int64_t end = data.bundle_ends[size_t(u)];
+  for (int64_t e = data.bundle_begin(u); e < end; ++e) {
+    if (e + far < int64_t(data.attributes.size())) {
+      weights.fetch_place(data.attributes[size_t(e + far)]);
+      weights.fetch_weights(data.attributes[size_t(e + near)]);
+    }
+    weights.add(data.attributes[size_t(e)], data.value(e), row);
+  }
+}
+
+namespace {
+
+// Bundles of several attributes are scored once, as rows; the row of each bundle, or -1.
+std::vector<int32_t> number_rows(const Dataset& data, std::vector<int32_t>& owners) {
+  std::vector<int32_t> row_of(size_t(data.bundles()), -1);
+  for (int64_t u = 0; u < data.bundles(); ++u) {
+    if (data.bundle_ends[size_t(u)] - data.bundle_begin(u) < 2) continue;
+    row_of[size_t(u)] = int32_t(owners.size());
+    owners.push_back(int32_t(u));
+  }
+  return row_of;
+}
+
+}  // namespace
+
+void score_dataset(const Dataset& data, const WeightTable<double>& weights, double* emissions) {
+  const int64_t L = weights.labels();
+  if (data.token_bundles.empty()) {
+    in_chunks(data.tokens(), [&](int64_t n) {
+      std::fill_n(emissions + n * L, L, 0.0);
+      add_bundle(data, weights, n, emissions + n * L);
+    });
+    return;
+  }
+  std::vector<int32_t> owners;
+  const std::vector<int32_t> row_of = number_rows(data, owners);
+  const Block<double> rows(int64_t(owners.size()) * L);
+  in_chunks(int64_t(owners.size()), [&](int64_t r) {
+    std::fill_n(rows + r * L, L, 0.0);
+    add_bundle(data, weights, owners[size_t(r)], rows + r * L);
+  });
+  in_chunks(data.tokens(), [&](int64_t n) {
+    double* emission = emissions + n * L;
+    std::fill_n(emission, L, 0.0);
+    for (int64_t g = 0; g < data.groups; ++g) {
+      const int64_t u = data.bundle(n, g);
+      const int32_t row = row_of[size_t(u)];
+      if (row >= 0) {
+        add_row(emission, rows + row * L, 1.0, L);
+      } else {
+        add_bundle(data, weights, u, emission);
+      }
+    }
+  });
+}
+
+}  // namespace trellis

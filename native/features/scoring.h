@@ -1,0 +1,109 @@
+// From weights to emissions; see dataset.h for the flow. Work is split into tasks by the data alone, so that results
+// do not depend on the number of threads.
+#pragma once
+
+#include "base/threads.h"
+#include "features/dataset.h"
+#include "features/rows.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace trellis {
+
+// Loops over rows of L numbers gain from wide vectors, which the compiler may use where the machine has them.
+#if defined(TRELLIS_X86) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+#define TRELLIS_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define TRELLIS_WIDE
+#endif
+
+// to[l] += scale * row[l]
+void add_row(double* to, const double* row, double scale, int64_t L);
+void add_row(float* to, const float* row, float scale, int64_t L);
+void add_row(double* to, const float* row, double scale, int64_t L);
+
+// The labels that each attribute has a weight for; the weights lie in the same order.
+struct Pairs {
+  const int64_t* ends;      // [A]
+  const uint16_t* labels;   // [pairs]
+  int64_t attributes, labels_in_all;
+
+  int64_t begin(int64_t a) const { return a ? ends[a - 1] : 0; }
+};
+
+// The same made ready for many look-ups in the numbers R. Attributes with many labels keep a full row of weights: a row
+// is added in a few vector operations, and the frequent attributes are those with many labels.
+template <typename R>
+class WeightTable {
+ public:
+  explicit WeightTable(const Pairs& pairs);
+  void fill(const double* weights);
+
+  // After the last fill: only the array of labels is needed from now on.
+  void forget_ends() { pairs_.ends = nullptr; }
+  int64_t labels() const { return pairs_.labels_in_all; }
+  // Bring near what `add` will read: first its place, then its weights.
+  void fetch_place(int64_t a) const { __builtin_prefetch(&places_[size_t(a)]); }
+  void fetch_weights(int64_t a) const {
+    const Place place = places_[size_t(a)];
+    if (place.count < 0) {
+      const R* row = rows_.data() + int64_t(place.begin) * pairs_.labels_in_all;
+      for (int64_t l = 0; l < pairs_.labels_in_all; l += 64 / int64_t(sizeof(R))) __builtin_prefetch(row + l);
+    } else {
+      __builtin_prefetch(pairs_.labels + place.begin);
+      __builtin_prefetch(weights_.data() + place.begin);
+    }
+  }
+  // row[l] += value * weight[a, l]
+  void add(int64_t a, R value, R* row) const {
+    const Place place = places_[size_t(a)];
+    if (place.count < 0) {
+      add_row(row, rows_.data() + int64_t(place.begin) * pairs_.labels_in_all, value, pairs_.labels_in_all);
+    } else {
+      for (uint32_t p = place.begin; p < place.begin + uint32_t(place.count); ++p)
+        row[pairs_.labels[p]] += value * weights_[p];
+    }
+  }
+
+ private:
+  struct Place {
+    uint32_t begin;  // its first pair, or its row
+    int32_t count;   // its pairs, or -1 for a row
+  };
+  Pairs pairs_;
+  std::vector<Place> places_;     // [A]
+  std::vector<int32_t> owners_;   // of the rows
+  std::vector<R> rows_, weights_;
+};
+
+// row[l] += sum over the attributes (a, v) of bundle u of v * weights[a, l]. What later attributes need is fetched
+// ahead, since bundles are scored in about their order.
+void add_bundle(const Dataset& data, const WeightTable<double>& weights, int64_t u, double* row);
+
+// f(first, last) for chunks of 0 .. count - 1, shared out.
+template <typename F>
+void for_chunks(int64_t count, F f) {
+  constexpr int64_t chunk = 1024;
+  run_tasks((count + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
+    f(task * chunk, std::min(count, (task + 1) * chunk));
+  });
+}
+
+// f(0) .. f(count - 1), shared out in chunks.
+template <typename F>
+void in_chunks(int64_t count, F f) {
+  for_chunks(count, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) f(i);
+  });
+}
+
+// emissions[N, L] of a whole dataset
+void score_dataset(const Dataset& data, const WeightTable<double>& weights, double* emissions);
+
+// Cuts 0 .. count - 1, where item i ends at work ends[i], into ranges of about equal work; run(first, last) for each.
+void run_balanced(const std::vector<int64_t>& ends, const std::function<void(int64_t, int64_t)>& run);
+
+}  // namespace trellis

@@ -1,0 +1,77 @@
+// A few sentences on their way from emissions to the loss and its derivatives.
+#pragma once
+
+#include "chain/inference.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <vector>
+
+namespace trellis {
+
+// The emissions of some sentences, and what is known of their labels; null where there is nothing.
+template <typename R>
+struct Shard {
+  std::shared_ptr<const Layout> layout;
+  const R *emissions, *transitions, *start, *end;
+  const int64_t* tags;          // [tokens] or null
+  const uint8_t* allowed;       // [tokens, L] or null
+  const double* weights;        // [sentences]
+  const double* token_weights;  // [tokens] or null
+  int64_t L;
+  R* derivatives;               // [tokens, L]; null where only the loss is asked for
+  std::vector<double> nll = std::vector<double>(size_t(layout->sequences()));  // of each sentence
+  std::vector<R> steps = std::vector<R>(size_t(L * (L + 2)));  // derivatives of transitions, then of start and end
+
+  // Adds the weighted loss of the sentences to `loss`, the derivatives of the transitions to step_sums [L, L].
+  Outcome run(std::vector<double>& step_sums, double* loss) {
+    const Outcome outcome = allowed ? partial_labels(step_sums) : full_labels(step_sums);
+    if (outcome.status != exact) return outcome;
+    for (size_t b = 0; b < nll.size(); ++b) *loss += weights[b] * nll[b];
+    return {};
+  }
+
+  Inference<R> chain(const R* scores) const { return {layout, scores, transitions, start, end, L}; }
+  Outcome gradient(Inference<R>& chain, R* to) {
+    R* ends = steps.data() + L * L;
+    return chain.gradient(weights, 1.0, layout->tokens(), to, steps.data(), ends, ends + L);
+  }
+  Outcome full_labels(std::vector<double>& step_sums) {
+    Inference<R> all = chain(emissions);
+    const Outcome outcome = token_weights ? all.weighted_nll(tags, token_weights, nll.data())
+                                          : all.nll(tags, nll.data(), derivatives);
+    if (outcome.status != exact || !derivatives) return outcome;
+    R* ends = steps.data() + L * L;
+    if (token_weights) {
+      all.weighted_nll_gradient(token_weights, weights, derivatives, steps.data(), ends, ends + L);
+    } else {
+      gradient(all, derivatives);
+    }
+    for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] += double(steps[size_t(i)]);
+    return {};
+  }
+  // -log P(the labels are among those allowed) = log Z - log Z of the allowed paths; its gradient is the difference of
+  // the two sets of marginals.
+  Outcome partial_labels(std::vector<double>& step_sums) {
+    const int64_t cells = layout->tokens() * L;
+    std::vector<R> masked(emissions, emissions + cells), inner(derivatives ? size_t(cells) : 0);
+    std::vector<double> inside(nll.size());
+    for (int64_t i = 0; i < cells; ++i)
+      if (!allowed[i]) masked[size_t(i)] = -std::numeric_limits<R>::infinity();
+    Inference<R> all = chain(emissions), known = chain(masked.data());
+    Outcome outcome = all.log_partition(nll.data(), derivatives);
+    if (outcome.status == exact) outcome = known.log_partition(inside.data(), derivatives);
+    if (outcome.status != exact) return outcome;
+    for (size_t b = 0; b < nll.size(); ++b) nll[b] = std::max(nll[b] - inside[b], 0.0);
+    if (!derivatives) return {};
+    gradient(all, derivatives);
+    for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] += double(steps[size_t(i)]);
+    gradient(known, inner.data());
+    for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] -= double(steps[size_t(i)]);
+    for (int64_t i = 0; i < cells; ++i) derivatives[i] -= inner[size_t(i)];
+    return {};
+  }
+};
+
+}  // namespace trellis

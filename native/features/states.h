@@ -1,0 +1,28 @@
+// Which pairs (attribute, label) get a weight, given what is known about the labels.
+#pragma once
+
+#include "features/dataset.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace trellis {
+
+// What is known about the labels of the corpus, and how much each part of it counts; null where there is nothing.
+struct Supervision {
+  const int64_t* tags = nullptr;             // [N]
+  const uint8_t* allowed = nullptr;          // [N, L] labels not ruled out, where some are known only in part
+  const double* sentence_weights = nullptr;  // [B]
+  const double* token_weights = nullptr;     // [N]
+};
+
+struct StateFeatures {
+  std::vector<int64_t> ends;  // [A]
+  std::vector<uint16_t> labels;
+};
+
+// The state features that occur (sum of absolute values at least min_freq), or all of them.
+StateFeatures choose_states(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
+                            double min_freq, bool all);
+
+}  // namespace trellis

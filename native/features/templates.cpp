@@ -1,0 +1,163 @@
+#define PY_SSIZE_T_CLEAN
+#include "features/templates.h"
+
+#include <Python.h>  // Unicode's properties only: tables that need no interpreter lock
+
+#include <algorithm>
+#include <map>
+
+namespace trellis {
+namespace {
+
+// The code point that starts at `at`, which moves past it. Bytes that are not UTF-8 cannot come from a Python string.
+uint32_t next_character(std::string_view s, size_t& at) {
+  const uint8_t first = uint8_t(s[at++]);
+  if (first < 0x80) return first;
+  const int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+  uint32_t code = first & (0x3fu >> more);
+  for (int i = 0; i < more && at < s.size(); ++i) code = code << 6 | (uint8_t(s[at++]) & 0x3fu);
+  return code;
+}
+
+void append(std::string& out, uint32_t code) {
+  if (code < 0x80) {
+    out += char(code);
+  } else if (code < 0x800) {
+    out += char(0xc0 | code >> 6);
+    out += char(0x80 | (code & 0x3f));
+  } else if (code < 0x10000) {
+    out += char(0xe0 | code >> 12);
+    out += char(0x80 | (code >> 6 & 0x3f));
+    out += char(0x80 | (code & 0x3f));
+  } else {
+    out += char(0xf0 | code >> 18);
+    out += char(0x80 | (code >> 12 & 0x3f));
+    out += char(0x80 | (code >> 6 & 0x3f));
+    out += char(0x80 | (code & 0x3f));
+  }
+}
+
+bool is_start(char byte) { return (uint8_t(byte) & 0xc0) != 0x80; }
+
+std::string_view prefix(std::string_view s, int count) {
+  size_t at = 0;
+  for (; at < s.size(); ++at)
+    if (is_start(s[at]) && count-- == 0) break;
+  return s.substr(0, at);
+}
+
+std::string_view suffix(std::string_view s, int count) {
+  size_t at = s.size();
+  while (at > 0 && count > 0)
+    if (is_start(s[--at])) --count;
+  return s.substr(at);
+}
+
+// X upper case, x any other letter, d digit, everything else itself.
+uint32_t shape_of(uint32_t code) {
+  if (code < 0x80) {
+    if (code >= 'a' && code <= 'z') return 'x';
+    if (code >= 'A' && code <= 'Z') return 'X';
+    return code >= '0' && code <= '9' ? 'd' : code;
+  }
+  if (Py_UNICODE_ISUPPER(code) || Py_UNICODE_ISTITLE(code)) return 'X';
+  if (Py_UNICODE_ISALPHA(code)) return 'x';
+  return Py_UNICODE_ISDECIMAL(code) ? 'd' : code;
+}
+
+bool is_ascii(std::string_view s) {
+  for (const char c : s)
+    if (uint8_t(c) >= 0x80) return false;
+  return true;
+}
+
+// f of each character, for ASCII text
+template <typename F>
+void append_mapped(std::string_view s, std::string& out, F f) {
+  const size_t begin = out.size();
+  out.resize(begin + s.size());
+  for (size_t i = 0; i < s.size(); ++i) out[begin + i] = char(f(uint8_t(s[i])));
+}
+
+uint32_t lower_of(uint32_t code) {
+  return code >= 0x80 ? Py_UNICODE_TOLOWER(code) : code >= 'A' && code <= 'Z' ? code + 32 : code;
+}
+
+void append_lower(std::string_view s, std::string& out) {
+  if (is_ascii(s)) return append_mapped(s, out, [](uint8_t c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
+  for (size_t at = 0; at < s.size();) append(out, lower_of(next_character(s, at)));
+}
+
+void append_shape(std::string_view s, bool runs_as_one, std::string& out) {
+  if (!runs_as_one && is_ascii(s)) return append_mapped(s, out, shape_of);
+  uint32_t last = 0xffffffff;  // no character
+  for (size_t at = 0; at < s.size();) {
+    const uint32_t here = shape_of(next_character(s, at));
+    if (!runs_as_one || here != last) append(out, here);
+    last = here;
+  }
+}
+
+bool is_numeral(uint32_t code) {  // 〇一二三四五六七八九十百千万亿两零
+  static const uint32_t numerals[] = {0x3007, 0x4e00, 0x4e8c, 0x4e09, 0x56db, 0x4e94, 0x516d, 0x4e03, 0x516b,
+                                      0x4e5d, 0x5341, 0x767e, 0x5343, 0x4e07, 0x4ebf, 0x4e24, 0x96f6};
+  return std::find(std::begin(numerals), std::end(numerals), code) != std::end(numerals);
+}
+
+// d digit, n Chinese numeral, l letter of an alphabet, h ideograph or other letter, p anything else
+char type_of(uint32_t code) {
+  if (Py_UNICODE_ISDECIMAL(code)) return 'd';
+  if (is_numeral(code)) return 'n';
+  if (!Py_UNICODE_ISALPHA(code)) return 'p';
+  return code < 0x2e80 || (code >= 0xff21 && code <= 0xff5a) ? 'l' : 'h';
+}
+
+// The type all characters share, or m where they are mixed.
+void append_type(std::string_view s, std::string& out) {
+  char all = 0;
+  for (size_t at = 0; at < s.size();) {
+    const char here = type_of(next_character(s, at));
+    all = all == 0 || all == here ? here : 'm';
+  }
+  if (all) out += all;
+}
+
+}  // namespace
+
+std::string edge_value(int64_t distance) {
+  return "_B" + std::string(distance > 0 ? "+" : "") + std::to_string(distance);
+}
+
+void apply(Function function, int argument, std::string_view value, std::string& out) {
+  switch (function) {
+    case Function::value: out += value; break;
+    case Function::lower: append_lower(value, out); break;
+    case Function::shape: append_shape(value, false, out); break;
+    case Function::short_shape: append_shape(value, true, out); break;
+    case Function::prefix: out += prefix(value, argument); break;
+    case Function::suffix: out += suffix(value, argument); break;
+    case Function::type: append_type(value, out); break;
+  }
+}
+
+TemplateSet::TemplateSet(std::vector<std::vector<Piece>> given) : templates(std::move(given)) {
+  std::map<std::vector<std::pair<int, int>>, size_t> known;
+  for (size_t t = 0; t < templates.size(); ++t) {
+    std::vector<std::pair<int, int>> key;
+    for (const Piece& piece : templates[t])
+      if (piece.column >= 0) key.emplace_back(piece.row, piece.column);
+    std::sort(key.begin(), key.end());
+    key.erase(std::unique(key.begin(), key.end()), key.end());
+    const auto [place, is_new] = known.emplace(key, groups.size());
+    if (is_new) {
+      groups.emplace_back();
+      for (const auto& [row, column] : key) {
+        groups.back().sources.push_back({row, column});
+        columns = std::max(columns, column + 1);
+      }
+    }
+    groups[place->second].templates.push_back(int(t));
+  }
+}
+
+}  // namespace trellis

@@ -1,0 +1,37 @@
+// The E-step of Baum-Welch over a corpus of symbols.
+#pragma once
+
+#include "base/block.h"
+#include "base/tasks.h"
+#include "chain/inference.h"
+#include "hmm/kernels.h"
+#include "hmm/model.h"
+
+#include <vector>
+
+namespace trellis {
+
+// A corpus, ready for any number of E-steps; points into the arrays of the tokens.
+class Expectation {
+ public:
+  Expectation(const HmmTokens& tokens, int64_t B, int64_t N, int64_t L, int64_t V);
+
+  Outcome run(const double* start, const double* transitions, const double* end, const double* emissions,
+              double* start_counts, double* transition_counts, double* emission_counts, double* log_likelihood);
+
+ private:
+  void expect_all(const HmmKernels& kernels, const Model& model, double* start, double* transitions, double* logs);
+  void expect_group(const HmmKernels& kernels, const Model& model, const int64_t* sequences, int count, Sums& sums,
+                    double* logs);
+  void expect_in_log_space(const Model& model, int64_t b, Sums& sums, double* logs);
+  void gather_all(const HmmKernels& kernels, double* counts);
+
+  HmmTokens tokens_;
+  Tasks tasks_;
+  int64_t B_, N_, L_, V_;
+  Block<double> gamma_;  // [N, L] weighted posteriors of the last E-step
+  std::vector<int64_t> by_symbol_;
+  std::vector<uint8_t> status_;
+};
+
+}  // namespace trellis

@@ -1,0 +1,258 @@
+// The kernels of lstm.h for one instruction set. Sequences go side by side, one step of all after another. The product
+// with the recurrent weights is taken for a few sequences and a few vectors of columns at a time, whose sums stay in
+// registers; in the forward pass these columns are the four gates of the same units, so that the step ends there.
+#include "base/memory.h"
+#include "base/simd.h"
+#include "layers/lstm.h"
+
+#include <type_traits>
+
+namespace TRELLIS_ISA {
+
+using trellis::Recurrence;
+using trellis::Strand;
+
+#if defined(__AVX512F__)
+constexpr int tile_rows = 6;  // times 4 sums, and their operands: 32 registers
+#else
+constexpr int tile_rows = 3;
+#endif
+constexpr int tile_vectors = 4;
+
+template <typename R>
+inline int64_t vectors_of(int64_t H) {
+  return (H + width<R> - 1) / width<R>;
+}
+
+// The lanes of H that the vector from unit j on has.
+template <typename R>
+inline int lanes_from(int64_t j, int64_t H) {
+  return H - j < width<R> ? int(H - j) : width<R>;
+}
+
+template <typename R>
+int64_t packed_size(int64_t H) {
+  return 4 * H * vectors_of<R>(H) * width<R>;
+}
+
+// packed[vector of units][k][gate][unit]: what the forward pass reads, in its order
+template <typename R>
+void pack_forward(const R* weights, int64_t H, R* packed) {
+  for (int64_t j = 0; j < H; j += width<R>) {
+    const int lanes = lanes_from<R>(j, H);
+    R* block = packed + 4 * H * j;
+    for (int gate = 0; gate < 4; ++gate)
+      for (int u = 0; u < width<R>; ++u) {
+        const R* row = weights + (gate * H + j + (u < lanes ? u : 0)) * H;
+        R* to = block + gate * width<R> + u;
+        for (int64_t k = 0; k < H; ++k) to[k * 4 * width<R>] = u < lanes ? row[k] : R(0);
+      }
+  }
+}
+
+// packed[block of up to four vectors of columns][k][column]: the same for the backward pass
+template <typename R>
+void pack_backward(const R* weights, int64_t H, R* packed) {
+  for (int64_t j = 0; j < H; j += tile_vectors * width<R>) {
+    const int64_t rest = vectors_of<R>(H - j), columns = (rest < tile_vectors ? rest : tile_vectors) * width<R>;
+    for (int64_t k = 0; k < 4 * H; ++k)
+      for (int64_t u = 0; u < columns; ++u) *packed++ = j + u < H ? weights[k * H + j + u] : R(0);
+  }
+}
+
+template <typename R>
+inline Vec<R> reciprocal(Vec<R> x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(R) == 4) {
+    const Vec<R> guess = (Vec<R>)_mm512_rcp14_ps((__m512)x);
+    return guess + guess * (R(1) - x * guess);  // one step of Newton: exact but for the last bit
+  }
+#endif
+  return R(1) / x;
+}
+
+// 1 / (1 + exp(x)); exp is that of simd.h, which takes numbers up to where it would overflow.
+template <typename R>
+inline Vec<R> logistic_of_minus(Vec<R> x) {
+  constexpr R most = -Simd<R>::exp_lowest;
+  return reciprocal<R>(R(1) + exp<R>(x > most ? broadcast(most) : x));
+}
+
+template <typename R>
+inline Vec<R> sigmoid(Vec<R> x) {
+  return logistic_of_minus<R>(-x);
+}
+
+template <typename R>
+inline Vec<R> tanh(Vec<R> x) {
+  return R(1) - R(2) * logistic_of_minus<R>(R(2) * x);
+}
+
+// sums[m] += rows[m][0 .. K) times the packed matrix [K, V vectors]
+template <typename R, int M, int V>
+inline void multiply(const R* const* rows, const R* packed, int64_t K, Vec<R> (&sums)[M][V]) {
+  for (int64_t k = 0; k < K; ++k, packed += V * width<R>) {
+    Vec<R> columns[V];
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) columns[v] = load(packed + v * width<R>);
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) {
+      const R x = rows[m][k];
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) sums[m][v] += x * columns[v];
+    }
+  }
+}
+
+// Calls f(a number known to the compiler) for count = 1 .. limit.
+template <int limit, typename F>
+inline void with_count(int64_t count, F f) {
+  if constexpr (limit == 1) {
+    f(std::integral_constant<int, 1>());
+  } else if (count >= limit) {
+    f(std::integral_constant<int, limit>());
+  } else {
+    with_count<limit - 1>(count, f);
+  }
+}
+
+// One step of M sequences, for the units from j on. `before` are the rows of the step before, null at the first step.
+template <typename R, int M>
+inline void forward_tile(const Recurrence<R>& at, int64_t j, const int64_t* now, const int64_t* before) {
+  const int lanes = lanes_from<R>(j, at.H);
+  Vec<R> sums[M][4] = {};
+  if (before) {
+    const R* rows[M];
+    for (int m = 0; m < M; ++m) rows[m] = at.states + before[m] * at.state_stride;
+    multiply<R, M, 4>(rows, at.weights + 4 * at.H * j, at.H, sums);
+  }
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) {
+    R* gates = at.gates + (at.gate_rows ? at.gate_rows[now[m]] : now[m]) * at.gate_stride + j;
+    const auto gate = [&](int g) { return sums[m][g] + load_first<R>(gates + g * at.H, lanes, R(0)); };
+    const Vec<R> input = sigmoid<R>(gate(0)), forget = sigmoid<R>(gate(1)), fresh = tanh<R>(gate(2)),
+                 output = sigmoid<R>(gate(3));
+    Vec<R> cell = input * fresh;
+    if (before) cell += forget * load_first<R>(at.cells + before[m] * at.state_stride + j, lanes, R(0));
+    store_first<R>(at.cells + now[m] * at.state_stride + j, cell, lanes);
+    store_first<R>(at.states + now[m] * at.state_stride + j, output * tanh<R>(cell), lanes);
+    if (at.keep) {
+      store_first<R>(gates, input, lanes);
+      store_first<R>(gates + at.H, forget, lanes);
+      store_first<R>(gates + 2 * at.H, fresh, lanes);
+      store_first<R>(gates + 3 * at.H, output, lanes);
+    }
+  }
+}
+
+inline int64_t row_of(const Strand& strand, int64_t b, int64_t step) {
+  return strand.first[b] + (strand.reversed ? strand.lengths[b] - 1 - step : step);
+}
+
+// The rows of the sequences that are as long as a step; returns how many.
+inline int64_t rows_at(const Strand& strand, int64_t step, int64_t* rows) {
+  int64_t n = 0;
+  for (; n < strand.count && strand.lengths[n] > step; ++n) rows[n] = row_of(strand, n, step);
+  return n;
+}
+
+template <typename R>
+void forward_steps(const Strand& strand, const Recurrence<R>& at) {
+  Block<int64_t> rows(2 * strand.count);
+  int64_t *now = rows, *before = rows + strand.count;
+  for (int64_t step = 0, n; (n = rows_at(strand, step, now)) > 0; ++step) {
+    for (int64_t j = 0; j < at.H; j += width<R>)
+      for (int64_t b = 0; b < n; b += tile_rows)
+        with_count<tile_rows>(n - b, [&](auto M) {
+          forward_tile<R, M>(at, j, now + b, step ? before + b : nullptr);
+        });
+    int64_t* swap = now;
+    now = before, before = swap;
+  }
+}
+
+// The gradient of the gates of one token, and that of the cell before it.
+template <typename R>
+inline void backward_token(const Recurrence<R>& at, int64_t now, const int64_t* before, R* state, R* cell) {
+  const int64_t H = at.H, here = now * at.state_stride;
+  const R* gates = at.gates + now * at.gate_stride;
+  R* to = at.gate_gradient + now * at.gate_stride;
+  for (int64_t j = 0; j < H; j += width<R>) {
+    const int lanes = lanes_from<R>(j, H);
+    const auto read = [&](const R* p) { return load_first<R>(p + j, lanes, R(0)); };
+    const auto write = [&](R* p, Vec<R> v) { store_first<R>(p + j, v, lanes); };
+    const Vec<R> input = read(gates), forget = read(gates + H), fresh = read(gates + 2 * H),
+                 output = read(gates + 3 * H), squashed = tanh<R>(read(at.cells + here));
+    const Vec<R> of_state = read(at.gradient + here) + load(state + j);
+    const Vec<R> of_cell = load(cell + j) + of_state * output * (R(1) - squashed * squashed);
+    Vec<R> cell_before{}, state_before{};
+    if (before) {
+      cell_before = read(at.cells + *before * at.state_stride);
+      state_before = read(at.states + *before * at.state_stride);
+    }
+    store(cell + j, of_cell * forget);
+    write(to, of_cell * fresh * input * (R(1) - input));
+    write(to + H, of_cell * cell_before * forget * (R(1) - forget));
+    write(to + 2 * H, of_cell * input * (R(1) - fresh * fresh));
+    write(to + 3 * H, of_state * squashed * output * (R(1) - output));
+    write(at.previous + here, state_before);
+  }
+}
+
+// The gradients of the states before M tokens, V vectors of them: those of the gates times the recurrent weights.
+template <typename R, int M, int V>
+inline void backward_tile(const Recurrence<R>& at, const int64_t* now, int64_t j, int64_t P, R* state) {
+  const int64_t K = 4 * at.H;
+  const R* rows[M];
+  for (int m = 0; m < M; ++m) rows[m] = at.gate_gradient + now[m] * at.gate_stride;
+  Vec<R> sums[M][V] = {};
+  multiply<R, M, V>(rows, at.weights + K * j, K, sums);
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m)
+#pragma GCC unroll 8
+    for (int v = 0; v < V; ++v) store(state + m * P + j + v * width<R>, sums[m][v]);
+}
+
+template <typename R>
+inline void backward_states(const Recurrence<R>& at, const int64_t* now, int64_t n, int64_t P, R* state) {
+  for (int64_t j = 0; j < P; j += tile_vectors * width<R>)
+    with_count<tile_vectors>((P - j) / width<R>, [&](auto V) {
+      for (int64_t b = 0; b < n; b += tile_rows)
+        with_count<tile_rows>(n - b, [&](auto M) { backward_tile<R, M, V>(at, now + b, j, P, state + b * P); });
+    });
+}
+
+template <typename R>
+void backward_steps(const Strand& strand, const Recurrence<R>& at) {
+  if (!strand.count) return;
+  const int64_t P = vectors_of<R>(at.H) * width<R>;
+  // What a step leaves for the one before it, for each sequence: gradients of its state and of its cell.
+  Block<R> carried(2 * strand.count * P, R(0));
+  R *state = carried, *cell = carried + strand.count * P;
+  Block<int64_t> rows(2 * strand.count);
+  int64_t *now = rows, *before = rows + strand.count;
+  for (int64_t step = strand.lengths[0] - 1; step >= 0; --step) {
+    const int64_t n = rows_at(strand, step, now);
+    if (step) rows_at(strand, step - 1, before);
+    for (int64_t b = 0; b < n; ++b)
+      backward_token<R>(at, now[b], step ? before + b : nullptr, state + b * P, cell + b * P);
+    if (step) backward_states<R>(at, now, n, P, state);
+  }
+}
+
+}  // namespace TRELLIS_ISA
+
+namespace trellis {
+
+template <typename R>
+const LstmKernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _lstm_kernels)() {
+  namespace isa = TRELLIS_ISA;
+  static const LstmKernels<R> kernels = {isa::packed_size<R>, isa::pack_forward<R>, isa::pack_backward<R>,
+                                         isa::forward_steps<R>, isa::backward_steps<R>};
+  return kernels;
+}
+
+template const LstmKernels<float>& TRELLIS_JOIN(TRELLIS_ISA, _lstm_kernels)<float>();
+template const LstmKernels<double>& TRELLIS_JOIN(TRELLIS_ISA, _lstm_kernels)<double>();
+
+}  // namespace trellis

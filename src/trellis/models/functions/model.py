@@ -1,0 +1,213 @@
+"""`FeatureFunctions`: score(y | x) = sum_i sum_k lambda_k t_k(y[i-1], y[i], x, i) + sum_i sum_l mu_l s_l(y[i], x, i).
+
+>>> def noun_after_determiner(previous, current, x, i):
+...     return previous == "DET" and current == "NOUN"
+>>> def the(current, x, i):
+...     return x[i] == "the" and current == "DET"
+>>> model = FeatureFunctions(["DET", "NOUN"], [noun_after_determiner], [the], weights=[1.0, 2.0])
+>>> model.viterbi(["the", "dog"])
+Best(labels=['DET', 'NOUN'], score=3.0)
+>>> round(model.probability(["the", "dog"], ["DET", "NOUN"]), 4)
+0.6815
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, Self, final
+
+import numpy as np
+import numpy.typing as npt
+
+from trellis import chain
+from trellis.arrays import FloatArray, IntArray
+from trellis.errors import ModelError, NotFittedError
+from trellis.models.functions.evaluation import (
+    Evaluated,
+    StateFunction,
+    TransitionFunction,
+    evaluate,
+    name_of,
+)
+from trellis.ragged import split
+from trellis.training import History, Progress, lbfgs, owlqn, run
+from trellis.untrusted import shown
+
+
+class Best(NamedTuple):
+    """A labelling, and its score before it is normalised."""
+
+    labels: list[Any]
+    score: float
+
+
+@final
+class FeatureFunctions:
+    """A linear-chain CRF over feature functions that you write.
+
+    Args:
+        labels: what the places of a sentence are labelled with: strings, numbers, anything with a hash.
+        transitions: functions ``t(previous, current, x, i)`` of two neighbouring labels, the whole sentence, and the
+            place of the second label, i = 1, 2, ..., counted from 0 as Python does.
+        states: functions ``s(current, x, i)`` of one label, for i = 0, 1, ...
+        weights: one per function, those of `transitions` first; `fit` learns them where they are left out.
+
+    Every function is asked about every label (or pair of labels) at every place: that is right for study and for small
+    data. `trellis.CRF` learns templates over a million tokens.
+
+    """
+
+    def __init__(
+        self,
+        labels: Sequence[Hashable],
+        transitions: Sequence[TransitionFunction] = (),
+        states: Sequence[StateFunction] = (),
+        *,
+        weights: npt.ArrayLike | None = None,
+    ) -> None:
+        self.labels, self.transitions, self.states = tuple(labels), tuple(transitions), tuple(states)
+        self._ids = {label: number for number, label in enumerate(self.labels)}
+        if not self.labels or len(self._ids) < len(self.labels):
+            raise ModelError(f"labels must be one or more and distinct, got {shown(self.labels)}")
+        for function in (*self.transitions, *self.states):
+            if not callable(function):
+                raise ModelError(f"a feature function must be callable, got {shown(function)}")
+        if weights is not None:
+            self.weights_ = self._checked(weights)
+
+    @property
+    def names(self) -> list[str]:
+        """What the functions are called, in the order of the weights."""
+        return [name_of(function) for function in (*self.transitions, *self.states)]
+
+    def scores(self, X: Sequence[Any]) -> chain.ChainScores:
+        """The chain of the sentences: it answers every question about their labels, as numbers ``0 .. L - 1``."""
+        return self._chain(self._evaluated(X), self._weights())
+
+    def score(self, x: Any, y: Sequence[Hashable]) -> float:
+        """The score of the labels of a sentence, not normalised: the sum of all weighted functions."""
+        return float(self.scores([x]).score(self._encoded([x], [y]))[0])
+
+    def log_partition(self, x: Any) -> float:
+        """Log Z: the log of the sum of ``exp(score)`` over all labellings of a sentence."""
+        return float(self.scores([x]).log_partition()[0])
+
+    def probability(self, x: Any, y: Sequence[Hashable]) -> float:
+        """P(y | x)."""
+        return float(np.exp(-self.scores([x]).nll(self._encoded([x], [y]))[0]))
+
+    def viterbi(self, x: Any) -> Best:
+        """The best labels of a sentence, and their score; among equals the label that is listed first."""
+        found = self.scores([x]).viterbi()
+        return Best(self._decoded(found.tags), float(found.scores[0]))
+
+    def kbest(self, x: Any, k: int) -> list[Best]:
+        """The k best labellings of a sentence, best first; fewer where fewer exist."""
+        found = self.scores([x]).kbest(k)
+        pairs = zip(found.tags[0], found.scores[0], strict=True)
+        return [Best(self._decoded(ids), float(score)) for ids, score in pairs]
+
+    def marginals(self, x: Any) -> FloatArray:
+        """``(T, L)``: the probability of each label at each place of a sentence."""
+        return self.scores([x]).marginals().tokens
+
+    def predict(self, X: Sequence[Any]) -> list[list[Any]]:
+        """The best labels of each sentence."""
+        scores = self.scores(X)
+        return [self._decoded(ids) for ids in split(scores.viterbi().tags, scores.lengths)]
+
+    def fit(
+        self,
+        X: Sequence[Any],
+        y: Sequence[Sequence[Hashable]],
+        *,
+        c1: float = 0.0,
+        c2: float = 1.0,
+        max_iterations: int = 200,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Learn the weights: minimise ``sum -log P(y | x) + c1 |w| + c2/2 |w|^2``, by OWL-QN where c1 > 0, else L-BFGS.
+
+        Weights that are there already are where it begins. `history_` tells how it went.
+        """
+        if c1 < 0 or c2 < 0:
+            raise ModelError(f"c1 and c2 must be at least 0, got {c1} and {c2}")
+        objective = _Likelihood(self, self._evaluated(X), self._encoded(X, y), c2)
+        start = self.weights_.copy() if hasattr(self, "weights_") else np.zeros(objective.size)
+        iterates = owlqn(objective, start, c1=c1) if c1 else lbfgs(objective, start)
+        trained = run(iterates, start, max_iterations=max_iterations, progress=progress)
+        self.weights_, self.history_ = trained.weights.copy(), trained.history
+        return self
+
+    weights_: FloatArray
+    history_: History
+
+    def _checked(self, weights: npt.ArrayLike) -> FloatArray:
+        found, count = np.array(weights, dtype=np.float64), len(self.names)
+        if found.shape != (count,) or not np.isfinite(found).all():
+            raise ModelError(f"weights must be {count} finite numbers, one per function, got {shown(weights)}")
+        return found
+
+    def _weights(self) -> FloatArray:
+        if not hasattr(self, "weights_"):
+            raise NotFittedError("this model has no weights yet: call fit, or give them with weights=")
+        return self.weights_
+
+    def _evaluated(self, X: Sequence[Any]) -> Evaluated:
+        if isinstance(X, str):
+            raise ModelError("X must be a list of sentences, got one string")
+        return evaluate(X, self.labels, self.states, self.transitions)
+
+    def _chain(self, evaluated: Evaluated, weights: FloatArray) -> chain.ChainScores:
+        L, K = len(self.labels), len(self.transitions)
+        emissions = evaluated.states.scores(weights[K:]).reshape(-1, L)
+        edges = evaluated.transitions.scores(weights[:K]).reshape(-1, L, L)
+        return chain.ChainScores(emissions, evaluated.lengths, np.zeros((L, L)), edges=edges)
+
+    def _encoded(self, X: Sequence[Any], y: Sequence[Sequence[Hashable]]) -> IntArray:
+        if len(X) != len(y):
+            raise ModelError(f"there are {len(X)} sentences, but labels for {len(y)}")
+        for n, (x, own) in enumerate(zip(X, y, strict=True)):
+            if len(x) != len(own):
+                raise ModelError(f"sentence {n} has {len(x)} places, but {len(own)} labels")
+        return np.array([self._id(label, n) for n, own in enumerate(y) for label in own], dtype=np.int64)
+
+    def _id(self, label: Hashable, n: int) -> int:
+        if label not in self._ids:
+            raise ModelError(f"sentence {n}: unknown label {shown(label)}, expected one of {shown(list(self.labels))}")
+        return self._ids[label]
+
+    def _decoded(self, ids: IntArray) -> list[Any]:
+        return [self.labels[number] for number in ids.tolist()]
+
+
+class _Likelihood:
+    """The penalised negative log-likelihood; its gradient is what is expected of each function less what is seen."""
+
+    def __init__(self, model: FeatureFunctions, evaluated: Evaluated, gold: IntArray, c2: float) -> None:
+        self._model, self._evaluated, self._gold, self._c2 = model, evaluated, gold, c2
+
+    @property
+    def size(self) -> int:
+        return len(self._model.names)
+
+    def evaluate(self, weights: FloatArray, gradient: FloatArray) -> float:
+        scores, own = self._model._chain(self._evaluated, weights), self._evaluated
+        expected = scores.marginals(pairwise=True)
+        assert expected.pairwise is not None
+        tokens, pairs = expected.tokens, expected.pairwise
+        loss = float((expected.log_partition - scores.score(self._gold)).sum())
+        self._subtract_seen(tokens, pairs, own.lengths)
+        K = len(self._model.transitions)
+        gradient[:K] = own.transitions.totals(pairs.ravel(), K)
+        gradient[K:] = own.states.totals(tokens.ravel(), len(weights) - K)
+        gradient += self._c2 * weights
+        return loss + 0.5 * self._c2 * float(weights @ weights)
+
+    def _subtract_seen(self, tokens: FloatArray, pairs: FloatArray, lengths: IntArray) -> None:
+        gold = self._gold
+        tokens[np.arange(len(gold)), gold] -= 1.0
+        parts = [(own[:-1], own[1:]) for own in split(gold, lengths)]
+        if parts:
+            before, after = (np.concatenate(side) for side in zip(*parts, strict=True))
+            pairs[np.arange(len(before)), before, after] -= 1.0
