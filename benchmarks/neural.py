@@ -26,7 +26,7 @@ from _plain import Labelled, Plain
 import trellis
 from trellis import chain, corpus
 from trellis.metrics import entity_scores
-from trellis.nn.vectors import read_vectors
+from trellis.vectors import read_vectors
 
 HIDDEN = 100  # in each direction
 BATCH = 10

@@ -19,6 +19,9 @@ class CRFConfig:
     features: str = setting(
         "ner", "ner, pos, chunk, seg, the path of a template file, or given: the inputs are features"
     )
+    vectors: str | None = setting(
+        None, "file of word vectors (GloVe, word2vec or fastText); clusters of words become features (%cluster)"
+    )
     algorithm: Literal["lbfgs", "owlqn", "sgd", "ap"] = setting(
         "lbfgs", "lbfgs (L2), owlqn (L1 and L2), sgd, or ap (averaged perceptron)"
     )

@@ -18,23 +18,25 @@ import numpy as np
 
 from trellis import _native, chain
 from trellis.arrays import Arrays, FloatArray, IntArray
-from trellis.errors import ModelError
-from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, get_templates
+from trellis.errors import ConfigError, ModelError
+from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger
 from trellis.models.crf.config import CRFConfig
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.training import train
-from trellis.models.data import Labelled, learned_states, learned_tag_set, weights_by_label
+from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of, weights_by_label
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
 from trellis.models.states import stored_states
 from trellis.store import Stored
 from trellis.tags import TagSet, TagStates
 from trellis.training import undisturbed
+from trellis.vectors import read_vectors
 
 _LARGE = 50_000  # tokens
+_WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
 
 @final
@@ -50,7 +52,7 @@ class CRF(Tagger[CRFConfig]):
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        extractor = self._extractor()
+        extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs)
         before = (self.parameters_, self.states_) if self._goes_on(options) else (None, None)
         index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
         compiled = extractor.compile(data.inputs, index, grow=True)
@@ -121,11 +123,24 @@ class CRF(Tagger[CRFConfig]):
         self._fitted_tags()
         return self.parameters_
 
+    def _clustered(self, inputs: Sequence[Any]) -> Extractor:
+        """The extractor, with clusters of the words that it will meet where the settings name vectors."""
+        extractor = self._extractor()
+        if self.config.vectors is None:
+            return extractor
+        if not isinstance(extractor, TemplateExtractor):
+            raise ConfigError(f"vectors need templates, and features are {self.config.features!r}: leave vectors unset")
+        words = {token for item in inputs for token in tokens_of(item)}
+        vectors = read_vectors(self.config.vectors, words, extra=_WORDS)
+        return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array))
+
     def _extractor(self) -> Extractor:
         if self._cached is None or not self.__sklearn_is_fitted__():
             features = self.config.features
             self._cached = (
-                GivenExtractor() if features in ("given", "ready") else TemplateExtractor(get_templates(features))
+                GivenExtractor()
+                if features in ("given", "ready")
+                else TemplateExtractor(get_templates(features, clusters=self.config.vectors is not None))
             )
         return self._cached
 

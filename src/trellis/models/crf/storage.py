@@ -8,7 +8,7 @@ import numpy as np
 
 from trellis.arrays import Arrays
 from trellis.errors import StoreError, TemplateError
-from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, Templates
+from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, Templates
 from trellis.models.crf.objective import CRFWeights
 from trellis.store import Stored
 from trellis.tags import TagStates
@@ -30,13 +30,17 @@ def to_stored(p: CRFWeights, extractor: Extractor, states: TagStates) -> tuple[d
         "start": p.start,
         "end": p.end,
     }
+    if isinstance(extractor, TemplateExtractor) and extractor.clusters is not None:
+        arrays |= extractor.clusters.arrays()
     return {"templates": templates, "learn_scheme": states.scheme.value}, arrays
 
 
 def from_stored(stored: Stored, L: int) -> tuple[CRFWeights, Extractor]:
     """The inverse of `to_stored`, for L states."""
     templates = stored.manifest.optional_table("templates")
-    extractor = GivenExtractor() if templates is None else TemplateExtractor(_stored_templates(templates))
+    extractor: Extractor = GivenExtractor()
+    if templates is not None:
+        extractor = TemplateExtractor(_stored_templates(templates), Clusters.from_stored(stored))
     return _stored_parameters(stored, L), extractor
 
 

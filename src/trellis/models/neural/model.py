@@ -30,11 +30,11 @@ from trellis.models.neural.training import TaggingTask, Targets, Validation
 from trellis.models.neural.vectors import add_vectors
 from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.models.states import stored_states
-from trellis.nn.vectors import Coverage
 from trellis.store import Stored
 from trellis.tags import TagSet, TagStates
 from trellis.training.neural import train
 from trellis.training.neural.settings import FREE
+from trellis.vectors import Coverage
 
 
 @dataclass(frozen=True, eq=False)
