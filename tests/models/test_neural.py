@@ -411,3 +411,27 @@ class TestResuming:
     def test_families_that_learn_in_one_go_say_so(self):
         with pytest.raises(ModelError, match="a model of kind 'hmm' learns in one go"):
             models.HMM().fit(TRAIN, resume=True)
+
+
+def test_one_sentence_stays_on_the_calling_thread():
+    model = tiny().fit(TRAIN)
+    seen = []
+    before = torch.get_num_threads()
+    model.model_.network.emission.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
+    torch.set_num_threads(2)
+    try:
+        model.predict([TRAIN[0]])
+        assert seen == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_history_has_the_accuracy_beside_f1():
+    model = tiny().fit(TRAIN, dev=TRAIN)
+    last = model.history_.steps[-1]
+    pairs = zip(TRAIN, model.predict(TRAIN), strict=True)
+    right = [tag == gold for own, tags in pairs for tag, gold in zip(tags, own.tags, strict=True)]
+    kept = model.history_.steps[model.history_.kept]
+    assert kept.accuracy == pytest.approx(sum(right) / len(right))
+    assert last.precision is not None

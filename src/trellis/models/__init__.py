@@ -10,6 +10,7 @@ from trellis import store
 from trellis.errors import StoreError
 from trellis.models.base import Tagger
 from trellis.models.crf import CRF, CRFConfig
+from trellis.models.ensemble import Ensemble
 from trellis.models.families import tagger_class
 from trellis.models.folder import model_file
 from trellis.models.functions import FeatureFunctions
@@ -26,6 +27,7 @@ __all__ = [
     "CRF",
     "HMM",
     "CRFConfig",
+    "Ensemble",
     "FeatureFunctions",
     "HMMConfig",
     "Labelling",

@@ -67,6 +67,7 @@ FAMILIES = {
 
 _TAGGERS = {
     "crf": "trellis.models.crf.model:CRF",
+    "ensemble": "trellis.models.ensemble:Ensemble",
     "hmm": "trellis.models.hmm.model:HMM",
     "neural": "trellis.models.neural.model:NeuralTagger",
 }
