@@ -41,7 +41,7 @@ def test_a_saved_ensemble_gives_the_same_answers(members, tmp_path):
 
 def test_networks_of_several_seeds_make_one(tmp_path):
     torch = pytest.importorskip("torch")
-    from tests.models.test_neural import tiny
+    from tests.models.neural.test_model import tiny
 
     found = [tiny(training={"epochs": 2, "seed": seed}).fit(TRAIN) for seed in (1, 2)]
     Ensemble.of(found).save(tmp_path / "model")

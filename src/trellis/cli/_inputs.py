@@ -19,7 +19,7 @@ Piece = Sentence | CorpusError
 
 @dataclass(frozen=True)
 class Inputs:
-    """Files to tag: raw text or tokens a line each, or any format of `trellis.corpus`."""
+    """Files to tag: one raw text or one tokenized sentence per line, or any format of `trellis.corpus`."""
 
     reader: Reader
     tokenizer: str
@@ -57,7 +57,7 @@ def _relayed(source: RelayingSource, sentences: Iterable[Sentence]) -> Iterator[
 
 
 def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[list[Piece]]:
-    """Pieces a block at a time: so many sentences, or fewer where they are long."""
+    """Pieces in blocks of this many sentences, or fewer if they are long."""
     block: list[Piece] = []
     size = 0
     for piece in pieces:
@@ -71,7 +71,7 @@ def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[lis
 
 
 class Constraints:
-    """Known labels, sentence by sentence beside those to be tagged.
+    """Known labels of the sentences to be tagged, in the same order.
 
     A tag ``_`` says nothing about its token, and ``B-PER|B-ORG`` that it is one of these.
     """
@@ -93,7 +93,7 @@ class Constraints:
         return [_label(tag) for tag in known.tags or [UNKNOWN] * len(known)]
 
     def check_end(self) -> None:
-        """Refuse a file that goes on: its labels belong to other sentences."""
+        """Refuse a file that has more sentences: its labels belong to other sentences."""
         more = next(self._sentences, None)
         if more is not None:
             raise DataError(f"{more.where}: expected the end, since all sentences of the input are tagged")

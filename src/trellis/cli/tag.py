@@ -13,7 +13,7 @@ import typer
 
 import trellis
 from trellis.cli._inputs import TEXTS, Constraints, Inputs, Piece, blocks
-from trellis.cli._outputs import FORMS, Answer, Style, passed_on
+from trellis.cli._outputs import FORMS, Answer, Drawing, passed_on
 from trellis.cli._progress import Tell, counted
 from trellis.cli._reading import (
     ColumnsOption,
@@ -52,11 +52,11 @@ def tag(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help=f"Form of the output: {', '.join(FORMS)}. In a terminal inline; else as the input is."),
+        typer.Option(help=f"Form of the output: {', '.join(FORMS)}. In a terminal inline; else like the input."),
     ] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="File to write; - is standard output.")] = "-",
     probs: Annotated[bool, typer.Option("--probs", help="Say how probable each tag or span is.")] = False,
-    kbest: Annotated[int, typer.Option(min=0, help="Also give so many of the most probable labellings.")] = 0,
+    kbest: Annotated[int, typer.Option(min=0, help="Also give this many of the most probable labellings.")] = 0,
     constrain: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +73,7 @@ def tag(
 ) -> None:
     """Tag raw text, tokens, CoNLL columns or JSON Lines.
 
-    Raw text is a sentence a line, split as the training data were. Order is kept, memory does not grow with the
+    Raw text has one sentence per line and is split like the training data. Order is kept, memory does not grow with the
     input, and JSON Lines come with spans, character offsets and exact probabilities.
 
     \b
@@ -118,10 +118,10 @@ class Job:
     known: Constraints | None
     forgiving: bool
 
-    def style(self, form: str, file: IO[bytes]) -> Style:
+    def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
         colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
-        return Style(self._scheme(), self.probs, colour, self.segments())
+        return Drawing(self._scheme(), self.probs, colour, self.segments())
 
     def segments(self) -> bool:
         """Whether the labels only say where words begin and end."""
@@ -160,8 +160,8 @@ class Job:
         except TrellisError as error:
             return self._refused(sentence, error)
 
-    def drawn(self, answer: Answer | CorpusError, form: str, style: Style) -> tuple[Answer | CorpusError, bytes]:
-        """An answer in its form, or the error that it cannot be written so."""
+    def drawn(self, answer: Answer | CorpusError, form: str, style: Drawing) -> tuple[Answer | CorpusError, bytes]:
+        """An answer in its form, or the error that it cannot be written in that form."""
         if isinstance(answer, Answer):
             try:
                 return answer, FORMS[form](answer, style).encode("utf-8")
@@ -213,7 +213,7 @@ def _as_it_came(text: str) -> bytes:
 
 
 def _form(job: Job, source: str, file: IO[bytes]) -> str:
-    """Inline for people, what the input was for programs."""
+    """Inline for people, the form of the input for programs."""
     if file.isatty():
         return "inline"
     if source in ("jsonl", "spans"):

@@ -39,7 +39,7 @@ _CUT = "\udfff"
 
 
 @dataclass(slots=True)
-class Report:
+class ReadReport:
     """What a reader took a file for, what it passed over by design, and what it skipped when asked to."""
 
     format: str = ""
@@ -62,7 +62,7 @@ class Source:
         self.path = path
         self.name = "<stdin>" if os.fspath(path) == "-" else os.fspath(path)
         self.on_error = on_error
-        self.report = Report()
+        self.report = ReadReport()
         self._codec = get_codec(encoding)
         self._encoding = encoding
         self._cut_lines: set[int] = set()

@@ -19,8 +19,8 @@ from trellis import chain, config
 from trellis.arrays import Arrays, IntArray
 from trellis.errors import ModelError, StoreError
 from trellis.models.base import Tagger
+from trellis.models.classes import tagger_class
 from trellis.models.data import Labelled
-from trellis.models.families import tagger_class
 from trellis.models.fitting import FitOptions
 from trellis.store import Stored
 
@@ -52,6 +52,7 @@ class Ensemble(Tagger[EnsembleConfig]):
             if not _alike(other._state_labels(), first._state_labels()):
                 raise ModelError(f"tagger {number} learned its labels in another scheme than tagger 0")
         model = cls()
+        model.settings_ = model.config
         model.members_, model.tagset_, model.tokenizer_ = tuple(members), first.tagset_, first.tokenizer_
         return model
 
@@ -72,7 +73,7 @@ class Ensemble(Tagger[EnsembleConfig]):
         arrays: Arrays = {}
         for number, member in enumerate(self.members_):
             manifest, own = member._state()
-            manifests.append({**manifest, "kind": member.kind, "config": config.to_dict(member.config)})
+            manifests.append({**manifest, "kind": member.kind, "config": config.to_dict(member.settings_)})
             arrays |= {f"member {number}.{name}": array for name, array in own.items()}
         return {"members": {str(number): manifest for number, manifest in enumerate(manifests)}}, arrays
 

@@ -41,7 +41,7 @@ class ScoredSpan(NamedTuple):
 
 
 class TextSpan(NamedTuple):
-    """Characters ``start`` to ``end - 1`` of a text, their label, and the exact probability of that very span."""
+    """Characters ``start`` to ``end - 1`` of a text, their label, and the exact probability of that span."""
 
     start: int
     end: int
@@ -59,7 +59,7 @@ class Answers:
     texts: Sequence[str | None]
     """The raw text that `split_text` made an input of."""
     separator: str
-    """What stands between tokens where there is no text."""
+    """What stands between tokens if there is no text."""
     labels: tuple[str, ...]
     ids: IntArray  # [N]
     probabilities: FloatArray  # [N]
@@ -121,7 +121,7 @@ class Tagged:
 
     @cached_property
     def spans(self) -> tuple[TextSpan, ...]:
-        """By position; where tags stand alone (parts of speech), each token is one."""
+        """By position; if tags stand alone (parts of speech), each token is one."""
         rows, table, text = self._answers.spans_of(self._index), self._answers.spans, self.text
         begin, end, kind = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
         offsets = self.sentence.offsets or ()
@@ -147,7 +147,7 @@ class Tagged:
         return f"Tagged({self.text!r}, spans={self.spans!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy takes only its own part of a block along."""
+        """A copy contains only its own part of a block."""
         return Tagged, (self._answers.part(self._index), 0)
 
     @property

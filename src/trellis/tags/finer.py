@@ -38,7 +38,7 @@ def scheme_to_learn(tags: TagSet, wanted: str | None) -> Scheme:
     if wanted is None:
         return Scheme.BIOES if any(kind for _, kind in tags.parsed) else Scheme.BMES
     scheme = Scheme.parse(wanted)
-    if scheme not in FINER:
+    if scheme not in (tags.scheme, *FINER):
         names = ", ".join(one.value for one in FINER)
         raise TagError(f"learn_scheme must be data or one of {names}, got {wanted!r}")
     return scheme

@@ -11,37 +11,36 @@ defaults and stopping tests are CRFsuite's; scheme constraints, on by default, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from trellis import _native, chain
-from trellis.arrays import Arrays, FloatArray, IntArray
+from trellis.arrays import Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger
-from trellis.models.crf.config import CRFConfig
+from trellis.models.crf.config import CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.training import train
-from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of, weights_by_label
+from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
 from trellis.models.states import stored_states
 from trellis.store import Stored
-from trellis.tags import TagSet, TagStates
+from trellis.tags import TagStates
 from trellis.training import undisturbed
 from trellis.vectors import read_vectors
 
-_LARGE = 50_000  # tokens
 _WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
 
 @final
 class CRF(Tagger[CRFConfig]):
-    """Linear-chain CRF over templates or ready features; see the module for how to use it."""
+    """Linear-chain CRF over templates or given features; see the module for how to use it."""
 
     kind: ClassVar[str] = "crf"
     config_class: ClassVar[type[Any]] = CRFConfig
@@ -59,24 +58,26 @@ class CRF(Tagger[CRFConfig]):
         known = None if before[1] is None else before[1].tags
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, known)
         states = learned_states(tags, self.config.learn_scheme, self.config.constraints, before[1])
+        settings = resolved(self.config, states, compiled.tokens)
         objective = CRFObjective(
             compiled,
             index,
             data,
             states,
             self._choice(),
-            c2=self.config.c2 if self.config.algorithm != "ap" else 0.0,
+            c2=settings.c2 if settings.algorithm != "ap" else 0.0,
             sentence_weights=options.sentence_weights,
-            token_weights=_token_weights(data, tags, self.config.label_weights),
-            single=_in_single_precision(self.config, compiled.tokens),
+            token_weights=data.token_weights(tags, settings.label_weights),
+            single=settings.precision == "single",
         )
         start = np.zeros(objective.size)
         if before[0] is not None and before[1] is not None:
             start = objective.take_over(before[0], before[1])
         held_out = None if dev is None else (extractor.compile(dev.inputs, index, grow=False), dev)
-        trained = train(objective, start, self.config, held_out, options.progress)
+        trained, settings = train(objective, start, settings, held_out, options.progress)
         self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
-        self.tagset_, self.states_, self.history_, self._cached = tags, states, trained.history, extractor
+        self.settings_, self.states_ = settings, states
+        self.tagset_, self.history_, self._cached = tags, trained.history, extractor
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         p, extractor = self._fitted(), self._extractor()
@@ -110,7 +111,7 @@ class CRF(Tagger[CRFConfig]):
         """The names of the features of each token, known to the model or not."""
         names = self._extractor().strings(sentence)
         if names is None:
-            raise ModelError("ready features have no templates to be named by")
+            raise ModelError("given features have no templates that could name them")
         return names
 
     def _choice(self) -> Choice:
@@ -150,18 +151,3 @@ class CRF(Tagger[CRFConfig]):
     def _restore(self, stored: Stored) -> None:
         self.states_ = stored_states(stored, self._fitted_tags())
         self.parameters_, self._cached = from_stored(stored, len(self.states_))
-
-
-def _in_single_precision(settings: CRFConfig, tokens: int) -> bool:
-    """Single precision leaves the loss exact to about 1e-8, which is enough unless the stopping tests are finer."""
-    if settings.precision == "auto":
-        return tokens >= _LARGE and min(settings.epsilon, settings.delta) >= 1e-6
-    return settings.precision == "single"
-
-
-def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | None) -> FloatArray | None:
-    if weights is None:
-        return None
-    if data.partial:
-        raise ModelError("label_weights need labels that are fully known")
-    return weights_by_label(tags, weights)[data.encode(tags)]

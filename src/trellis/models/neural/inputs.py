@@ -61,7 +61,7 @@ class EncodedSentences:
     pretrained: Callable[[IntArray], Mapping[str, torch.Tensor]] | None = None
     """What a transformer takes of the sentences with these numbers."""
     subwords: Subwords | None = None
-    """The sentences as the transformer sees them, where it has to run."""
+    """The sentences as the transformer sees them, if it has to run."""
 
     def rows(self, examples: IntArray) -> IntArray:
         """The tokens of these sentences."""

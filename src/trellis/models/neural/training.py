@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.errors import ModelError
-from trellis.models.data import Labelled, weights_by_label
+from trellis.models.data import Labelled
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.network import Network
 from trellis.models.neural.tagging import scores_of
@@ -37,14 +36,11 @@ class Targets:
         sentence_weights: FloatArray | None,
     ) -> Targets:
         """The labels of the data as tensors."""
-        weights = None if label_weights is None else weights_by_label(states.tags, label_weights)[states.labels]
-        if data.partial and weights is not None:
-            raise ModelError("label_weights need labels that are fully known")
-        ids = None if data.partial else torch.from_numpy(data.encode_states(states))
+        weights = data.token_weights(states.tags, label_weights)
         return cls(
-            ids,
+            None if data.partial else torch.from_numpy(data.encode_states(states)),
             torch.from_numpy(data.allowed_states(states)) if data.partial else None,
-            None if weights is None or ids is None else torch.from_numpy(weights).float()[ids],
+            None if weights is None else torch.from_numpy(weights).float(),
             None if sentence_weights is None else torch.from_numpy(sentence_weights).float(),
         )
 
@@ -56,7 +52,7 @@ class TaggingTask:
         self, network: Network, inputs: EncodedSentences, targets: Targets, validate: Callable[[], DevScores] | None
     ) -> None:
         self.module: nn.Module = network
-        # A transformer computes on padding, so that sentences go together that have as many subwords.
+        # A transformer computes on padding, so a batch has sentences with similar numbers of subwords.
         self.lengths: IntArray = inputs.lengths if inputs.subwords is None else inputs.subwords.sizes
         self.tokens: IntArray = inputs.lengths
         self._network, self._inputs, self._targets, self._validate = network, inputs, targets, validate
@@ -82,7 +78,7 @@ class TaggingTask:
         return head.weighted_losses(emissions, lengths, tags, targets.token_weights[rows].to(emissions.device))
 
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
-        """The encoder, and emission layer and head; beside a pretrained transformer all that begins from nothing."""
+        """The encoder, and emission layer and head; with a pretrained transformer, that one and all the rest."""
         network = self._network
         slow = network.encoder if network.transformer is None else network.transformer.model
         encoder = [p for p in slow.parameters() if p.requires_grad]
@@ -91,7 +87,7 @@ class TaggingTask:
         return [("encoder", encoder), ("head", rest)]
 
     def validate(self) -> DevScores | None:
-        """Scores of the network as it stands on the held-out data."""
+        """Scores of the network, in its present state, on the held-out data."""
         return None if self._validate is None else self._validate()
 
 
@@ -105,5 +101,5 @@ class Validation:
     states: TagStates
 
     def __call__(self) -> DevScores:
-        """Of the network as it stands."""
+        """Of the network in its present state."""
         return held_out_scores(scores_of(self.network, self.inputs), self.dev, self.states)

@@ -11,7 +11,7 @@ from trellis.arrays import IntArray
 from trellis.training.history import DevScores
 
 
-class Task(Protocol):
+class TrainingTask(Protocol):
     """Something to be learned. The loop puts `module` on its device; all methods compute there."""
 
     @property
