@@ -123,9 +123,11 @@ def illegal(predicted: Sequence[Sequence[str]], tags: TagSet) -> int:
 
 def argmax(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> list[list[str]]:
     """The best label of each token by its own score, regardless of its neighbours."""
-    scores = tagger.chain_scores(sentences)
-    labels = np.array(tagger.labels_, dtype=object)[np.argmax(scores.emissions, axis=1)]
-    return [own.tolist() for own in split(labels, scores.lengths)]
+    posterior = tagger.posterior(sentences)
+    best = np.argmax(posterior.scores.emissions, axis=1)
+    own = best if posterior.state_labels is None else posterior.state_labels[best]
+    labels = np.array(tagger.labels_, dtype=object)[own]
+    return [tags.tolist() for tags in split(labels, posterior.scores.lengths)]
 
 
 def speed(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> float:
