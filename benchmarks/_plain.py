@@ -8,7 +8,7 @@ import torchcrf
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
-from trellis.nn.vectors import read_vectors
+from trellis.vectors import read_vectors
 
 Labelled = Sequence[tuple[list[str], list[str]]]  # tokens and tags
 

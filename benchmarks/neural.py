@@ -26,7 +26,7 @@ from _plain import Labelled, Plain
 import trellis
 from trellis import chain, corpus
 from trellis.metrics import entity_scores
-from trellis.nn.vectors import read_vectors
+from trellis.vectors import read_vectors
 
 HIDDEN = 100  # in each direction
 BATCH = 10
@@ -118,7 +118,7 @@ def same_network(data: Data) -> dict[str, Any]:
     """Words only, with their vectors unchanged, and batches of ten."""
     words = {"vectors": data.vectors, "tune": False}
     encoder = {"words": words, "characters": {"kind": "none"}, "hidden": 2 * HIDDEN}
-    return {"encoder": encoder, "training": {"batch_size": BATCH}}
+    return {"encoder": encoder, "training": {"batch_size": BATCH}, "learn_scheme": "data"}
 
 
 def crf_seconds(model: Any, data: Data) -> float:

@@ -14,7 +14,7 @@ ROOT = Path(trellis.__file__).parent
 LAYERS = [
     ["arrays", "caching", "errors"],
     ["aligned", "files", "suggest", "untrusted"],
-    ["text", "tags", "ragged", "config", "store"],
+    ["text", "tags", "ragged", "config", "store", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],
     ["training"],

@@ -27,6 +27,7 @@ EXPORTS = {
     "trellis.models": [
         "CRF",
         "CRFConfig",
+        "Ensemble",
         "FeatureFunctions",
         "HMM",
         "HMMConfig",

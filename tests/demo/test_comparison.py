@@ -50,7 +50,7 @@ def test_argmax_takes_the_best_label_of_each_token(corpus):
     tagger = trellis.CRF(c2=0.1).fit(corpus.train)
     found = comparison.argmax(tagger, corpus.test)
     scores = tagger.chain_scores(corpus.test[:1]).emissions
-    assert found[0] == [tagger.labels_[row.argmax()] for row in scores]
+    assert found[0] == [tagger.labels_[tagger.states_.labels[row.argmax()]] for row in scores]
     assert [len(tags) for tags in found] == [len(sentence) for sentence in corpus.test]
 
 

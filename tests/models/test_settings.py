@@ -34,6 +34,7 @@ MODELS = {
 }
 # What is unset in a resolved configuration means: no limit, none, never.
 MAY_BE_UNSET = {
+    "vectors",
     "max_iterations",
     "delta",
     "period",

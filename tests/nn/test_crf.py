@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.chain.strategies import check
+from trellis.errors import ChainError
 from trellis.nn import CRF
 
 L = 4
@@ -305,3 +306,30 @@ def test_batch_without_tokens_costs_nothing_and_leaves_the_parameters_alone(redu
     loss.backward()
     assert loss.item() == 0
     assert all(p.grad is not None and not p.grad.any() and not p.grad.isnan().any() for p in crf.parameters())
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.int64, torch.float32])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_one_hot_tags_are_the_labels_they_stand_for(kind, batch_first):
+    crf, emissions = make_crf(batch_first), make_emissions()
+    tags = torch.arange(20).reshape(4, 5) % L
+    if not batch_first:
+        emissions, tags = emissions.transpose(0, 1), tags.T
+    one_hot = nn.functional.one_hot(tags, L).to(kind)
+    torch.testing.assert_close(crf.nll(emissions, one_hot), crf.nll(emissions, tags))
+    torch.testing.assert_close(crf(emissions, one_hot), crf(emissions, tags))
+    torch.testing.assert_close(crf.score(emissions, one_hot), crf.score(emissions, tags))
+
+
+def test_a_place_of_zeros_in_one_hot_tags_holds_no_token():
+    crf, emissions = make_crf(), make_emissions()
+    tags = torch.arange(20).reshape(4, 5) % L
+    one_hot = nn.functional.one_hot(tags, L) * MASK.unsqueeze(2)
+    torch.testing.assert_close(crf.nll(emissions, one_hot), crf.nll(emissions, tags, MASK))
+
+
+def test_tags_that_are_not_one_hot_are_refused():
+    crf, emissions = make_crf(), make_emissions()
+    for wrong in (torch.ones(4, 5, L), torch.full((4, 5, L), 0.25)):
+        with pytest.raises(ChainError, match="one-hot tags must be a single 1 among zeros"):
+            crf.nll(emissions, wrong)

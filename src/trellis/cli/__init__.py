@@ -15,6 +15,7 @@ import typer
 
 from trellis import __version__
 from trellis.cli._lazy import lazy_command
+from trellis.cli._threads import wait_asleep
 from trellis.errors import ConfigError, TrellisError
 
 _LONGEST_PROBLEM = 4000
@@ -67,6 +68,7 @@ def options(
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line; always ends in `SystemExit`."""
+    wait_asleep()
     given = sys.argv[1:] if arguments is None else arguments
     given, debug = _without_debug(given)
     if sys.stdout is None or sys.stderr is None:  # closed by the shell: >&-

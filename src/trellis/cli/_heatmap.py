@@ -64,7 +64,7 @@ class HeatMap:
 
 
 def transitions(tagger: Tagger[Any]) -> HeatMap | None:
-    """The transitions of a tagger; None if the states of its chain are not its labels."""
+    """The transitions of a tagger between the states that it learned; None if they have no names."""
     if isinstance(tagger, CRF):
         rows = [[0.0 if weight is None else weight for weight in row] for row in tagger.transitions().weights]
         title = "Transitions: weight of the column's label after the row's"
@@ -74,9 +74,15 @@ def transitions(tagger: Tagger[Any]) -> HeatMap | None:
     else:
         rows = tagger.chain_scores([]).transitions.tolist()
         title = "Transitions: score of the column's label after the row's"
-    if len(rows) != len(tagger.labels_) or not isinstance(rows[0][0], float):
+    names = state_names(tagger)
+    if len(rows) != len(names) or not isinstance(rows[0][0], float):
         return None
-    return HeatMap(title, tuple(tagger.labels_), tuple(tuple(row) for row in rows))
+    return HeatMap(title, names, tuple(tuple(row) for row in rows))
+
+
+def state_names(tagger: Tagger[Any]) -> tuple[str, ...]:
+    """What the chain of a tagger is about: its labels, told apart as the scheme that it learned does."""
+    return tagger.states_.names if hasattr(tagger, "states_") else tagger.labels_
 
 
 def save(heat_map: HeatMap, path: str) -> None:

@@ -46,7 +46,7 @@ def inspect(
         _print(tagger, heat_map, features, record, history)
     if plot is not None:
         if heat_map is None:
-            raise trellis.errors.ModelError("--plot: the states of this model are not its labels, so there is no table")
+            raise trellis.errors.ModelError("--plot: the states of this model have no names, so there is no table")
         _heatmap.save(heat_map, plot)
         typer.echo(f"transitions drawn to {plot}", err=True)
 
@@ -70,6 +70,7 @@ def _as_dict(
         "kind": tagger.kind,
         "settings": trellis.config.to_dict(tagger.settings_),
         "labels": list(tagger.labels_),
+        "states": list(_heatmap.state_names(tagger)),
         "scheme": _scheme(tagger),
         "tokenizer": str(tagger.tokenizer_),
         "transitions": rows,

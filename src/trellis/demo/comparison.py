@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -85,26 +85,22 @@ def _neural(task: DemoTask, head: str) -> Tagger[Any]:
     return tagger
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch on one core: for networks this small more gain little, and on a busy machine they lose much by waiting."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def train(family: Contestant, corpus: DemoCorpus, progress: Progress | None = None) -> TrainedTagger:
     """Train one tagger; the dev sentences choose its best state if it has several."""
     tagger = family.make()
     begin = time.perf_counter()
-    with _one_thread() if family.neural else nullcontext():
+    with _threads(family):
         tagger.fit(corpus.train, dev=corpus.dev, progress=progress)
     return TrainedTagger(family.name, tagger, time.perf_counter() - begin)
+
+
+def _threads(family: Contestant) -> AbstractContextManager[None]:
+    """Networks this small gain little from more than one thread."""
+    if not family.neural:
+        return nullcontext()
+    from trellis.nn.threads import one_thread
+
+    return one_thread()
 
 
 def results(family: Contestant, trained: TrainedTagger, corpus: DemoCorpus) -> list[Result]:
@@ -127,9 +123,11 @@ def illegal(predicted: Sequence[Sequence[str]], tags: TagSet) -> int:
 
 def argmax(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> list[list[str]]:
     """The best label of each token by its own score, regardless of its neighbours."""
-    scores = tagger.chain_scores(sentences)
-    labels = np.array(tagger.labels_, dtype=object)[np.argmax(scores.emissions, axis=1)]
-    return [own.tolist() for own in split(labels, scores.lengths)]
+    posterior = tagger.posterior(sentences)
+    best = np.argmax(posterior.scores.emissions, axis=1)
+    own = best if posterior.state_labels is None else posterior.state_labels[best]
+    labels = np.array(tagger.labels_, dtype=object)[own]
+    return [tags.tolist() for tags in split(labels, posterior.scores.lengths)]
 
 
 def speed(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trellis.features.attributes import AttributeIndex
+from trellis.features.clusters import Clusters
 from trellis.features.extraction import Compiled, Extractor, GivenExtractor, TemplateExtractor
 from trellis.features.template_sets import TEMPLATE_SETS, get_templates
 from trellis.features.templates import Template, Templates
@@ -10,6 +11,7 @@ from trellis.features.templates import Template, Templates
 __all__ = [
     "TEMPLATE_SETS",
     "AttributeIndex",
+    "Clusters",
     "Compiled",
     "Extractor",
     "GivenExtractor",

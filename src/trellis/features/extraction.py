@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from trellis import _native
 from trellis.arrays import FloatArray, IntArray
-from trellis.errors import DataError
+from trellis.errors import DataError, TemplateError
 from trellis.features.attributes import AttributeIndex
+from trellis.features.clusters import Clusters
 from trellis.features.templates import Templates
 from trellis.text import Sentence
 
@@ -29,8 +30,8 @@ class Extractor(Protocol):
 class TemplateExtractor:
     """Templates evaluated on tokens and further columns; accepts token lists or `Sentence` objects."""
 
-    def __init__(self, templates: Templates) -> None:
-        self.templates = templates
+    def __init__(self, templates: Templates, clusters: Clusters | None = None) -> None:
+        self.templates, self.clusters = templates, clusters
 
     def compile(self, sentences: Sequence[Tokens | Sentence], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences."""
@@ -63,7 +64,16 @@ class TemplateExtractor:
             names += list(first.columns)
         self.templates.check_columns(names)
         names = names[: self.templates.num_columns]
-        return [tokens, *([_column(item, name) for item in sentences] for name in names[1:])], names
+        columns = [tokens, *([_column(item, name) for item in sentences] for name in names[1:])]
+        if self.templates.uses_clusters:
+            return [*columns, [self._clusters.column(own) for own in tokens]], [*names, "cluster"]
+        return columns, names
+
+    @property
+    def _clusters(self) -> Clusters:
+        if self.clusters is None:
+            raise TemplateError(f"{self.templates.name} looks at clusters of words: set vectors to a file of vectors")
+        return self.clusters
 
 
 def _column(sentence: Tokens | Sentence, name: str) -> Tokens:

@@ -47,6 +47,10 @@ U06:%prefix4[0,0]
 U07:%suffix2[0,0]
 U08:%suffix3[0,0]
 U09:%suffix4[0,0]
+U10:%prefix1[0,0]
+U11:%suffix1[0,0]
+U12:%prefix5[0,0]
+U13:%suffix5[0,0]
 # its neighbours
 U20:%lower[-2,0]
 U21:%lower[-1,0]
@@ -117,15 +121,48 @@ U23:%type[-1,0]/%type[0,0]/%type[1,0]
 B
 """
 
+_CLUSTERS = """\
+# classes of words, coarse to fine
+U40:%cluster4[-1,0]
+U41:%cluster4[0,0]
+U42:%cluster4[1,0]
+U43:%cluster6[-1,0]
+U44:%cluster6[0,0]
+U45:%cluster6[1,0]
+U46:%cluster8[-1,0]
+U47:%cluster8[0,0]
+U48:%cluster8[1,0]
+U49:%cluster10[-1,0]
+U50:%cluster10[0,0]
+U51:%cluster10[1,0]
+U52:%cluster12[-1,0]
+U53:%cluster12[0,0]
+U54:%cluster12[1,0]
+U55:%cluster14[-1,0]
+U56:%cluster14[0,0]
+U57:%cluster14[1,0]
+# classes side by side, with the next word, and with how the word is written
+U60:%cluster6[-1,0]/%cluster6[0,0]
+U61:%cluster6[0,0]/%cluster6[1,0]
+U62:%cluster8[-1,0]/%cluster8[0,0]
+U63:%cluster8[0,0]/%cluster8[1,0]
+U64:%cluster4[-1,0]/%cluster4[0,0]/%cluster4[1,0]
+U65:%lower[-1,0]/%cluster6[0,0]
+U66:%cluster6[0,0]/%lower[1,0]
+U67:%cluster8[0,0]/%short[0,0]
+U68:%cluster10[0,0]/%short[0,0]
+"""
+
 TEMPLATE_SETS = {"ner": _NER, "pos": _POS, "chunk": _CHUNK, "seg": _SEG}
 _FORMER_NAMES = {"segment": "seg"}
 
 
-def get_templates(features: str | Path) -> Templates:
-    """The ready-made set of that name, or the template file at that path."""
+def get_templates(features: str | Path, *, clusters: bool = False) -> Templates:
+    """The ready-made set of that name, with features of word clusters if wanted, or the template file of that path."""
     features = _FORMER_NAMES.get(str(features), features)
     if isinstance(features, str) and features in TEMPLATE_SETS:
-        return Templates.parse(TEMPLATE_SETS[features], name=f"features {features!r}")
+        text = TEMPLATE_SETS[features] + (_CLUSTERS if clusters else "")
+        return Templates.parse(text, name=f"features {features!r}")
     if Path(features).is_file():
         return Templates.read(features)
     raise TemplateError(

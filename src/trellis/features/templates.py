@@ -21,6 +21,8 @@ name is the line with its cells filled in. In addition to ``x``, the same cells 
     prefix<n>    the first n characters, or all if fewer          %prefix2: McDonald's -> Mc
     suffix<n>    the last n characters, or all if fewer           %suffix2: McDonald's -> 's
     type         d digit, n Chinese numeral, l alphabetic letter, h other letter (ideographs), p the rest, m mixed
+    cluster<n>   the first n steps of the word's path in a tree of word vectors, where a model has them; see
+                 `trellis.features.clusters`
 """
 
 from __future__ import annotations
@@ -37,6 +39,8 @@ from trellis.suggest import did_you_mean
 from trellis.untrusted import is_unicode, shown
 
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
+_CLUSTER, _OF_CLUSTERS = "cluster", -2
+"""A function of the word's cluster, and the column that stands for the one that clusters get."""
 _MACRO = re.compile(r"%(?P<function>[A-Za-z]+)(?P<argument>\d*)\[(?P<row>[+-]?\d+),(?P<column>\d+)\]")
 _FARTHEST = 100
 # Templates come with model files, too. Memory grows with the columns and with the cells that each token looks at.
@@ -107,9 +111,17 @@ class Templates:
         return 1 + max((column for template in self.lines for column in template.columns), default=0)
 
     @cached
+    def uses_clusters(self) -> bool:
+        """Whether it looks at clusters of words, which are the column after all others."""
+        return any(column == _OF_CLUSTERS for template in self.lines for *_, column in template.pieces)
+
+    @cached
     def native(self) -> _native.TemplateSet:
         """The form that is evaluated."""
-        return _native.TemplateSet([list(template.pieces) for template in self.lines])
+        return _native.TemplateSet([[self._placed(piece) for piece in template.pieces] for template in self.lines])
+
+    def _placed(self, piece: Piece) -> Piece:
+        return (*piece[:4], self.num_columns) if piece[4] == _OF_CLUSTERS else piece
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Checks that the sentences have enough columns (the tokens are the first)."""
@@ -157,10 +169,11 @@ def _refuse_stray(text: str, line: str, where: str) -> None:
 
 def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
     function, argument = match["function"], match["argument"]
-    if function not in _FUNCTIONS:
-        hint = did_you_mean(function, _FUNCTIONS, show="%{}".format)
-        raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(_FUNCTIONS)}{hint}")
-    counts = function in ("prefix", "suffix")
+    if function not in (*_FUNCTIONS, _CLUSTER):
+        known = (*_FUNCTIONS, _CLUSTER)
+        hint = did_you_mean(function, known, show="%{}".format)
+        raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(known)}{hint}")
+    counts = function in ("prefix", "suffix", _CLUSTER)
     macro = f"{where}: {shown(match[0])}"
     length = _number(argument or "0", _MOST_CHARACTERS, f"{macro} takes {argument:.12} characters")
     if counts != bool(argument) or (counts and not length):
@@ -168,6 +181,10 @@ def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
         raise TemplateError(f"{where}: got {shown(match[0])}, expected the form {form}")
     row = _number(match["row"], _FARTHEST, f"{macro} looks {match['row']:.12} tokens away")
     column = _number(match["column"], _MOST_COLUMNS - 1, f"{macro} looks at column {match['column']:.12}")
+    if function == _CLUSTER:
+        if column:
+            raise TemplateError(f"{macro} looks at column {column}: only tokens, column 0, have clusters")
+        return _FUNCTIONS["prefix"], length, row, _OF_CLUSTERS
     return _FUNCTIONS[function], length, row, column
 
 

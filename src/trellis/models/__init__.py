@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
+from trellis.models.ensemble import Ensemble
 from trellis.models.functions import FeatureFunctions
 from trellis.models.hmm import HMM, HMMConfig
 from trellis.models.markov import MarkovChain
@@ -22,6 +23,7 @@ __all__ = [
     "CRF",
     "HMM",
     "CRFConfig",
+    "Ensemble",
     "FeatureFunctions",
     "HMMConfig",
     "Labelling",

@@ -17,6 +17,7 @@ from trellis.models.folder import model_file
 
 _TAGGERS = {
     "crf": ("trellis.models.crf.model", "CRF"),
+    "ensemble": ("trellis.models.ensemble", "Ensemble"),
     "hmm": ("trellis.models.hmm.model", "HMM"),
     "neural": ("trellis.models.neural.model", "NeuralTagger"),
 }

@@ -23,10 +23,12 @@ from trellis.tags import (
     OnBadTags,
     Scheme,
     TagSet,
+    TagStates,
     check_on_bad_tags,
     detect,
     mend,
     refusal,
+    scheme_to_learn,
     summary,
 )
 from trellis.tags.mending import SHOWN
@@ -149,6 +151,14 @@ class Labelled:
                 row += 1
         return mask
 
+    def encode_states(self, states: TagStates) -> IntArray:
+        """Ids of the states of all labels, flat, as `encode`."""
+        return states.encode(self.encode(states.tags), self.lengths)
+
+    def allowed_states(self, states: TagStates) -> BoolArray:
+        """``(N, S)``: the states each token may have."""
+        return states.allowed(self.allowed(states.tags))
+
     def _place(self, sentence: int, position: int) -> str:
         return f"{name_of(sentence, self.inputs[sentence])}, position {position}"
 
@@ -252,6 +262,16 @@ def check_held_out(dev: Labelled, tags: TagSet) -> None:
             DataWarning,
             stacklevel=4,
         )
+
+
+def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: TagStates | None) -> TagStates:
+    """The states to learn: in the scheme of an earlier model, else in the one asked for.
+
+    If sequences need not be `legal`, these are the labels: another scheme could not write all of them.
+    """
+    if before is not None:
+        return TagStates.of(tags, before.scheme)
+    return TagStates.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
 
 
 def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:

@@ -125,8 +125,9 @@ def _transitions(
     """Start, steps and end, where the two paths differ."""
     steps = [_steps(scores, tags, state_labels, path) for path in (best, other)]
     for t, ((one, chosen), (two, runner_up)) in enumerate(zip(*steps, strict=True)):
-        if one != two and (chosen or runner_up):
-            yield Contribution(min(t, len(best) - 1), "transition", f"{one} or {two}", chosen, runner_up)
+        if chosen != runner_up or (one != two and chosen):
+            name = one if one == two else f"{one} or {two}"
+            yield Contribution(min(t, len(best) - 1), "transition", name, chosen, runner_up)
 
 
 def _steps(

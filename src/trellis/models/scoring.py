@@ -8,7 +8,8 @@ from trellis.chain import ChainScores
 from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
 from trellis.models.data import Labelled
 from trellis.models.posterior import Posterior
-from trellis.tags import Scheme, TagSet
+from trellis.tags import Scheme, TagSet, TagStates
+from trellis.training import DevScores
 
 Scores = EntityScores | TaggingScores
 
@@ -25,6 +26,10 @@ def headline(scores: Scores) -> float:
     return scores.accuracy if isinstance(scores, TaggingScores) else scores.micro.f1
 
 
-def held_out_scores(scores: ChainScores, dev: Labelled, tags: TagSet) -> Scores:
+def held_out_scores(scores: ChainScores, dev: Labelled, states: TagStates) -> DevScores:
     """What a model under training gets on held-out sentences, given their chain scores."""
-    return compare(dev.strings(), Posterior(scores, tags, inputs=dev.inputs).best(), tags)
+    found = Posterior(scores, states.tags, states.finer, inputs=dev.inputs).best()
+    result = compare(dev.strings(), found, states.tags)
+    if isinstance(result, TaggingScores):
+        return DevScores(result.accuracy, accuracy=result.accuracy)
+    return DevScores(result.micro.f1, result.micro.precision, result.micro.recall, result.accuracy)

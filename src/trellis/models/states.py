@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from trellis import chain
+from trellis import chain, store
 from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.errors import NoPathError
+from trellis.tags import Scheme, TagSet, TagStates
+from trellis.tags.finer import FINER
 
 
 def to_labels(paths: IntArray, labels: IntArray | None) -> IntArray:
@@ -40,6 +42,14 @@ def log_mass(scores: chain.ChainScores, allowed: BoolArray | None = None) -> Flo
 def score(scores: chain.ChainScores, tags: IntArray, labels: IntArray | None) -> FloatArray:
     """Like `chain.score`, with `tags` of labels: the log partition over the paths that have them."""
     return chain.score(scores, tags) if labels is None else log_mass(scores, labels == tags[:, None])
+
+
+def stored_states(stored: store.Stored, tags: TagSet) -> TagStates:
+    """The states that a saved model learned; one saved before there was a choice learned its labels."""
+    if "learn_scheme" not in stored.manifest:
+        return TagStates.of(tags)
+    schemes = dict.fromkeys([tags.scheme.value, *(scheme.value for scheme in FINER)])
+    return TagStates.of(tags, Scheme(stored.manifest.choice("learn_scheme", list(schemes))))
 
 
 def _log_mass(one: chain.ChainScores) -> float:

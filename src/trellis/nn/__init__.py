@@ -15,7 +15,7 @@ from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
 from trellis.nn.encoder import Batch, Characters, Encoder, Part
 from trellis.nn.heads import CRFHead, Head, SoftmaxHead
 from trellis.nn.pooling import WordPooling, pool
-from trellis.nn.vectors import Coverage, Vectors, read_vectors
+from trellis.vectors import Coverage, Vectors, read_vectors
 
 if TYPE_CHECKING:
     from trellis.nn.transformer import TransformerEncoder

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from trellis.chain import torch as chain
 from trellis.chain.torch import library
-from trellis.errors import ConfigError, ShapeError
+from trellis.errors import ChainError, ConfigError, ShapeError
 from trellis.nn import arguments
 from trellis.nn.arguments import Constraints
 
@@ -22,7 +22,8 @@ class CRF(nn.Module):
 
     Tensors are ``(T, B, ...)``, or ``(B, T, ...)`` with ``batch_first``. A mask says which places hold a token: holes,
     padding on the left and empty rows are all fine, and ``lengths[B]`` may be given instead. Places where ``tags`` is
-    ``ignore_index`` hold no token either. ``scores(...)`` is the distribution itself, and the other methods ask it;
+    ``ignore_index`` hold no token either. Tags may also be one-hot, shaped like the emissions, where a place of zeros
+    holds no token. ``scores(...)`` is the distribution itself, and the other methods ask it;
     ``edges=`` adds scores of transitions that depend on the place.
 
     Args:
@@ -134,7 +135,7 @@ class CRF(nn.Module):
 
         Args:
             emissions: ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``.
-            tags: ``(T, B)`` or ``(B, T)``, the labels.
+            tags: ``(T, B)`` or ``(B, T)``, the labels; or one-hot, shaped like the emissions.
             mask: the same shape, true for places that hold a token.
             lengths: ``(B,)`` instead of a mask, for padding on the right.
             allowed: like the emissions, instead of tags: the labels that each place may have. The loss is then
@@ -145,6 +146,7 @@ class CRF(nn.Module):
             reduction: "none" (a value per sequence), "sum", "mean" (over sequences) or "token_mean" (over tokens).
 
         """
+        tags = None if tags is None else self._numbers(emissions, tags)
         if torch.compiler.is_compiling() and tags is not None and allowed is None and label_weights is None:
             self._check(emissions, tags, mask)
             options = (self.batch_first, self.ignore_index, arguments.known(reduction))
@@ -170,6 +172,7 @@ class CRF(nn.Module):
         edges: Tensor | None = None,
     ) -> Tensor:
         """Score of the tags of each sequence, ``(B,)``; minus infinity if they are forbidden."""
+        tags = self._numbers(emissions, tags)
         return self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags).score(tags)
 
     def decode(
@@ -287,6 +290,15 @@ class CRF(nn.Module):
         """
         scores = self.scores(emissions, mask, lengths=lengths, edges=edges)
         return scores.span_log_prob(spans, tags, before=before, after=after, allowed=allowed)
+
+    def _numbers(self, emissions: Tensor, tags: Tensor) -> Tensor:
+        """The tags by their numbers, also where they are one-hot; a place of zeros is one to leave out."""
+        if tags.dim() != 3 or tags.shape != emissions.shape:
+            return tags
+        ones = tags != 0
+        if not torch.compiler.is_compiling() and not bool(((tags == ones) & (ones.sum(2, keepdim=True) <= 1)).all()):
+            raise ChainError("one-hot tags must be a single 1 among zeros, or zeros where there is no token")
+        return torch.where(ones.any(2), ones.to(torch.uint8).argmax(2), self.ignore_index)
 
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
         arguments.check_padded(emissions, tags, mask, self.num_tags)

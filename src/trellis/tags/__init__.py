@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trellis.tags.checking import Violation, convert_tags, validate_tags
 from trellis.tags.detection import Detection, SchemeFit, detect, detect_schemes, detect_style, fit_schemes
+from trellis.tags.finer import TagStates, scheme_to_learn
 from trellis.tags.labels import Role, Style
 from trellis.tags.mending import (
     BadTag,
@@ -43,6 +44,7 @@ __all__ = [
     "Style",
     "TagChange",
     "TagSet",
+    "TagStates",
     "Violation",
     "check_on_bad_tags",
     "convert_tags",
@@ -55,6 +57,7 @@ __all__ = [
     "parse_label",
     "refusal",
     "repair_tags",
+    "scheme_to_learn",
     "spans_from_sequences",
     "spans_from_tags",
     "summary",

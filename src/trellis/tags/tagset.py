@@ -88,6 +88,11 @@ class TagSet:
         ordered = sorted(parsed, key=lambda item: (item[0] is not Role.O, item[1], item[0]))
         return cls(tuple(make_label(role, kind, scheme, style) for role, kind in ordered), scheme, style)
 
+    @property
+    def parsed(self) -> tuple[tuple[Role, str], ...]:
+        """The role and the type that each label says."""
+        return self._parsed
+
     def __len__(self) -> int:
         """L, the number of labels."""
         return len(self.labels)

@@ -123,14 +123,16 @@ def _way(
     table: SpanTable, labels: LabelTable, scheme: Scheme, rows: IntArray, adjoins_left: bool, adjoins_right: bool
 ) -> SpanWay:
     kind, sizes = table.kind[rows], (table.end - table.begin)[rows]
-    tags = labels.ids[np.repeat(kind, sizes), _roles(sizes, scheme, adjoins_left, adjoins_right)]
+    tags = labels.ids[np.repeat(kind, sizes), roles_of_spans(sizes, scheme, adjoins_left, adjoins_right)]
     rows, tags = _possible(rows, tags, sizes)
     kind = table.kind[rows]
     before, after = _sides(labels, scheme, adjoins_left, adjoins_right)
     return SpanWay(rows, tags, None if before is None else before[kind], None if after is None else after[kind])
 
 
-def _roles(sizes: IntArray, scheme: Scheme, adjoins_left: bool, adjoins_right: bool) -> IntArray:
+def roles_of_spans(
+    sizes: IntArray, scheme: Scheme, adjoins_left: bool = False, adjoins_right: bool = False
+) -> IntArray:
     """The role of each token of spans of these sizes, flat."""
     first, last, only = edge_roles(scheme, adjoins_left, adjoins_right)
     stops = np.cumsum(sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trellis.training.driver import Trained, run, undisturbed
-from trellis.training.history import History, Iterate, Progress, Reason, Step
+from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step
 from trellis.training.lbfgs import lbfgs
 from trellis.training.objective import Descent, MistakeObjective, Objective, Perceptron, StochasticObjective
 from trellis.training.owlqn import owlqn, pseudo_gradient
@@ -13,6 +13,7 @@ from trellis.training.sgd import sgd
 
 __all__ = [
     "Descent",
+    "DevScores",
     "History",
     "Iterate",
     "MistakeObjective",

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from trellis.training.best import Best
-from trellis.training.history import History, Iterate, Progress, Reason, Step, Validate
+from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step, Validate
 from trellis.training.objective import Vector
 
 T = TypeVar("T")
@@ -78,10 +78,11 @@ def _run(
 
 
 def _step(number: int, iterate: Iterate, begin: float, limit: int | None, validate: Validate | None) -> Step:
-    dev = None if validate is None else validate(iterate.weights)
+    found = None if validate is None else validate(iterate.weights)
     seconds = time.perf_counter() - begin
     left = None if limit is None else seconds / number * (limit - number)
-    return Step(number, iterate.loss, iterate.gradient_norm, dev, seconds, left)
+    figures = found.figures() if isinstance(found, DevScores) else {"dev": found}
+    return replace(Step(number, iterate.loss, iterate.gradient_norm, None, seconds, left), **figures)
 
 
 def _limit(best: Best[Vector], max_iterations: int | None, patience: int | None) -> Reason | None:

@@ -23,6 +23,20 @@ class Iterate(NamedTuple):
     stop: Reason | None = None
 
 
+class DevScores(NamedTuple):
+    """The score on held-out sentences that decides: an F1 with precision and recall, or an accuracy without them."""
+
+    score: float
+    precision: float | None = None
+    recall: float | None = None
+    accuracy: float | None = None
+    """Share of tokens with the right label."""
+
+    def figures(self) -> dict[str, Any]:
+        """As a `Step` calls them."""
+        return {"dev": self.score, "precision": self.precision, "recall": self.recall, "accuracy": self.accuracy}
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One iteration as others see it."""
@@ -46,6 +60,8 @@ class Step:
     precision: float | None = None
     """On the held-out sentences, as is `recall`; `dev` is their F1."""
     recall: float | None = None
+    accuracy: float | None = None
+    """Share of the held-out tokens with the right label."""
     best: float | None = None
     """The highest `dev` so far."""
 
@@ -83,4 +99,4 @@ class History:
 
 Progress = Callable[[Step], None]
 """Called after each iteration. With an attribute `every`, it is also called within epochs, every that many seconds."""
-Validate = Callable[[Vector], float]
+Validate = Callable[[Vector], float | DevScores]

@@ -87,6 +87,8 @@ def _scores(step: Step) -> Iterator[str]:
         yield f"dev {100 * step.dev:.2f}"
     if step.precision is not None and step.recall is not None:
         yield f"P {100 * step.precision:.2f}  R {100 * step.recall:.2f}"
+        if step.accuracy is not None:
+            yield f"acc {100 * step.accuracy:.2f}"
     if step.best is not None:
         yield f"best {100 * step.best:.2f}"
 

@@ -25,7 +25,8 @@ def test_contributions_add_up_to_the_difference_of_scores(model):
         for position in range(len(sentence)):
             found = model.explain(sentence, position)
             paths = (found.labelling, found.alternative)
-            best, other = (chain.score(scores, tags.encode(path))[0] for path in paths)
+            ids = [model.states_.encode(tags.encode(path), scores.lengths) for path in paths]
+            best, other = (chain.score(scores, own)[0] for own in ids)
             assert found.score_difference == pytest.approx(best - other, abs=1e-10)
             total = sum(c.difference for c in found.contributions)
             assert total == pytest.approx(found.score_difference, abs=1e-10)
@@ -73,8 +74,8 @@ def test_top_features_are_sorted_by_size_and_belong_to_the_label(model):
 
 def test_transitions_are_a_table(model):
     table = model.transitions()
-    assert table.labels == model.labels_
-    i, j = table.labels.index("B-PER"), table.labels.index("I-PER")
+    assert table.labels == model.states_.names
+    i, j = table.labels.index("B-PER"), table.labels.index("E-PER")
     assert table.weights[i][j] == model.parameters_.transitions[i, j] > 0
     assert "-inf" in table.to_markdown()
 
@@ -103,13 +104,13 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
     model.save(tmp_path / "m")
     stored = store.load(tmp_path / "m")
     for name, change, message in [
-        ("transitions", lambda a: a[1:], r"bad: the array 'transitions' must have the shape \(5, 5\), got \(4, 5\)"),
+        ("transitions", lambda a: a[1:], r"bad: the array 'transitions' must have the shape \(9, 9\), got \(8, 9\)"),
         ("transitions", lambda a: a * np.nan, "the array 'transitions' must be finite or -inf, got nan at"),
         ("start", lambda a: -a, "the array 'start' must be finite or -inf, got inf at"),
         ("weighted", lambda a: a + 1, "the array 'weighted' must lie in 0..1, got 2 at"),
         ("pair_weights", lambda a: a[1:], "the array 'pair_weights' must have the shape"),
         ("pair_weights", lambda a: a * np.inf, "the array 'pair_weights' must be finite, got -?inf at"),
-        ("pair_labels", lambda a: a + 1000, r"the array 'pair_labels' must lie in 0..4, got 100. at \[0\]"),
+        ("pair_labels", lambda a: a + 1000, r"the array 'pair_labels' must lie in 0..8, got 100. at \[0\]"),
         ("pair_ends", lambda a: a[::-1], "the array 'pair_ends' must never decrease"),
         ("pair_ends", lambda a: a[1:], "the array 'pair_ends' must have the shape"),
         ("names", lambda a: a[1:], "the array 'ends' must lie in"),
@@ -120,7 +121,7 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
             CRF.load(tmp_path / "bad")
     rest = {name: array for name, array in stored.arrays.items() if name != "start"}
     store.save(tmp_path / "bad", "crf", stored.manifest.values, rest)
-    with pytest.raises(StoreError, match=r"bad: the array 'start' is missing: expected float64 of shape \(5\)"):
+    with pytest.raises(StoreError, match=r"bad: the array 'start' is missing: expected float64 of shape \(9\)"):
         CRF.load(tmp_path / "bad")
 
 

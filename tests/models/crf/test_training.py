@@ -15,7 +15,7 @@ from trellis.features import AttributeIndex, GivenExtractor
 from trellis.models import CRF
 from trellis.models.crf.objective import Choice, CRFObjective, scores_of
 from trellis.models.data import Labelled
-from trellis.tags import Scheme, TagSet
+from trellis.tags import Scheme, TagSet, TagStates
 from trellis.text import Sentence
 from trellis.training import Descent, Perceptron, averaged_perceptron
 
@@ -43,7 +43,7 @@ def objective_of(X, y, *, c2=0.0, constraints=False, all_states=False, scheme="p
     index = AttributeIndex()
     compiled = GivenExtractor().compile(X, index, grow=True)
     choice = Choice(0.0, all_states, True, True, constraints)
-    return CRFObjective(compiled, index, data, data.tag_set(scheme), choice, c2=c2, **options)
+    return CRFObjective(compiled, index, data, TagStates.of(data.tag_set(scheme)), choice, c2=c2, **options)
 
 
 class Reference:
@@ -173,7 +173,7 @@ def partial_loss(objective, w, x, options):
     compiled = GivenExtractor().compile([x], objective.index, grow=False)
     scores = scores_of(compiled, p)
     log_z = chain.log_partition(scores)[0]
-    labels = objective.tags.labels
+    labels = objective.states.tags.labels
     paths = [[labels.index(label) for label in path] for path in itertools.product(*options)]
     return log_z - logsumexp([chain.score(scores, path)[0] for path in paths])
 
@@ -216,7 +216,7 @@ def test_a_step_of_sgd_over_all_sentences_is_a_step_down_the_gradient(kind):
 def test_the_perceptron_learns_from_the_best_of_the_allowed_paths():
     X = [[{"a": 1.0}], [{"b": 1.0}]]
     objective = objective_of(X, [[{"B", "C"}], ["A"]], all_states=True)
-    assert objective.tags.labels == ("A", "B", "C")
+    assert objective.states.tags.labels == ("A", "B", "C")
     state = Perceptron(np.zeros(objective.size), np.zeros(objective.size))
     assert objective.correct(np.array([0]), state) == 0.5  # of two tokens; A comes first among equals, and is wrong
     moved = objective.parameters(state.weights).weights.reshape(2, 3)
@@ -380,7 +380,7 @@ def perceptron_step(objective, w, x, gold):
     compiled = GivenExtractor().compile([x], objective.index, grow=False)
     best = chain.viterbi(scores_of(compiled, objective.parameters(w))).tags
     states, steps = np.zeros((len(objective.index), 3)), np.zeros((3, 3))
-    for path, sign in ((objective.tags.encode(gold), 1.0), (best, -1.0)):
+    for path, sign in ((objective.states.tags.encode(gold), 1.0), (best, -1.0)):
         for t, label in enumerate(path):
             for attribute, value in compiled.token_attributes(t):
                 states[attribute, label] += sign * value
@@ -411,7 +411,7 @@ def test_impossible_settings_are_named():
 
 def test_tag_sets_with_plain_labels_have_no_constraints():
     objective = objective_of(*make_data(), constraints=True)
-    assert objective.tags == TagSet(tuple(LABELS), Scheme.PLAIN)
+    assert objective.states.tags == TagSet(tuple(LABELS), Scheme.PLAIN)
     assert (objective.table > 0).all()
 
 

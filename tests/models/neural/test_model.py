@@ -140,7 +140,7 @@ class TestWords:
         assert torch.equal(words.word[words.index], tokens.word)
         with torch.no_grad():
             torch.testing.assert_close(network.eval()(words), network(tokens), rtol=0, atol=1e-5)
-            assert network.train()(words).shape == (len(tokens.word), 5), "with dropout, which tokens do not share"
+            assert network.train()(words).shape == (len(tokens.word), 9), "with dropout, which tokens do not share"
 
     @pytest.mark.parametrize("kind", ["cnn", "lstm"])
     @pytest.mark.parametrize("dropout", [0.0, 0.5])
@@ -265,7 +265,7 @@ class TestLabels:
             tiny(label_weights={"Q": -1.0}).fit([["a"], ["b"]], [["Q"], ["P"]])
 
     def test_argmax_may_break_the_scheme_and_legal_decoding_never_does(self):
-        model = tiny(head="softmax").fit(TRAIN)
+        model = tiny(head="softmax", learn_scheme="data").fit(TRAIN)
         free = tiny(head="softmax", decoding="argmax").fit(TRAIN)
         x = [["Rome", "York", "York", "Smith"]]
         np.testing.assert_array_equal(model.chain_scores(x).emissions, free.chain_scores(x).emissions)
@@ -407,3 +407,27 @@ class TestResuming:
     def test_resume_needs_a_folder(self):
         with pytest.raises(ModelError, match="resume needs the folder"):
             tiny().fit(TRAIN, resume=True)
+
+
+def test_one_sentence_stays_on_the_calling_thread():
+    model = tiny().fit(TRAIN)
+    seen = []
+    before = torch.get_num_threads()
+    model.model_.network.emission.register_forward_hook(lambda *_: seen.append(torch.get_num_threads()))
+    torch.set_num_threads(2)
+    try:
+        model.predict([TRAIN[0]])
+        assert seen == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_history_has_the_accuracy_beside_f1():
+    model = tiny().fit(TRAIN, dev=TRAIN)
+    last = model.history_.steps[-1]
+    pairs = zip(TRAIN, model.predict(TRAIN), strict=True)
+    right = [tag == gold for own, tags in pairs for tag, gold in zip(tags, own.tags, strict=True)]
+    kept = model.history_.steps[model.history_.kept]
+    assert kept.accuracy == pytest.approx(sum(right) / len(right))
+    assert last.precision is not None

@@ -1,6 +1,7 @@
 """Steps against steps by hand: groups, decay, clipping, accumulation, precision."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_rates_follow_the_schedule_in_every_group():
     torch.testing.assert_close(weights(task), before - 0.05 * g, rtol=1e-12, atol=0)
 
 
-@pytest.mark.parametrize("name", ["adamw", "sgd"])
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
 def test_the_optimizer_is_torchs(name):
     ours, theirs = Linear(dtype=torch.float32), Linear(dtype=torch.float32)
     one = stepper(ours, optimizer=name, learning_rate=0.1, momentum=0.9, weight_decay=0.3)
@@ -102,11 +103,8 @@ def test_the_optimizer_is_torchs(name):
         {"params": [theirs.module.weight], "weight_decay": 0.3},
         {"params": [theirs.module.bias], "weight_decay": 0.0},
     ]
-    two = (
-        torch.optim.AdamW(groups, lr=0.1, foreach=False)
-        if name == "adamw"
-        else torch.optim.SGD(groups, lr=0.1, momentum=0.9, foreach=False)
-    )
+    kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": partial(torch.optim.SGD, momentum=0.9)}
+    two = kinds[name](groups, lr=0.1, foreach=False)
     for number in range(5):
         one.take(number, [ALL])
         two.zero_grad()
@@ -116,7 +114,7 @@ def test_the_optimizer_is_torchs(name):
     torch.testing.assert_close(weights(ours), weights(theirs), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["adamw", "sgd"])
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd"])
 def test_the_optimizers_memory_survives_a_round_trip(name):
     one, two = Linear(), Linear()
     first, second = (stepper(task, optimizer=name, momentum=0.9) for task in (one, two))

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.training.neural.task import DevScores
+from trellis.training import DevScores
 
 
 class Linear:

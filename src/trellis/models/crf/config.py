@@ -10,7 +10,7 @@ import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
-from trellis.tags import Scheme
+from trellis.tags import TagStates
 
 _LARGE = 50_000  # tokens
 
@@ -21,6 +21,9 @@ class CRFConfig:
 
     features: str = setting(
         "ner", "ner, pos, chunk, seg, the path of a template file, or given: the inputs are features"
+    )
+    vectors: str | None = setting(
+        None, "file of word vectors (GloVe, word2vec or fastText); clusters of words become features (%cluster)"
     )
     algorithm: Literal["lbfgs", "owlqn", "sgd", "ap"] = setting(
         "lbfgs", "lbfgs (L2), owlqn (L1 and L2), sgd, or ap (averaged perceptron)"
@@ -44,6 +47,9 @@ class CRFConfig:
     all_possible_states: bool = setting(False, "weights also for attributes with labels they never occur with")
     all_possible_transitions: bool = setting(False, "weights also for transitions that never occur")
     scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
+    learn_scheme: str | None = setting(
+        None, "tag scheme to learn in, e.g. bio; data: that of the data; default: bioes, for words bmes"
+    )
     constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
     patience: int | None = setting(None, "stop after this many iterations without a better score on the held-out data")
@@ -88,7 +94,7 @@ _STOPPING = {
 }
 
 
-def resolved(config: CRFConfig, scheme: Scheme, tokens: int) -> CRFConfig:
+def resolved(config: CRFConfig, states: TagStates, tokens: int) -> CRFConfig:
     """The settings that a training on this many tokens uses, with a value for everything that was left unset.
 
     Only the first step length of sgd is still unset if it was: it is found during the training.
@@ -96,7 +102,8 @@ def resolved(config: CRFConfig, scheme: Scheme, tokens: int) -> CRFConfig:
     algorithm = "owlqn" if config.algorithm == "lbfgs" and config.c1 else config.algorithm
     stopping = _STOPPING[algorithm]._asdict()
     given = {name: value for name in stopping if (value := getattr(config, name)) is not None}
-    chosen = replace(config, algorithm=algorithm, scheme=scheme.value.lower(), **(stopping | given))
+    scheme, learned = (one.value.lower() for one in (states.tags.scheme, states.scheme))
+    chosen = replace(config, algorithm=algorithm, scheme=scheme, learn_scheme=learned, **(stopping | given))
     return replace(chosen, precision="single" if _in_single_precision(chosen, tokens) else "double")
 
 

@@ -12,7 +12,7 @@ from trellis.features import Extractor
 from trellis.metrics import Grid, Report
 from trellis.models import explanation
 from trellis.models.crf.objective import CRFWeights, scores_of
-from trellis.tags import TagSet
+from trellis.tags import TagStates
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class TransitionTable(Report):
 
 
 def explain_features(
-    sentence: Any, position: int, extractor: Extractor, p: CRFWeights, tags: TagSet
+    sentence: Any, position: int, extractor: Extractor, p: CRFWeights, own: TagStates
 ) -> explanation.Explanation:
     """The explanation of a token's label by features and transitions."""
     compiled = extractor.compile([sentence], p.index, grow=False)
@@ -64,22 +64,27 @@ def explain_features(
             if any(pair):
                 yield p.index.name(attribute), *pair
 
-    return explanation.explain(scores_of(compiled, p), position, tags, parts=parts)
+    return explanation.explain(scores_of(compiled, p), position, own.tags, own.finer, parts)
 
 
-def top_features(p: CRFWeights, tags: TagSet, label: str | None, n: int) -> FeatureTable:
-    """The n largest weights by size."""
-    chosen = np.arange(len(p.weights)) if label is None else np.flatnonzero(p.labels == tags.id(label))
+def top_features(p: CRFWeights, states: TagStates, label: str | None, n: int) -> FeatureTable:
+    """The n largest weights by size, of all states, of one, or of those that stand for a label."""
+    chosen = np.arange(len(p.weights))
+    if label is not None:
+        named = np.array([name == label for name in states.names])
+        if not named.any() or states.finer is None:
+            named = states.labels == states.tags.id(label)
+        chosen = np.flatnonzero(named[p.labels])
     order = chosen[np.argsort(-np.abs(p.weights[chosen]), kind="stable")[:n]]
     owners = np.searchsorted(p.ends, order, side="right")
     rows = zip(owners.tolist(), p.labels[order].tolist(), p.weights[order].tolist(), strict=True)
-    return FeatureTable(tuple(WeightedFeature(p.index.name(a), tags.labels[own], w) for a, own, w in rows))
+    return FeatureTable(tuple(WeightedFeature(p.index.name(a), states.names[own], w) for a, own, w in rows))
 
 
-def transitions(p: CRFWeights, tags: TagSet) -> TransitionTable:
+def transitions(p: CRFWeights, states: TagStates) -> TransitionTable:
     """All transitions, as a table."""
     shown = p.weighted | np.isneginf(p.transitions)
     rows = zip(p.transitions.tolist(), shown.tolist(), strict=True)
     return TransitionTable(
-        tags.labels, tuple(tuple(w if s else None for w, s in zip(*row, strict=True)) for row in rows)
+        states.names, tuple(tuple(w if s else None for w, s in zip(*row, strict=True)) for row in rows)
     )

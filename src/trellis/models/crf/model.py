@@ -17,20 +17,25 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from trellis import _native, chain
-from trellis.arrays import Arrays
-from trellis.errors import ModelError
-from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, get_templates
+from trellis.arrays import Arrays, IntArray
+from trellis.errors import ConfigError, ModelError
+from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger
 from trellis.models.crf.config import CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.training import train
-from trellis.models.data import Labelled, learned_tag_set
+from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
+from trellis.models.states import stored_states
 from trellis.store import Stored
+from trellis.tags import TagStates
 from trellis.training import undisturbed
+from trellis.vectors import read_vectors
+
+_WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
 
 @final
@@ -40,21 +45,25 @@ class CRF(Tagger[CRFConfig]):
     kind: ClassVar[str] = "crf"
     config_class: ClassVar[type[Any]] = CRFConfig
     parameters_: CRFWeights
+    states_: TagStates
+    """What the weights are about: the labels, as the scheme that is learned tells them apart."""
     _cached: Extractor | None = None
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        extractor = self._extractor()
-        before = (self.parameters_, self.tagset_) if self._goes_on(options) else (None, None)
+        extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs)
+        before = (self.parameters_, self.states_) if self._goes_on(options) else (None, None)
         index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
         compiled = extractor.compile(data.inputs, index, grow=True)
-        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, before[1])
-        settings = resolved(self.config, tags.scheme, compiled.tokens)
+        known = None if before[1] is None else before[1].tags
+        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, known)
+        states = learned_states(tags, self.config.learn_scheme, self.config.constraints, before[1])
+        settings = resolved(self.config, states, compiled.tokens)
         objective = CRFObjective(
             compiled,
             index,
             data,
-            tags,
+            states,
             self._choice(),
             c2=settings.c2 if settings.algorithm != "ap" else 0.0,
             sentence_weights=options.sentence_weights,
@@ -67,7 +76,7 @@ class CRF(Tagger[CRFConfig]):
         held_out = None if dev is None else (extractor.compile(dev.inputs, index, grow=False), dev)
         trained, settings = train(objective, start, settings, held_out, options.progress)
         self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
-        self.settings_ = settings
+        self.settings_, self.states_ = settings, states
         self.tagset_, self.history_, self._cached = tags, trained.history, extractor
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
@@ -79,6 +88,9 @@ class CRF(Tagger[CRFConfig]):
         emissions, offsets = extractor.score(inputs, self._scorer[1])
         return chain.ChainScores(emissions, np.diff(offsets), p.transitions, p.start, p.end)
 
+    def _state_labels(self) -> IntArray | None:
+        return self.states_.finer
+
     def explain(self, sentence: Any, position: int) -> Explanation:
         """Why the token at `position` got its label: what spoke for it and what for the runner-up.
 
@@ -86,15 +98,15 @@ class CRF(Tagger[CRFConfig]):
         features and transitions add up to the difference of the two scores.
         """
         seen = self._folded([sentence])[0]
-        return explain_features(seen, position, self._extractor(), self._fitted(), self._fitted_tags())
+        return explain_features(seen, position, self._extractor(), self._fitted(), self.states_)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
         """The `n` state features with the largest weights, by size, of one label or of all."""
-        return top_features(self._fitted(), self._fitted_tags(), label, n)
+        return top_features(self._fitted(), self.states_, label, n)
 
     def transitions(self) -> TransitionTable:
         """Weights of transitions from row to column."""
-        return transitions(self._fitted(), self._fitted_tags())
+        return transitions(self._fitted(), self.states_)
 
     def feature_names(self, sentence: Any) -> list[list[str]]:
         """The names of the features of each token, known to the model or not."""
@@ -113,16 +125,30 @@ class CRF(Tagger[CRFConfig]):
         self._fitted_tags()
         return self.parameters_
 
+    def _clustered(self, inputs: Sequence[Any]) -> Extractor:
+        """The extractor, with clusters of the words that it will meet where the settings name vectors."""
+        extractor = self._extractor()
+        if self.config.vectors is None:
+            return extractor
+        if not isinstance(extractor, TemplateExtractor):
+            raise ConfigError(f"vectors need templates, and features are {self.config.features!r}: leave vectors unset")
+        words = {token for item in inputs for token in tokens_of(item)}
+        vectors = read_vectors(self.config.vectors, words, extra=_WORDS)
+        return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array))
+
     def _extractor(self) -> Extractor:
         if self._cached is None or not self.__sklearn_is_fitted__():
             features = self.config.features
             self._cached = (
-                GivenExtractor() if features in ("given", "ready") else TemplateExtractor(get_templates(features))
+                GivenExtractor()
+                if features in ("given", "ready")
+                else TemplateExtractor(get_templates(features, clusters=self.config.vectors is not None))
             )
         return self._cached
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        return to_stored(self._fitted(), self._extractor())
+        return to_stored(self._fitted(), self._extractor(), self.states_)
 
     def _restore(self, stored: Stored) -> None:
-        self.parameters_, self._cached = from_stored(stored, len(self._fitted_tags()))
+        self.states_ = stored_states(stored, self._fitted_tags())
+        self.parameters_, self._cached = from_stored(stored, len(self.states_))

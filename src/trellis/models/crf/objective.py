@@ -20,7 +20,7 @@ from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled
 from trellis.models.data import Labelled, name_of
 from trellis.ragged import check_lengths
-from trellis.tags import TagSet
+from trellis.tags import TagStates
 from trellis.training import Descent, Perceptron
 from trellis.training.hessian import add_decay, dot
 from trellis.training.objective import Vector
@@ -96,7 +96,7 @@ class CRFObjective:
         data: Compiled,
         index: AttributeIndex,
         labelled: Labelled,
-        tags: TagSet,
+        states: TagStates,
         choice: Choice,
         *,
         c2: float = 0.0,
@@ -104,24 +104,26 @@ class CRFObjective:
         token_weights: Vector | None = None,
         single: bool = False,
     ) -> None:
-        self.data, self.index, self.tags, self.c2 = data, index, tags, c2
+        self.data, self.index, self.states, self.c2 = data, index, states, c2
         self._labelled, self._weighted_tokens = labelled, token_weights is not None
         _check_tokens(data, labelled)
-        ids = None if labelled.partial else labelled.encode(tags)
-        allowed = labelled.allowed(tags) if labelled.partial else None
+        ids = None if labelled.partial else labelled.encode_states(states)
+        allowed = labelled.allowed_states(states) if labelled.partial else None
         mask = None if allowed is None else allowed.view(np.uint8)
-        L = len(tags)
+        L = len(states)
         self.native = _native.Objective(data, len(index), L, ids, mask, sentence_weights, token_weights, single)
         self.native.choose_states(choice.min_freq, choice.all_states)
         self.table = self._steps(choice, step_counts(ids, allowed, labelled.lengths, L))
-        limits = tags.allowed_transitions()
+        limits = states.allowed_transitions()
         self.start = limits.start if choice.constraints else np.ones(L, dtype=np.bool_)
         self.end = limits.end if choice.constraints else np.ones(L, dtype=np.bool_)
         self.native.set_transitions(self.table, self.start.view(np.uint8), self.end.view(np.uint8))
 
     def _steps(self, choice: Choice, counts: Vector) -> npt.NDArray[np.uint8]:
         """For each transition 2 with a weight, 1 without, 0 forbidden."""
-        legal = self.tags.allowed_transitions().transitions if choice.constraints else np.ones_like(counts, dtype=bool)
+        legal = (
+            self.states.allowed_transitions().transitions if choice.constraints else np.ones_like(counts, dtype=bool)
+        )
         occurs = np.ones_like(legal) if choice.all_transitions else (counts > 0) & (counts >= choice.min_freq)
         return (legal * (1 + (occurs & choice.transitions))).astype(np.uint8)
 
@@ -175,10 +177,10 @@ class CRFObjective:
         start, end = (np.where(mask, 0.0, -np.inf) for mask in (self.start, self.end))
         return CRFWeights(self.index, ends, labels, weights[: len(labels)].copy(), transitions, weighted, start, end)
 
-    def take_over(self, old: CRFWeights, old_tags: TagSet) -> Vector:
+    def take_over(self, old: CRFWeights, old_states: TagStates) -> Vector:
         """The weights of an earlier model by name: its state features are added to those chosen here."""
-        L = len(self.tags)
-        label_ids = self.tags.encode(old_tags.labels)
+        L = len(self.states)
+        label_ids = np.arange(len(old_states))  # those of the earlier model come first
         old_keys = old.owners * L + label_ids[old.labels]  # attributes keep their numbers
         ends, labels = self.native.states()
         own_keys = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)) * L + labels
@@ -203,7 +205,9 @@ class CRFObjective:
             return loss
         name = name_of(sentence, self._labelled.inputs[sentence])
         if status in (3, 5):
-            raise NoPathError(f"{name}: its labels break the {self.tags.scheme.value} scheme, so they are impossible")
+            raise NoPathError(
+                f"{name}: its labels break the {self.states.tags.scheme.value} scheme, so they are impossible"
+            )
         raise DataError(f"{name}: the scores overflow; feature values or weights are too large")
 
 

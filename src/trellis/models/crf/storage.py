@@ -8,13 +8,14 @@ import numpy as np
 
 from trellis.arrays import Arrays
 from trellis.errors import StoreError, TemplateError
-from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, Templates
+from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, Templates
 from trellis.models.crf.objective import CRFWeights
 from trellis.store import Stored
+from trellis.tags import TagStates
 from trellis.untrusted import Fields
 
 
-def to_stored(p: CRFWeights, extractor: Extractor) -> tuple[dict[str, Any], Arrays]:
+def to_stored(p: CRFWeights, extractor: Extractor, states: TagStates) -> tuple[dict[str, Any], Arrays]:
     """Manifest and arrays."""
     templates = None
     if isinstance(extractor, TemplateExtractor):
@@ -29,18 +30,22 @@ def to_stored(p: CRFWeights, extractor: Extractor) -> tuple[dict[str, Any], Arra
         "start": p.start,
         "end": p.end,
     }
-    return {"templates": templates}, arrays
+    if isinstance(extractor, TemplateExtractor) and extractor.clusters is not None:
+        arrays |= extractor.clusters.arrays()
+    return {"templates": templates, "learn_scheme": states.scheme.value}, arrays
 
 
 def from_stored(stored: Stored, L: int) -> tuple[CRFWeights, Extractor]:
-    """The inverse of `to_stored`, for L labels."""
+    """The inverse of `to_stored`, for L states."""
     templates = stored.manifest.optional_table("templates")
-    extractor = GivenExtractor() if templates is None else TemplateExtractor(_stored_templates(templates))
+    extractor: Extractor = GivenExtractor()
+    if templates is not None:
+        extractor = TemplateExtractor(_stored_templates(templates), Clusters.from_stored(stored))
     return _stored_parameters(stored, L), extractor
 
 
 def _stored_parameters(stored: Stored, L: int) -> CRFWeights:
-    """The arrays of a saved model for L labels, each of which native code indexes by."""
+    """The arrays of a saved model for L states, each of which native code indexes by."""
     index = AttributeIndex.from_stored(stored)
     labels = stored.array("pair_labels", np.uint16, (None,), 0, L - 1)
     forbidden = -np.inf

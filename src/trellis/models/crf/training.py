@@ -11,8 +11,8 @@ from trellis.features import Compiled
 from trellis.models.crf.config import CRFConfig
 from trellis.models.crf.objective import CRFObjective, scores_of
 from trellis.models.data import Labelled, check_held_out
-from trellis.models.scoring import headline, held_out_scores
-from trellis.training import Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
+from trellis.models.scoring import held_out_scores
+from trellis.training import DevScores, Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
 from trellis.training.objective import Vector
 from trellis.training.sgd import first_rate
 
@@ -61,11 +61,11 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[
     )
 
 
-def _validation(objective: CRFObjective, compiled: Compiled, dev: Labelled) -> Callable[[Vector], float]:
+def _validation(objective: CRFObjective, compiled: Compiled, dev: Labelled) -> Callable[[Vector], DevScores]:
     """A function from weights to the score on the held-out sentences."""
-    check_held_out(dev, objective.tags)
+    check_held_out(dev, objective.states.tags)
 
-    def validate(weights: Vector) -> float:
-        return headline(held_out_scores(scores_of(compiled, objective.parameters(weights)), dev, objective.tags))
+    def validate(weights: Vector) -> DevScores:
+        return held_out_scores(scores_of(compiled, objective.parameters(weights)), dev, objective.states)
 
     return validate

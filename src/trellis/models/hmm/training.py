@@ -26,10 +26,10 @@ from trellis.models.hmm.histories import Histories, Triples
 from trellis.models.hmm.observations import Observations, Symbol, encode, index_symbols, number
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.probability import logs
-from trellis.models.scoring import headline, held_out_scores
+from trellis.models.scoring import held_out_scores
 from trellis.ragged import split
-from trellis.tags import AllowedTransitions, TagSet
-from trellis.training import History, Step, undisturbed
+from trellis.tags import AllowedTransitions, TagSet, TagStates
+from trellis.training import DevScores, History, Step, undisturbed
 from trellis.training.em import best_of_restarts
 
 _TINY = 1e-100
@@ -136,7 +136,7 @@ def _count(task: _Task) -> tuple[LearnedHMM, History]:
 
 
 def _run_em(
-    task: _Task, corpus: Observations, validate: Callable[[FloatArray], float] | None, options: FitOptions
+    task: _Task, corpus: Observations, validate: Callable[[FloatArray], DevScores] | None, options: FitOptions
 ) -> tuple[LearnedHMM, History]:
     """Baum-Welch on the sentences that are not fully labelled, with the counts of those that are."""
     L, V = task.labelled.num_states, len(task.index)
@@ -274,7 +274,7 @@ def _loss_of_counts(model: LearnedHMM) -> float:
 
 def _validation(
     dev: Labelled, tags: TagSet, index: dict[Symbol, int], legal: AllowedTransitions
-) -> Callable[[FloatArray], float]:
+) -> Callable[[FloatArray], DevScores]:
     """A function from parameters to the score on held-out sentences, where unknown words say nothing.
 
     What EM gave probability zero gets a little, so that every sentence can be tagged.
@@ -283,10 +283,12 @@ def _validation(
     end = logs(legal.end.astype(np.float64))
     floor = Probabilities(np.where(legal.start, _TINY, 0.0), np.where(legal.transitions, _TINY, 0.0), np.empty((0, 1)))
 
-    def validate(weights: FloatArray) -> float:
+    states = TagStates.of(tags)
+
+    def validate(weights: FloatArray) -> DevScores:
         p = Probabilities.from_flat(weights, len(tags))
         p = Probabilities(np.maximum(p.start, floor.start), np.maximum(p.transitions, floor.transitions), p.emissions)
         emissions = np.where(symbols[:, None] >= 0, np.maximum(log_emissions(p, symbols), math.log(_TINY)), 0.0)
-        return headline(held_out_scores(chain_scores(p, emissions, lengths, end), dev, tags))
+        return held_out_scores(chain_scores(p, emissions, lengths, end), dev, states)
 
     return validate

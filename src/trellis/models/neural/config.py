@@ -137,6 +137,9 @@ class NeuralConfig:
         "legal", "softmax: the best legal sequence, or the best label of each token regardless of its neighbours"
     )
     scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
+    learn_scheme: str | None = setting(
+        None, "tag scheme to learn in, e.g. bio; data: that of the data; default: bioes, for words bmes"
+    )
     constraints: bool = setting(True, "forbid what the scheme forbids, in training (crf) and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
@@ -160,12 +163,19 @@ class Facts(NamedTuple):
     """The width of the word vectors that were read from a file."""
     scheme: Scheme | None = None
     """The scheme of the labels."""
+    learned: Scheme | None = None
+    """The scheme that is learned."""
 
 
 def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # noqa: B008 - it is immutable
     """The configuration with a value for everything that was left unset, which depends on the rest and on the data."""
-    scheme = config.scheme if facts.scheme is None else facts.scheme.value.lower()
-    return replace(config, scheme=scheme, encoder=_encoder(config.encoder, facts), training=_training(config))
+    return replace(
+        config,
+        scheme=config.scheme if facts.scheme is None else facts.scheme.value.lower(),
+        learn_scheme=config.learn_scheme if facts.learned is None else facts.learned.value.lower(),
+        encoder=_encoder(config.encoder, facts),
+        training=_training(config),
+    )
 
 
 def _encoder(encoder: EncoderSettings, facts: Facts) -> EncoderSettings:

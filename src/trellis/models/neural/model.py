@@ -18,11 +18,11 @@ from typing import Any, ClassVar, Self, final
 import torch
 
 from trellis import chain
-from trellis.arrays import Arrays, Float32Array
+from trellis.arrays import Arrays, Float32Array, IntArray
 from trellis.errors import ModelError
 from trellis.models import fingerprint
 from trellis.models.base import Tagger
-from trellis.models.data import Label, Labelled, Supervised, check_held_out, learned_tag_set
+from trellis.models.data import Label, Labelled, Supervised, check_held_out, learned_states, learned_tag_set
 from trellis.models.fitting import FitOptions, opened
 from trellis.models.folder import ModelFolder
 from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
@@ -32,14 +32,15 @@ from trellis.models.neural.tagging import scores_of
 from trellis.models.neural.training import TaggingTask, Targets, Validation
 from trellis.models.neural.vectors import add_vectors
 from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
-from trellis.nn.vectors import Coverage
+from trellis.models.states import stored_states
 from trellis.store import Stored
-from trellis.tags import OnBadTags, TagSet
+from trellis.tags import OnBadTags, TagSet, TagStates
 from trellis.text import Splitter
 from trellis.text.own import OwnTokenizer
 from trellis.training import Progress
 from trellis.training.neural import train
 from trellis.training.neural.settings import FREE
+from trellis.vectors import Coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +62,8 @@ class NeuralTagger(Tagger[NeuralConfig]):
         ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
     )
     model_: LearnedNetwork
+    states_: TagStates
+    """What the emissions are about: the labels, as the scheme that is learned tells them apart."""
 
     def fit(
         self,
@@ -91,24 +94,33 @@ class NeuralTagger(Tagger[NeuralConfig]):
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
+        states = self._states(tags, None if before is None else self.states_)
         if dev is not None:
             check_held_out(dev, tags)
         learned = self._vocabulary(data.inputs, before)
         learned, vectors, coverage = add_vectors(learned, self.config.encoder.words, distinct_tokens(data.inputs))
-        settings = resolved(self.config, _facts(self.config, learned, vectors, tags))
+        settings = resolved(self.config, _facts(self.config, learned, vectors, states))
         vocabulary = _used(learned, settings.encoder, data.inputs, None if before is None else before.vocabulary)
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
-            network = build(settings, vocabulary, tags, vectors, load_transformer(settings.encoder))
+            network = build(settings, vocabulary, states, vectors, load_transformer(settings.encoder))
             if before is not None:
                 take_over(network, before.network)
             if options.folder is not None:
                 frozen = {name: p.float().numpy() for name, p in network.named_parameters() if not p.requires_grad}
                 options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
-            task = self._task(network, vocabulary, data, dev, tags, options)
+            task = self._task(network, vocabulary, data, dev, states, options)
             history = train(task, settings.training, folder=options.folder, progress=options.progress)
         self.model_, self.settings_ = LearnedNetwork(network, vocabulary, coverage), settings
-        self.tagset_, self.history_ = tags, history
+        self.tagset_, self.states_, self.history_ = tags, states, history
+
+    def _states(self, tags: TagSet, before: TagStates | None) -> TagStates:
+        own = self.config
+        legal = own.constraints and (own.head == "crf" or own.decoding == "legal")
+        return learned_states(tags, own.learn_scheme, legal, before)
+
+    def _state_labels(self) -> IntArray | None:
+        return self.states_.finer
 
     def _vocabulary(self, inputs: Sequence[Any], before: LearnedNetwork | None) -> Vocabulary:
         settings = self.config.encoder
@@ -126,12 +138,12 @@ class NeuralTagger(Tagger[NeuralConfig]):
         vocabulary: Vocabulary,
         data: Labelled,
         dev: Labelled | None,
-        tags: TagSet,
+        states: TagStates,
         options: FitOptions,
     ) -> TaggingTask:
         encode = partial(network.encode, vocabulary, cache=self.config.encoder.pretrained.cache)
-        targets = Targets.of(data, tags, self.config.label_weights, options.sentence_weights)
-        validate = None if dev is None else Validation(network, encode(dev.inputs), dev, tags)
+        targets = Targets.of(data, states, self.config.label_weights, options.sentence_weights)
+        validate = None if dev is None else Validation(network, encode(dev.inputs), dev, states)
         return TaggingTask(network, encode(data.inputs), targets, validate)
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
@@ -144,22 +156,24 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         model = self._fitted()
-        return to_stored(model.network, model.vocabulary, by_reference=self._by_reference())
+        manifest, arrays = to_stored(model.network, model.vocabulary, by_reference=self._by_reference())
+        return {**manifest, "learn_scheme": self.states_.scheme.value}, arrays
 
     def _by_reference(self) -> bool:
         return self.config.encoder.pretrained.store == "reference"
 
     def _restore(self, stored: Stored) -> None:
         with torch.random.fork_rng():
-            network, vocabulary, self.settings_ = from_stored(self.settings_, self._fitted_tags(), stored)
+            self.states_ = stored_states(stored, self._fitted_tags())
+            network, vocabulary, self.settings_ = from_stored(self.settings_, self.states_, stored)
         self.model_ = LearnedNetwork(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
 
 
-def _facts(config: NeuralConfig, learned: Vocabulary, vectors: Float32Array | None, tags: TagSet) -> Facts:
+def _facts(config: NeuralConfig, learned: Vocabulary, vectors: Float32Array | None, states: TagStates) -> Facts:
     """What unset settings depend on, as the training data has it."""
     alone, characters = config.encoder.transformer is None, learned.has_only_characters
     size = None if vectors is None else vectors.shape[1]
-    return Facts(alone and not characters, alone and characters, size, tags.scheme)
+    return Facts(alone and not characters, alone and characters, size, states.tags.scheme, states.scheme)
 
 
 def _used(

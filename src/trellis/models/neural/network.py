@@ -24,7 +24,7 @@ from trellis.nn.feature_cache import FeatureCache
 from trellis.nn.heads import CRFHead, Head, SoftmaxHead
 from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, PretrainedPart, WordPart
 from trellis.nn.transformer import TransformerEncoder
-from trellis.tags import Scheme, TagSet
+from trellis.tags import Scheme, TagStates
 
 _MOST_LABELS = 4096  # of a softmax: its table of legal transitions is (L, L), and a file has no array of that size
 
@@ -73,7 +73,7 @@ class Network(nn.Module):
 def build(
     config: NeuralConfig,
     vocabulary: Vocabulary,
-    tags: TagSet,
+    states: TagStates,
     vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
@@ -83,13 +83,13 @@ def build(
     if isinstance(words, WordPart):
         rows = vocabulary.kinds(vocabulary.words.names).vector
         words.begin_at_vectors(np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING]))
-    return Network(encoder, len(tags), _head(config, tags))
+    return Network(encoder, len(states), _head(config, states))
 
 
 def build_empty(
     config: NeuralConfig,
     vocabulary: Vocabulary,
-    tags: TagSet,
+    states: TagStates,
     vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
@@ -97,9 +97,9 @@ def build_empty(
 
     The transformer is used unchanged, and so is the head, which contains the constraints that no file has.
     """
-    head = _head(config, tags)
+    head = _head(config, states)
     with torch.device("meta"):
-        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), len(tags), head)
+        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), len(states), head)
 
 
 def _encoder(
@@ -183,14 +183,14 @@ def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | Chara
     return CharacterCNN(count, settings.size, settings.output, widths=settings.widths, dropout=settings.dropout)
 
 
-def _head(config: NeuralConfig, tags: TagSet) -> Head:
-    if config.head == "softmax" and len(tags) > _MOST_LABELS:
-        raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(tags)}")
+def _head(config: NeuralConfig, states: TagStates) -> Head:
+    if config.head == "softmax" and len(states) > _MOST_LABELS:
+        raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(states)}")
     legal = None
-    if config.constraints and tags.scheme is not Scheme.PLAIN:
-        allowed = tags.allowed_transitions()
+    if config.constraints and states.scheme is not Scheme.PLAIN:
+        allowed = states.allowed_transitions()
         masks = (allowed.transitions, allowed.start, allowed.end)
         legal = tuple(torch.from_numpy(mask) for mask in masks)
     if config.head == "crf":
-        return CRFHead(len(tags), legal)  # type: ignore[arg-type]
-    return SoftmaxHead(len(tags), legal if config.decoding == "legal" else None)  # type: ignore[arg-type]
+        return CRFHead(len(states), legal)  # type: ignore[arg-type]
+    return SoftmaxHead(len(states), legal if config.decoding == "legal" else None)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from trellis.models.neural.vocabulary import Symbols, Vocabulary
 from trellis.nn.blueprint import blueprint, check_state
 from trellis.nn.transformer import TransformerEncoder
 from trellis.store import Stored, pack_strings
-from trellis.tags import TagSet
+from trellis.tags import TagStates
 
 _NAMES = ("words", "vectors", "characters", "pairs")
 _WEIGHTS, _TRANSFORMER = "weights.", "transformer."
@@ -40,7 +40,7 @@ def to_stored(network: Network, vocabulary: Vocabulary, *, by_reference: bool) -
     return manifest, arrays
 
 
-def from_stored(config: NeuralConfig, tags: TagSet, stored: Stored) -> tuple[Network, Vocabulary, NeuralConfig]:
+def from_stored(config: NeuralConfig, states: TagStates, stored: Stored) -> tuple[Network, Vocabulary, NeuralConfig]:
     """The inverse of `to_stored`; memory is taken only for what the file has arrays for.
 
     Version 0.1 stored settings as they were given: what they leave unset follows from the arrays.
@@ -52,12 +52,11 @@ def from_stored(config: NeuralConfig, tags: TagSet, stored: Stored) -> tuple[Net
     if _VECTORS in stored:
         vectors = stored.array(_VECTORS, np.float32, (len(vocabulary.vectors), None))
     size = None if vectors is None else vectors.shape[1]
-    settings = resolved(
-        config, Facts(bool(vocabulary.characters.names), bool(vocabulary.pairs.names), size, tags.scheme)
-    )
-    _check_labels(config, len(tags), stored)
+    spelled, paired = bool(vocabulary.characters.names), bool(vocabulary.pairs.names)
+    settings = resolved(config, Facts(spelled, paired, size, states.tags.scheme, states.scheme))
+    _check_labels(config, len(states), stored)
     try:
-        make = partial(build_empty, settings, vocabulary, tags, vectors, _transformer(stored))
+        make = partial(build_empty, settings, vocabulary, states, vectors, _transformer(stored))
         network = blueprint(make, len(stored.arrays), stored.where)
     except ConfigError as error:
         raise StoreError(f"{stored.where}: the saved settings make no network: {error}") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -11,7 +12,9 @@ from trellis import chain
 from trellis.arrays import FloatArray, IntArray
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.network import Network
+from trellis.nn.threads import one_thread
 
+_SMALL = 256  # tokens that are not worth a second thread
 _FEWEST, _MOST = 1024, 8192  # tokens of a batch: larger ones share more words; beyond, a CPU gains nothing
 
 
@@ -35,8 +38,10 @@ def emissions(network: Network, inputs: EncodedSentences, num_tags: int) -> Floa
     batches = _batches(inputs, network.device)
     workers = min(torch.get_num_threads(), len(batches)) if network.device.type == "cpu" else 1
     if workers < 2:
-        for examples in batches:
-            answer(examples)
+        small = len(result) <= _SMALL and inputs.subwords is None
+        with one_thread() if small else nullcontext():
+            for examples in batches:
+                answer(examples)
         return result
     # One small batch does not keep several cores busy; several batches at a time do.
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:

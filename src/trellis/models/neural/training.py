@@ -9,14 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.metrics import TaggingScores
 from trellis.models.data import Labelled
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.network import Network
 from trellis.models.neural.tagging import scores_of
 from trellis.models.scoring import held_out_scores
-from trellis.tags import TagSet
-from trellis.training.neural import DevScores
+from trellis.tags import TagStates
+from trellis.training import DevScores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,15 +31,15 @@ class Targets:
     def of(
         cls,
         data: Labelled,
-        tags: TagSet,
+        states: TagStates,
         label_weights: Mapping[str, float] | None,
         sentence_weights: FloatArray | None,
     ) -> Targets:
         """The labels of the data as tensors."""
-        weights = data.token_weights(tags, label_weights)
+        weights = data.token_weights(states.tags, label_weights)
         return cls(
-            None if data.partial else torch.from_numpy(data.encode(tags)),
-            torch.from_numpy(data.allowed(tags)) if data.partial else None,
+            None if data.partial else torch.from_numpy(data.encode_states(states)),
+            torch.from_numpy(data.allowed_states(states)) if data.partial else None,
             None if weights is None else torch.from_numpy(weights).float(),
             None if sentence_weights is None else torch.from_numpy(sentence_weights).float(),
         )
@@ -99,11 +98,8 @@ class Validation:
     network: Network
     inputs: EncodedSentences
     dev: Labelled
-    tags: TagSet
+    states: TagStates
 
     def __call__(self) -> DevScores:
         """Of the network in its present state."""
-        found = held_out_scores(scores_of(self.network, self.inputs), self.dev, self.tags)
-        if isinstance(found, TaggingScores):
-            return DevScores(found.accuracy)
-        return DevScores(found.micro.f1, found.micro.precision, found.micro.recall)
+        return held_out_scores(scores_of(self.network, self.inputs), self.dev, self.states)

@@ -11,7 +11,7 @@ from trellis.arrays import Float32Array
 from trellis.models.neural.config import WordSettings
 from trellis.models.neural.inputs import FIRST
 from trellis.models.neural.vocabulary import Symbols, Vocabulary
-from trellis.nn.vectors import Coverage, read_vectors
+from trellis.vectors import Coverage, read_vectors
 
 
 def add_vectors(

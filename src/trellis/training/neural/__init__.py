@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from trellis.training.neural.checkpoints import CheckpointWarning
     from trellis.training.neural.loop import DivergedWarning, train
     from trellis.training.neural.settings import TrainingSettings
-    from trellis.training.neural.task import DevScores, TrainingTask
+    from trellis.training.neural.task import TrainingTask
 
-__all__ = ["CheckpointWarning", "DevScores", "DivergedWarning", "TrainingSettings", "TrainingTask", "train"]
+__all__ = ["CheckpointWarning", "DivergedWarning", "TrainingSettings", "TrainingTask", "train"]
 
 _HOMES = {
     "CheckpointWarning": "checkpoints",
-    "DevScores": "task",
     "DivergedWarning": "loop",
     "TrainingSettings": "settings",
     "TrainingTask": "task",

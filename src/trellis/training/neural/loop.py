@@ -25,7 +25,7 @@ from trellis.errors import ModelError, StoreError
 from trellis.training.best import Best
 from trellis.training.driver import undisturbed
 from trellis.training.folder import TrainingFolder
-from trellis.training.history import History, Progress, Reason, Step
+from trellis.training.history import DevScores, History, Progress, Reason, Step
 from trellis.training.lock import locked
 from trellis.training.neural.averaging import Average
 from trellis.training.neural.batches import batches_of, count_steps
@@ -35,7 +35,7 @@ from trellis.training.neural.resuming import Memory, State
 from trellis.training.neural.schedules import Schedule
 from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.stepper import Diverged, Stepper, Taken
-from trellis.training.neural.task import DevScores, TrainingTask
+from trellis.training.neural.task import TrainingTask
 from trellis.training.neural.tensorboard import TensorBoard, tensorboard_folder
 from trellis.training.neural.weights import copy_of, put_back, trained_weights
 from trellis.training.record import write_history
@@ -205,7 +205,7 @@ class _Run:
         step = self._as_step(taken, batches)
         if scores is not None:
             best = self._best.score if kept is None else scores.score
-            step = replace(step, dev=scores.score, precision=scores.precision, recall=scores.recall, best=best)
+            step = replace(step, **scores.figures(), best=best)
         self._best.add(step, kept)
         self._place.next_epoch()
         return step

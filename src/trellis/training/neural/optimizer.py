@@ -24,8 +24,9 @@ def build_optimizer(task: TrainingTask, settings: TrainingSettings) -> torch.opt
     _refuse_forgotten(task.module, groups)
     # One pass over the weights instead of a dozen: several times faster on the CPU.
     fused = all(p.device.type in _FUSED_ON and p.is_floating_point() for group in groups for p in group["params"])
-    if settings.optimizer == "adamw":
-        return torch.optim.AdamW(groups, lr=settings.peak, fused=fused)
+    if settings.optimizer != "sgd":
+        kind = torch.optim.AdamW if settings.optimizer == "adamw" else torch.optim.Adam
+        return kind(groups, lr=settings.peak, fused=fused)
     return torch.optim.SGD(groups, lr=settings.peak, momentum=settings.momentum, fused=fused)
 
 

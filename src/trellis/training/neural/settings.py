@@ -15,7 +15,7 @@ from trellis.errors import ConfigError
 class TrainingSettings:
     """Settings of the training loop; the defaults suit a BiLSTM on a few thousand sentences."""
 
-    optimizer: Literal["adamw", "sgd"] = setting("adamw", "adamw, or sgd with momentum")
+    optimizer: Literal["adamw", "adam", "sgd"] = setting("adamw", "adamw, adam, or sgd with momentum")
     learning_rate: float | None = setting(
         None, "peak learning rate; default: 0.005, for a fine-tuned transformer 0.00005"
     )
@@ -23,7 +23,9 @@ class TrainingSettings:
         None, "peak learning rate of the head; default: learning_rate, with a fine-tuned transformer 0.001"
     )
     weight_decay: float = setting(
-        1e-2, "decay of weights towards 0 (adamw: decoupled); never of biases, norms and other vectors"
+        1e-2,
+        "decay of weights towards 0 (adamw: decoupled; adam and sgd: as a penalty in the loss); never of biases,\n"
+        "norms and other vectors",
     )
     momentum: float = setting(0.9, "sgd: share of the last step that the next one keeps")
     clip: float | None = setting(5.0, "longest gradient; longer ones are shortened to it; unset: no limit")

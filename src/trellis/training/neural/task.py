@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from torch import Tensor, nn
 
 from trellis.arrays import IntArray
-
-
-class DevScores(NamedTuple):
-    """The score on held-out sentences that decides: an F1 with precision and recall, or an accuracy without them."""
-
-    score: float
-    precision: float | None = None
-    recall: float | None = None
+from trellis.training.history import DevScores
 
 
 class TrainingTask(Protocol):

@@ -26,7 +26,7 @@ class TensorBoard:
 
     def epoch(self, step: int, done: Step) -> None:
         """Write the results of an epoch."""
-        for name in ("loss", "dev", "precision", "recall", "tokens_per_second"):
+        for name in ("loss", "dev", "precision", "recall", "accuracy", "tokens_per_second"):
             value = getattr(done, name)
             if value is not None:
                 self._writer.add_scalar(f"epoch/{name.replace('_', ' ')}", value, step)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from trellis.errors import DataError
-from trellis.nn import _vector_files
-from trellis.nn.vectors import Coverage, read_vectors
+from trellis.vectors import Coverage, files, read_vectors
 
 # Words that other readers stumble over: spaces inside, NEL, NBSP, U+2028, digits, and what looks like a number.
 TRICKY = [
@@ -77,7 +76,7 @@ def without_spaces(table: dict[str, list[float]]) -> dict[str, list[float]]:
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Words and numbers fall on both sides of the ends of small blocks."""
     size: int = request.param
-    monkeypatch.setattr(_vector_files, "_BLOCK", size)
+    monkeypatch.setattr(files, "_BLOCK", size)
     return size
 
 
@@ -300,7 +299,7 @@ BROKEN_BINARY = {
 
 @pytest.mark.parametrize("case", [*BROKEN_TEXT, *BROKEN_BINARY])
 def test_broken_files_are_refused_with_their_place(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_vector_files, "_BLOCK", 10_000)
+    monkeypatch.setattr(files, "_BLOCK", 10_000)
     content, message = (BROKEN_TEXT | BROKEN_BINARY)[case]
     path = tmp_path / "v"
     path.write_bytes(content)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from trellis.arrays import Float32Array
-from trellis.nn._vector_files import StrPath, read_rows
+from trellis.vectors.files import StrPath, read_rows
 
 
 @dataclass(frozen=True)
