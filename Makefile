@@ -5,7 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 FUZZ_SECONDS ?= 300
-SOURCES := pyproject.toml constraints.txt $(shell find native -type f)
+# The editable install knows Python modules by their names, so it is renewed when one is added, moved or removed. The list
+# of them is rewritten only then.
+MODULES := build/modules.txt
+$(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
+	if cmp -s $(MODULES).new $(MODULES); then rm $(MODULES).new; else mv $(MODULES).new $(MODULES); fi)
+SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test faults fuzz sanitize check format bench docs clean
@@ -56,6 +61,7 @@ bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora ad
 	$(BIN)/python benchmarks/lstm.py
 	$(BIN)/python benchmarks/scaling.py
 	$(if $(DATA),$(BIN)/python benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
+	$(if $(DATA),$(BIN)/python benchmarks/annotate.py $(DATA))
 	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/transformer.py $(if $(DATA),$(DATA)/wnut17/emerging.dev.conll $(DATA)/wnut17/emerging.test.annotated)
 

@@ -367,7 +367,7 @@ def main() -> None:
             sections.append(scaling(options.english))
     for section in sections:
         section.show(console)
-    packages = ("trellis", "numpy", "scipy", "python-crfsuite", "jieba")
+    packages = ("trellis", "numpy", "python-crfsuite", "jieba")
     write_json(options.json, {"machine": machine(packages), "sections": [section.to_json() for section in sections]})
 
 

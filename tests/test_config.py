@@ -151,3 +151,14 @@ def test_values_beyond_reason_are_refused_in_few_words():
     for text in ("a = " + "[" * 100_000, "a = " + "9" * 5000):
         with pytest.raises(ConfigError, match="configuration is not TOML"):
             config.from_toml(Outer, text)
+
+
+def test_what_is_unset_although_it_has_a_default_survives_toml():
+    @dataclass(frozen=True)
+    class Clipped:
+        clip: float | None = setting(5.0, "longest gradient; unset: never")
+
+    text = config.to_toml(Clipped(None))
+    assert 'clip = "unset"' in text
+    assert config.from_toml(Clipped, text) == Clipped(None)
+    assert config.from_toml(Clipped, "") == Clipped(5.0)

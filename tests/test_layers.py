@@ -12,7 +12,7 @@ import trellis
 ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
-    ["arrays", "errors"],
+    ["arrays", "caching", "errors"],
     ["aligned", "files", "suggest", "untrusted"],
     ["text", "tags", "ragged", "config", "store"],
     ["chain"],
@@ -22,11 +22,16 @@ LAYERS = [
     ["compat", "demo"],
     ["cli", "server"],
 ]
+MODEL_ROOMS = ("crf", "functions", "hmm", "neural")
+# Names of several classes: the same thing for NumPy and torch, a model and its layer, the names that users of other
+# libraries know, and two that never leave their packages.
+SAME_IDEA = {"ChainScores", "Decoded", "Marginals", "Paths", "CRF", "Tagger", "Batch", "State"}
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # Where torch may be imported as the module loads; everywhere else it waits for a function that needs it.
 TORCH_FREE = ("training/neural/__init__.py", "training/neural/settings.py", "training/neural/batches.py")
 TORCH_AT_HOME = ("chain/torch/", "nn/", "compat/torchcrf.py", "training/neural/", "models/neural")
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+MODELS = [file for file in FILES if file.startswith("models/") and file != "models/__init__.py"]
 
 
 def imported(node: ast.AST) -> list[str]:
@@ -76,11 +81,56 @@ def test_the_command_line_needs_no_private_module(file: str) -> None:
     assert not [name for name in names if name[1] != "cli" and any(part.startswith("_") for part in name[2:])]
 
 
+def names_in(file: str) -> list[str]:
+    """The absolute names that a file imports anywhere."""
+    return [name for node in ast.walk(ast.parse((ROOT / file).read_text())) for name in imported(node)]
+
+
+def for_type_checkers(tree: ast.AST) -> list[str]:
+    """The names that are imported for type checkers only."""
+    blocks = (n for n in ast.walk(tree) if isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))
+    return [name for block in blocks for statement in block.body for name in imported(statement)]
+
+
 @pytest.mark.parametrize("family", ["crf", "hmm", "neural"])
-def test_a_room_has_a_file_for_settings_and_none_that_repeats_its_name(family: str) -> None:
+def test_a_room_has_a_file_for_settings_model_training_and_storage(family: str) -> None:
     names = [file.split("/")[2] for file in FILES if file.startswith(f"models/{family}/")]
     assert {"__init__.py", "config.py", "model.py", "training.py", "storage.py"} <= set(names)
-    assert not [name for name in names if name.startswith(family)]
+
+
+@pytest.mark.parametrize("file", MODELS)
+def test_rooms_do_not_import_each_other_and_what_they_share_imports_none(file: str) -> None:
+    others = [f"trellis.models.{family}." for family in MODEL_ROOMS if not file.startswith(f"models/{family}/")]
+    assert not [name for name in names_in(file) if name.startswith(tuple(others))]
+
+
+@pytest.mark.parametrize("file", MODELS)
+def test_no_model_is_imported_back_for_type_checkers(file: str) -> None:
+    found = for_type_checkers(ast.parse((ROOT / file).read_text()))
+    assert not [name for name in found if name.startswith("trellis.")]
+
+
+def test_no_file_repeats_the_name_of_its_folder() -> None:
+    pairs = ((file, *file.removesuffix(".py").split("/")[-2:]) for file in FILES if "/" in file)
+    assert not [file for file, folder, name in pairs if f"{name}_".startswith(f"{folder}_")]
+
+
+def test_one_name_means_one_thing() -> None:
+    homes: dict[str, list[str]] = {}
+    for file in FILES:
+        for node in ast.walk(ast.parse((ROOT / file).read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(file)
+    shared = {name: files for name, files in homes.items() if len(files) > 1 and name not in SAME_IDEA}
+    assert shared == {}
+    assert {"Corpus", "Inputs", "Parameters", "Report", "Style", "Task"} <= homes.keys()
+
+
+def test_tests_mirror_the_package() -> None:
+    here = Path(__file__).parent
+    folders = {path.parent.relative_to(here).as_posix() for path in here.rglob("test_*.py")} - {"."}
+    parts = {Path(file).parent.as_posix() for file in FILES}
+    assert {folder for folder in folders if not folder.startswith("tools")} <= parts
 
 
 def test_every_file_belongs_to_a_layer() -> None:
@@ -123,6 +173,9 @@ class TestTheCheckItself:
     )
     def test_sees_upward_imports(self, part: str, code: str, found: set[str]) -> None:
         assert upward(part, ast.parse(code)) == found
+
+    def test_sees_what_is_imported_for_type_checkers(self) -> None:
+        assert for_type_checkers(ast.parse("import a\nif TYPE_CHECKING:\n    from b import c\n")) == ["b.c"]
 
     def test_sees_torch_at_module_level_only(self) -> None:
         code = (

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis.arrays import AnyArray
+from trellis.errors import ShapeError
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -30,6 +31,10 @@ def plain_tensor(tensor: Tensor, kind: dtype | None = None) -> Tensor:
     """The tensor itself if it can be used unchanged, otherwise a copy, through which gradients pass."""
     if kind is not None and tensor.dtype != kind:
         tensor = tensor.to(kind)
+    if tensor.is_sparse or tensor.is_quantized or tensor.is_nested:
+        raise ShapeError(f"expected a dense tensor, got one of layout {tensor.layout} and dtype {tensor.dtype}")
     tensor = tensor.contiguous()
     address = tensor.data_ptr()
+    if not address and tensor.numel():
+        raise ShapeError(f"expected a tensor with memory, got one of shape {tuple(tensor.shape)} on {tensor.device}")
     return tensor.clone() if address % 8 and address % tensor.element_size() else tensor

@@ -56,6 +56,8 @@ __all__ = [
 
 T = TypeVar("T")
 _LARGEST = int(sys.float_info.max)
+_UNSET = "unset"
+"""None in TOML, for a setting whose default is not None."""
 
 
 def setting(default: T, explanation: str) -> T:
@@ -193,6 +195,8 @@ def _parsed(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"] if text else None
     except tomllib.TOMLDecodeError:
         return text
+    except RecursionError:
+        raise ConfigError(f"the value {shown(text)} is nested too deeply") from None
 
 
 def _assign(values: dict[str, Any], key: str, value: Any, config: Any) -> None:
@@ -229,7 +233,7 @@ def _check(path: str, value: Any, kind: Any) -> Any:
     """The value as the type needs it: lists become tuples, integers floats, dicts nested configurations."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType):
-        return _check_union(path, value, arguments)
+        return None if value == _UNSET and _may_be_unset(kind) else _check_union(path, value, arguments)
     if origin is Literal:
         return value if value in arguments else _refuse(path, value, " or ".join(map(repr, arguments)))
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
@@ -239,6 +243,12 @@ def _check(path: str, value: Any, kind: Any) -> Any:
     if origin in (dict, Mapping) and isinstance(value, Mapping):
         return {key: _check(f"{path}.{key}", item, arguments[1]) for key, item in value.items()}
     return _check_plain(path, value, origin or kind)
+
+
+def _may_be_unset(kind: Any) -> bool:
+    """Whether the word `unset` can stand for None: not if it could also be a string of that setting."""
+    kinds = typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else ()
+    return type(None) in kinds and str not in kinds
 
 
 def _check_union(path: str, value: Any, kinds: tuple[Any, ...]) -> Any:
@@ -274,12 +284,14 @@ def _toml_lines(config: Any, section: str) -> list[str]:
         if dataclasses.is_dataclass(value):
             name = f"{section}{item.name}"
             nested += [*comment, f"[{name}]", *_toml_lines(value, f"{name}.")]
-        elif value is None and item.default is not None:
+        elif value is None and item.default is None:
+            plain += [*comment, f"# {item.name} is not set", ""]
+        elif value is None and not _may_be_unset(typing.get_type_hints(type(config))[item.name]):
             raise ConfigError(
                 f"setting {section}{item.name!r} is None, which is not its default and cannot be said in TOML"
             )
         elif value is None:
-            plain += [*comment, f"# {item.name} is not set", ""]
+            plain += [*comment, f'{item.name} = "{_UNSET}"', ""]
         else:
             plain += [*comment, f"{item.name} = {_toml_value(value)}", ""]
     return plain + nested

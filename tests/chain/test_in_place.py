@@ -142,3 +142,101 @@ class TestArrays:
     def test_the_native_side_lays_out_no_tokens_that_are_not_there(self, lengths: list[int]) -> None:
         with pytest.raises(ValueError, match="lengths do not add up"):
             _native.layout_of_lengths(np.array(lengths), len(lengths), 4)
+
+
+def moved_to(x: Tensor, other: Tensor) -> None:
+    x.data = other
+
+
+SMALLER: dict[str, Callable[[Tensor], object]] = {
+    "a part": lambda x: moved_to(x, x.data[:1].clone()),
+    "nothing": lambda x: moved_to(x, torch.zeros(0, dtype=x.dtype)),
+    "freed": lambda x: x.untyped_storage().resize_(0),
+}
+QUESTIONS: dict[str, Callable[[chain.ChainScores], Tensor]] = {
+    "log_partition": lambda s: s.log_partition(),
+    "nll": lambda s: s.nll(torch.zeros(8, dtype=torch.int64)),
+    "scaled": lambda s: s.nll(torch.zeros(8, dtype=torch.int64), scale=0.5),
+    "weighted": lambda s: s.nll(torch.zeros(8, dtype=torch.int64), weights=torch.ones(8, dtype=torch.float64)),
+    "partial": lambda s: s.nll(allowed=torch.ones(8, L, dtype=torch.bool)),
+}
+PARTS = ("emissions", "transitions", "start", "end", "edges")
+
+
+def parts() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"emissions": (8, L), "transitions": (L, L), "start": (L,), "end": (L,), "edges": (6, L, L)}
+    make = {name: torch.randn(*shape, generator=generator, dtype=torch.float64) for name, shape in shapes.items()}
+    return {name: x.requires_grad_() for name, x in make.items()}
+
+
+def loss_of(given: dict[str, Tensor], question: str) -> Tensor:
+    return QUESTIONS[question](chain.ChainScores(lengths=[5, 3], **given)).sum()
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("way", SMALLER)
+def test_scores_that_lose_their_memory_before_the_backward_pass_are_refused(way: str, question: str, part: str):
+    given = parts()
+    loss = loss_of(given, question)
+    SMALLER[way](given[part])
+    with pytest.raises((TrellisError, RuntimeError)):  # torch finds some of them itself
+        loss.backward()
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("strides", [False, True], ids=["plain", "strided"])
+def test_scores_that_move_before_the_backward_pass_give_the_same_gradients(question: str, part: str, strides: bool):
+    given, still = parts(), parts()
+    loss, expected = loss_of(given, question), loss_of(still, question)
+    copy = given[part].detach().clone()
+    moved_to(given[part], torch.stack([copy, copy], dim=-1)[..., 0] if strides else copy)
+    loss.backward()
+    expected.backward()
+    assert_equal([x.grad for x in given.values()], [x.grad for x in still.values()])
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_hooks_that_keep_saved_tensors_elsewhere(question: str):
+    given, still = parts(), parts()
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.numpy(force=True).copy(), torch.from_numpy):
+        loss = loss_of({name: x * 1.0 for name, x in given.items()}, question)
+    loss_of(still, question).backward()
+    loss.backward()
+    for a, b in zip(given.values(), still.values(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("part", PARTS[1:])
+def test_tensors_without_memory_are_refused(part: str):
+    given = parts()
+    given[part] = given[part].to("meta")
+    with pytest.raises(ShapeError, match=f"{part} must be on the cpu to match emissions, got meta"):
+        chain.ChainScores(lengths=[5, 3], **given)
+
+
+def test_tags_and_layers_without_memory_are_refused():
+    scores = chain.ChainScores(lengths=[5, 3], **parts())
+    for ask in (scores.score, scores.nll):
+        with pytest.raises(ShapeError, match="tags must be on the cpu to match emissions, got meta"):
+            ask(torch.zeros(8, dtype=torch.int64, device="meta"))
+    with pytest.raises(ShapeError, match="transitions must be on the cpu"):
+        CRF(L, batch_first=True).to("meta").decode(torch.zeros(2, 4, L))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_memory_that_is_freed_after_the_scores_were_made(part: str):
+    given = {name: x.detach() for name, x in parts().items()}
+    scores = chain.ChainScores(lengths=[5, 3], **given)
+    given[part].untyped_storage().resize_(0)
+    for ask in (scores.log_partition, scores.viterbi, scores.marginals, scores.entropy):
+        with pytest.raises(ShapeError, match=f"{part} have no memory any more"):
+            ask()
+
+
+def test_sparse_tensors_are_refused():
+    given = {**parts(), "transitions": torch.eye(L, dtype=torch.float64).to_sparse()}
+    with pytest.raises(ShapeError, match=r"expected a dense tensor, got one of layout torch\.sparse_coo"):
+        chain.ChainScores(lengths=[5, 3], **given)

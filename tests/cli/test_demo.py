@@ -17,7 +17,7 @@ import trellis
 from trellis.cli import demo as command
 from trellis.cli._demo_view import Board
 from trellis.demo import DemoCorpus
-from trellis.demo.comparison import Family, Result
+from trellis.demo.comparison import Contestant, Result
 from trellis.demo.tasks import TASKS
 from trellis.training import Step
 
@@ -144,7 +144,7 @@ def test_spans_and_paths_are_marked_without_colour(small):
 
 def test_illegal_sequences_of_argmax_are_counted(small, monkeypatch):
     """A CRF read without its transitions stands in for a softmax, so that torch is not needed."""
-    family = Family("BiLSTM-softmax", lambda: trellis.CRF(features="seg"), argmax=True)
+    family = Contestant("BiLSTM-softmax", lambda: trellis.CRF(features="seg"), argmax=True)
     monkeypatch.setattr(command, "families", lambda task, neural: [family])
     monkeypatch.setattr(command, "neural_is_installed", lambda: True)
     lines = run("--task", "seg").split("\n")

@@ -15,6 +15,7 @@ import pytest
 import trellis
 from tests.cli.conftest import sentences
 from trellis import corpus
+from trellis.models import CRF
 
 TEXT = "Anna lives in Rome.\nIt rained.\n"
 
@@ -97,6 +98,14 @@ def test_the_k_best_as_columns(here, shell, ner_model, standard_input):
     best = trellis.load(ner_model).kbest([["Anna"]], 2)[0]
     expected = "".join(f"# {i} {p.probability:.6f}\nAnna\t{p.tags[0]}\n\n" for i, p in enumerate(best, 1))
     assert shell("tag", ner_model, "--kbest", "2").out == expected
+
+
+def test_the_scores_are_computed_once_however_much_is_asked(text, shell, ner_model, monkeypatch):
+    runs = []
+    scores_of = CRF._scores
+    monkeypatch.setattr(CRF, "_scores", lambda self, inputs: runs.append(len(inputs)) or scores_of(self, inputs))
+    done = shell("tag", ner_model, "text.txt", "--probs", "--kbest", 3, "--to", "jsonl")
+    assert (done.code, len(runs)) == (0, 1)
 
 
 def test_known_labels_are_kept(here, shell, ner_model, hmm_model):

@@ -33,7 +33,7 @@ def test_neural_taggers_need_two_libraries(monkeypatch, missing):
 
 
 def test_the_figures_are_those_of_the_tagger(corpus):
-    family = comparison.Family("CRF", lambda: trellis.CRF(c2=0.1), argmax=True)
+    family = comparison.Contestant("CRF", lambda: trellis.CRF(c2=0.1), argmax=True)
     steps = []
     trained = comparison.train(family, corpus, steps.append)
     own, greedy = comparison.results(family, trained, corpus)

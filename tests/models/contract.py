@@ -154,7 +154,7 @@ class TaggerContract:
         for again in (type(model).load(tmp_path / "m"), models.load(tmp_path / "m")):
             assert again.predict(X) == model.predict(X)
             np.testing.assert_array_equal(again.chain_scores(X).emissions, model.chain_scores(X).emissions)
-            assert again.config == model.config
+            assert again.config == again.settings_ == model.settings_
             assert again.tagset_ == model.tagset_
 
     def test_a_file_that_is_cut_off_while_it_is_in_use_does_no_harm(self, model, tmp_path):

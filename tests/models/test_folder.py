@@ -139,7 +139,7 @@ class TestOtherModels:
 
     def test_nor_is_a_file_that_is_no_model(self, tmp_path):
         (tmp_path / "model.safetensors").write_text("my notes")
-        with pytest.raises(ModelError, match="holds a file that is no model"):
+        with pytest.raises(ModelError, match="holds a file that is not a model"):
             HMM().fit(TRAIN, folder=tmp_path)
 
     def test_another_family_of_the_same_kind_is_known_by_the_record(self, tmp_path):

@@ -7,12 +7,9 @@ import pickle
 from html.parser import HTMLParser
 
 import numpy as np
-import pytest
 
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Sentence
-from trellis.errors import ConfigError, ModelError, StoreError
-from trellis.models import families
 from trellis.models.lattice_view import LatticeView
 from trellis.models.tagged import Answers, Labelling, Tagged
 from trellis.tags import SpanTable
@@ -148,26 +145,6 @@ def test_the_trellis_in_a_terminal_of_any_width():
 
 def test_a_plain_tag_is_a_span_of_its_own():
     assert [(s.text, s.label) for s in HMM().fit(POS)("a dog")] == [("a", "DET"), ("dog", "NOUN")]
-
-
-def test_families_are_made_by_name():
-    settings = families.get_family("crf").defaults()
-    assert isinstance(families.get_family("crf").make(settings), CRF)
-    assert not families.FAMILIES["hmm"].neural
-    assert families.FAMILIES["bilstm-softmax"].neural
-    with pytest.raises(ConfigError, match="unknown model 'bilstm': expected one of hmm, crf,"):
-        families.get_family("bilstm")
-    with pytest.raises(StoreError, match="unknown kind 'horse'"):
-        families.tagger_class("horse")
-
-
-def test_a_family_whose_library_is_missing_says_how_to_get_it(monkeypatch):
-    def absent(name):
-        raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-    monkeypatch.setattr(families.importlib, "import_module", absent)
-    with pytest.raises(ModelError, match=r"a neural model needs torch: pip install 'trellis\[neural\]'"):
-        families.tagger_class("neural")
 
 
 def test_later_versions_may_add_to_a_history():

@@ -1,6 +1,6 @@
-"""The ``trellis`` command: one file a subcommand, argument parsing and printing only.
+"""The ``trellis`` command: one file per subcommand, argument parsing and printing only.
 
-Exit codes: 0; 1 for what the data or the model says no to; 2 for usage; 130 after Ctrl-C, and of `train` 143 after
+Exit codes: 0; 1 for errors of data or model; 2 for usage; 130 after Ctrl-C, and of `train` 143 after
 SIGTERM. Errors are one paragraph on standard error, with a traceback only under ``--debug``.
 """
 
@@ -60,7 +60,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-    debug: bool = typer.Option(False, "--debug", help="Show a traceback where there is an error."),
+    debug: bool = typer.Option(False, "--debug", help="Show a traceback if there is an error."),
 ) -> None:
     """Exact, fast sequence labelling."""
 
@@ -69,6 +69,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line; always ends in `SystemExit`."""
     given = sys.argv[1:] if arguments is None else arguments
     given, debug = _without_debug(given)
+    if sys.stdout is None or sys.stderr is None:  # closed by the shell: >&-
+        _fail("standard output and standard error must be open", debug)
     _accept_any_text(sys.stdout, sys.stderr)
     try:
         app(given, prog_name="trellis", obj=given)
@@ -85,7 +87,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def _accept_any_text(*streams: TextIO) -> None:
-    """Words and names of files may hold what the terminal, or UTF-8, cannot: it is shown escaped."""
+    """Words and file names may contain what the terminal, or UTF-8, cannot show: it is escaped."""
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trellis.demo.comparison import Result
-from trellis.demo.tasks import Task
+from trellis.demo.tasks import DemoTask
 from trellis.models import Tagger
 from trellis.tags import Span
 from trellis.text import Sentence
@@ -20,7 +20,7 @@ _SURE = 0.9
 
 
 class Board:
-    """The comparison as it grows: a row for each family, from waiting over training to its figures."""
+    """The comparison as it grows: a row for each family: waiting, then training, then its figures."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._rows: dict[str, list[Result] | str] = dict.fromkeys(names, "waiting")
@@ -34,7 +34,7 @@ class Board:
         self._rows[name] = results
 
     def __rich__(self) -> Table:
-        """The table as it stands."""
+        """The table in its present state."""
         table = Table()
         table.add_column("model", no_wrap=True)
         for heading in ("F1", "illegal", "training", "tokens/s"):
@@ -67,8 +67,8 @@ def _cells(row: Result, best: float) -> list[Text]:
     ]
 
 
-def tagged(tagger: Tagger[Any], sentences: Sequence[Sentence], task: Task) -> list[Text]:
-    """The sentences with their spans marked: by colour where there is colour, by brackets or slashes everywhere."""
+def tagged(tagger: Tagger[Any], sentences: Sequence[Sentence], task: DemoTask) -> list[Text]:
+    """The sentences with their spans marked: by colour if there is colour, always by brackets or slashes."""
     show = _segmented if task.name == "seg" else _entities
     pairs = zip(sentences, tagger.span_probabilities(sentences), strict=True)
     return [show(sentence, [(own.span, own.probability) for own in spans]) for sentence, spans in pairs]

@@ -41,7 +41,7 @@ class HeatMap:
         return tuple(round(a + (b - a) * share) for a, b in zip(_WHITE, end, strict=True))  # type: ignore[return-value]
 
     def to_rich(self, width: int) -> Table:
-        """Coloured cells, with numbers where there is room for them; columns are in the order of rows."""
+        """Coloured cells, with numbers if there is room for them; columns are in the order of rows."""
         longest = max(map(len, self.labels))
         numbered = longest + 1 + sum(max(len(label) + 2, 7) for label in self.labels) <= width
         table = Table(show_header=numbered, box=None, padding=0)
@@ -59,12 +59,12 @@ class HeatMap:
         return Text(text, style=f"{ink} on rgb({','.join(map(str, self.colour(value)))})")
 
     def _shade(self, value: float) -> str:
-        """What shows the size of a number where there are no colours."""
+        """What shows the size of a number if there are no colours."""
         return " ░▒▓█"[round(4 * abs(value) / self.largest)]
 
 
 def transitions(tagger: Tagger[Any]) -> HeatMap | None:
-    """The transitions of a tagger; None where its chain has other states than its labels."""
+    """The transitions of a tagger; None if the states of its chain are not its labels."""
     if isinstance(tagger, CRF):
         rows = [[0.0 if weight is None else weight for weight in row] for row in tagger.transitions().weights]
         title = "Transitions: weight of the column's label after the row's"

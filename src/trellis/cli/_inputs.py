@@ -9,7 +9,7 @@ from trellis.cli._reading import Reader, RelayingSource
 from trellis.corpus import CorpusError, OnError, Source, guess_format
 from trellis.errors import DataError
 from trellis.models.data import Label
-from trellis.text import Sentence, Splitter, splitter
+from trellis.text import Sentence, Splitter, split_sentences, splitter
 from trellis.untrusted import shown
 
 UNKNOWN, OR = "_", "|"
@@ -19,7 +19,7 @@ Piece = Sentence | CorpusError
 
 @dataclass(frozen=True)
 class Inputs:
-    """Files to tag: raw text or tokens a line each, or any format of `trellis.corpus`."""
+    """Files to tag: one raw text or one tokenized sentence per line, or any format of `trellis.corpus`."""
 
     reader: Reader
     tokenizer: Splitter
@@ -34,6 +34,22 @@ class Inputs:
             return form, _relayed(source, replace(self.reader, format=form).open(source))
         tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
         return form, _relayed(source, _lines(source, tokenizer))
+
+    def documents(self, path: str, whole: bool) -> tuple[str, Iterator[Piece]]:
+        """A file of raw text as one document, whose sentences are found when it is tagged; or as its sentences."""
+        source = RelayingSource(path, encoding=self.reader.encoding, on_error=self.on_error)
+        text = "\n".join(line for _, line in source.lines())
+        if whole:
+            return "text", _relayed(source, [Document((), None, text, (), path=source.name, lines=(1,))])
+        return "text", _relayed(source, (self._sentence(text[a:b], source) for a, b in split_sentences(text)))
+
+    def _sentence(self, text: str, source: RelayingSource) -> Sentence:
+        made = self.tokenizer.sentence(text)
+        return Sentence(made.tokens, None, made.text, made.offsets, path=source.name)
+
+
+class Document(Sentence):
+    """A text of several sentences, not split yet."""
 
 
 def _guess(source: RelayingSource) -> str:
@@ -57,7 +73,7 @@ def _relayed(source: RelayingSource, sentences: Iterable[Sentence]) -> Iterator[
 
 
 def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[list[Piece]]:
-    """Pieces a block at a time: so many sentences, or fewer where they are long."""
+    """Pieces in blocks of this many sentences, or fewer if they are long."""
     block: list[Piece] = []
     size = 0
     for piece in pieces:
@@ -71,7 +87,7 @@ def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[lis
 
 
 class Constraints:
-    """Known labels, sentence by sentence beside those to be tagged.
+    """Known labels of the sentences to be tagged, in the same order.
 
     A tag ``_`` says nothing about its token, and ``B-PER|B-ORG`` that it is one of these.
     """
@@ -93,7 +109,7 @@ class Constraints:
         return [_label(tag) for tag in known.tags or [UNKNOWN] * len(known)]
 
     def check_end(self) -> None:
-        """Refuse a file that goes on: its labels belong to other sentences."""
+        """Refuse a file that has more sentences: its labels belong to other sentences."""
         more = next(self._sentences, None)
         if more is not None:
             raise DataError(f"{more.where}: expected the end, since all sentences of the input are tagged")

@@ -34,7 +34,7 @@ def real_command(name: str, module: str, function: str) -> Any:
 
 
 def _until_closed(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which ends well where the reader of its output goes away, as ``head`` does, and at Ctrl-C."""
+    """The command, which ends cleanly if the reader of its output goes away, as ``head`` does, and at Ctrl-C."""
 
     @functools.wraps(command)
     def run(**options: Any) -> None:

@@ -1,4 +1,4 @@
-"""What ``trellis tag`` writes: one function a form, from answers to text."""
+"""What ``trellis tag`` writes: one function per form, from answers to text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True)
 class Answer:
-    """One sentence with its tags, with probabilities and the best labellings where they are wanted."""
+    """One sentence with its tags, with probabilities and the best labellings if they are wanted."""
 
     sentence: Sentence
     probable: Tagged | None = None
@@ -23,7 +23,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Style:
+class Drawing:
     """How answers are drawn."""
 
     scheme: Scheme
@@ -33,7 +33,7 @@ class Style:
     """The labels have no types: what counts is where words begin and end."""
 
 
-def inline(answer: Answer, style: Style) -> str:
+def inline(answer: Answer, style: Drawing) -> str:
     """The text on one line with its spans marked, and the k best below one another."""
     assert answer.probable is not None
     lines = [_marked(answer.probable, style)]
@@ -41,8 +41,8 @@ def inline(answer: Answer, style: Style) -> str:
     return "\n".join(lines) + "\n"
 
 
-def conll(answer: Answer, style: Style) -> str:
-    """A token a line with further columns, tag, and probability if asked for; the k best as sentences with comments."""
+def conll(answer: Answer, style: Drawing) -> str:
+    """One token per line with further columns, tag, and probability if asked for; the k best with comments."""
     sentence = answer.sentence
     if answer.labellings:
         parts = []
@@ -56,8 +56,8 @@ def conll(answer: Answer, style: Style) -> str:
     return format_rows(sentence, columns, "\t")
 
 
-def jsonl(answer: Answer, style: Style) -> str:
-    """An object a line: text, tokens, offsets, tags, probabilities, spans, further columns, and the k best."""
+def jsonl(answer: Answer, style: Drawing) -> str:
+    """One object per line: text, tokens, offsets, tags, probabilities, spans, further columns, and the k best."""
     assert answer.probable is not None
     record = _rounded(answer.probable.to_dict())
     record |= {name: list(values) for name, values in answer.sentence.columns.items() if name not in record}
@@ -67,7 +67,7 @@ def jsonl(answer: Answer, style: Style) -> str:
     return dumps(record)
 
 
-def segmented(answer: Answer, style: Style) -> str:
+def segmented(answer: Answer, style: Drawing) -> str:
     """A line of words separated by spaces; the k best one below the other with their probabilities."""
     if not answer.labellings:
         return " ".join(words_from_sentence(answer.sentence, scheme=style.scheme)) + "\n"
@@ -78,7 +78,7 @@ def segmented(answer: Answer, style: Style) -> str:
     return "".join(lines)
 
 
-FORMS: dict[str, Callable[[Answer, Style], str]] = {
+FORMS: dict[str, Callable[[Answer, Drawing], str]] = {
     "inline": inline,
     "conll": conll,
     "jsonl": jsonl,
@@ -87,13 +87,13 @@ FORMS: dict[str, Callable[[Answer, Style], str]] = {
 
 
 def passed_on(error: CorpusError, form: str) -> str:
-    """What could not be tagged, as it came; in JSON Lines with the reason."""
+    """What could not be tagged, unchanged; in JSON Lines with the reason."""
     if form == "jsonl":
         return dumps({"error": str(error), "line": error.line, "raw": error.whole})
     return error.whole + ("\n\n" if form == "conll" else "\n")
 
 
-def _marked(tagged: Tagged, style: Style) -> str:
+def _marked(tagged: Tagged, style: Drawing) -> str:
     if style.words:
         return _alternating(tagged, style)
     parts, end = [], 0
@@ -105,7 +105,7 @@ def _marked(tagged: Tagged, style: Style) -> str:
     return "".join([*parts, tagged.text[end:]])
 
 
-def _alternating(tagged: Tagged, style: Style) -> str:
+def _alternating(tagged: Tagged, style: Drawing) -> str:
     """Words: every other one underlined in a terminal, spaces between them elsewhere."""
     if not style.colour:
         return " ".join(tagged.words)

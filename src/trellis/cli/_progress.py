@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Tell = Callable[[int, int], None]
-"""To be told of that many more sentences and tokens that are done."""
+"""Called with how many more sentences and tokens are done."""
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def counted(shown: bool) -> Iterator[Tell]:
     if not shown:
         yield lambda sentences, tokens: None
         return
-    # Imported here, since most runs show nothing and need not wait for rich.
+    # Imported here, since most runs show nothing and should not wait for rich.
     from rich.console import Console
     from rich.progress import Progress, TextColumn
 

@@ -11,9 +11,8 @@ from trellis.cli._tasks import FEATURES, Task
 from trellis.models.families import FAMILIES, get_family
 from trellis.tags import Scheme
 
-ModelOption = Annotated[
-    str, typer.Option("--model", "-m", metavar="NAME", help=f"Family of the model: {', '.join(FAMILIES)}.")
-]
+_LISTED = "\n\n".join(f"[bold]{name}[/bold]: {family.about}" for name, family in FAMILIES.items())
+ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="NAME", help=f"Family of the model.\n\n{_LISTED}")]
 TaskOption = Annotated[
     Task | None,
     typer.Option(help="What the tags are for; picks features, scheme and metrics. Guessed from the tags if not given."),

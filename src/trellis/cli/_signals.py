@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a model is trained: both end the training in good order, and its best model is kept.
+"""Ctrl-C and SIGTERM while a model is trained: both end the training cleanly, and its best model is kept.
 
 Only the command line installs handlers. To the library a signal is a `KeyboardInterrupt`, which its training loops
 answer with what they have learned so far.
@@ -55,7 +55,7 @@ class Stop:
 
 
 class StoppableLine:
-    """The live line, which also stops a training where Python could not: it drops what is raised in a finalizer."""
+    """The live line, which also stops a training if Python could not: it drops what is raised in a finalizer."""
 
     def __init__(self, line: LiveLine, stop: Stop) -> None:
         self._line, self._stop, self.every = line, stop, line.every
@@ -69,7 +69,7 @@ class StoppableLine:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Hear signals within the block; one that gets through it ends the command."""
+    """Handle signals within the block; one that gets through it ends the command."""
     stop = Stop()
     # Python delivers signals to the main thread only.
     ours = _SIGNALS if threading.current_thread() is threading.main_thread() else ()

@@ -1,4 +1,4 @@
-"""What the tags are for, and what follows from it: how data are prepared, which settings fit, which figures count."""
+"""What the tags are for, and what follows from it: how data is prepared, which settings fit, which figures count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypedDict
 from trellis import metrics
 from trellis.corpus import sentence_from_words, words_from_sentence
 from trellis.errors import ConfigError, DataError
-from trellis.tags import Scheme, Style, convert_tags, fit_schemes
+from trellis.tags import Scheme, SchemeFit, Style, convert_tags, fit_schemes
 from trellis.tags.schemes import ALL_LETTERS
 from trellis.text import Sentence
 
@@ -44,6 +44,8 @@ class Setting:
     scheme: Scheme
     style: Style
     strict: bool = False
+    found: SchemeFit | None = None
+    """The scheme that fits best the tags from which this setting was made."""
 
     @property
     def reading(self) -> _Reading:
@@ -62,23 +64,23 @@ def find_setting(
         bare = all(len(label) == 1 and label != "O" for labels in sequences for label in labels)
         task = Task.POS if chosen is Scheme.PLAIN else Task.SEG if bare else Task.NER
     if task in (Task.NER, Task.CHUNK) and chosen is Scheme.PLAIN:
-        raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag a token")
+        raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag per token")
     if task is Task.POS and scheme is None:
         chosen = Scheme.PLAIN
     if task is Task.SEG and scheme is None and _are_letters(sequences, Scheme.BMES):
         chosen = Scheme.BMES  # without long words, BIOES fits as well
-    return Setting(task, chosen, fit.style, strict)
+    return Setting(task, chosen, fit.style, strict, fit)
 
 
 def training_setting(task: Task | None, scheme: str | None, sentences: list[Sentence]) -> Setting:
-    """As `find_setting`; for segmentation, where tokens are whole words, the scheme is BMES unless one is given."""
+    """Like `find_setting`; for segmentation with whole words as tokens, the scheme is BMES unless one is given."""
     if task is not Task.SEG or _is_spelled(sentences):
         return find_setting(task, scheme, sentences)
     return Setting(task, Scheme.BMES if scheme is None else Scheme.parse(scheme), Style.PREFIX)
 
 
 def characters(sentences: list[Sentence], scheme: Scheme) -> list[Sentence]:
-    """The sentences as tagged characters: as they are, or made of their tokens where these are the words."""
+    """The sentences as tagged characters: unchanged, or made of their tokens if these are the words."""
     if _is_spelled(sentences):
         return sentences
     return [
@@ -97,11 +99,11 @@ def _are_letters(sequences: Iterable[Sequence[str]], scheme: Scheme | None) -> b
     return all(tag in letters for tags in sequences for tag in tags)
 
 
-def in_scheme(sentences: list[Sentence], setting: Setting) -> list[Sentence]:
-    """Sentences with right tags in the scheme of a model, whatever scheme they came in."""
+def in_scheme(sentences: list[Sentence], setting: Setting, found: SchemeFit | None = None) -> list[Sentence]:
+    """Sentences with the right tags in the scheme of a model; their own scheme is detected unless it was `found`."""
     if setting.task is Task.SEG:
         return characters(sentences, setting.scheme)
-    fit = fit_schemes([tags_of(sentence) for sentence in sentences])[0]
+    fit = found or fit_schemes([tags_of(sentence) for sentence in sentences])[0]
     if Scheme.PLAIN in (fit.scheme, setting.scheme) or (fit.scheme, fit.style) == (setting.scheme, setting.style):
         return sentences
     return [_converted(sentence, fit.scheme, fit.style, setting) for sentence in sentences]
@@ -127,7 +129,7 @@ def units(sentences: list[Sentence], setting: Setting) -> Units:
 
 
 def tags_of(sentence: Sentence) -> list[str]:
-    """The tags, which must be there."""
+    """The tags, which must exist."""
     if sentence.tags is None:
         raise DataError(f"{sentence.where}: the sentence has no tags to score")
     return list(sentence.tags)
@@ -143,7 +145,7 @@ def vocabulary(train: list[Sentence], setting: Setting) -> set[str]:
 def scores(
     gold: list[Sentence], predicted: list[Sentence], setting: Setting, seen: set[str] | None = None
 ) -> metrics.Report:
-    """The figures the field reports for the task."""
+    """The figures that the field reports for the task."""
     right, guessed = units(gold, setting), units(predicted, setting)
     if setting.task is Task.SEG:
         return metrics.segmentation_scores(right, guessed, vocabulary=seen)
@@ -156,7 +158,7 @@ def scores(
 def counts(
     gold: list[Sentence], predicted: list[Sentence], setting: Setting
 ) -> tuple[metrics.IntArray, metrics.Statistic]:
-    """Counts a sentence, and the figure the task is judged by."""
+    """Counts per sentence, and the figure that the task is judged by."""
     right, guessed = units(gold, setting), units(predicted, setting)
     if setting.task is Task.SEG:
         return metrics.segmentation_counts(right, guessed), metrics.f1

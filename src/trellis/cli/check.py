@@ -81,7 +81,7 @@ def _print(report: CheckReport) -> None:
 
 
 def _short_names(files: list[FileSummary]) -> list[str]:
-    """File names without folders, where that still tells them apart."""
+    """File names without folders, if that still tells them apart."""
     names = [os.path.basename(file.path) for file in files]
     return names if len(set(names)) == len(names) else [file.path for file in files]
 
@@ -105,7 +105,7 @@ def _file_table(files: list[FileSummary], names: list[str]) -> Table:
 
 
 def _label_table(report: CheckReport, names: list[str]) -> Table:
-    """Spans by type where there are spans, tags otherwise, with their share in each file."""
+    """Spans by type if there are spans, tags otherwise, with their share in each file."""
     by_span = any(file.spans for file in report.files)
     counts = [file.spans if by_span else file.tags for file in report.files]
     totals = [max(sum(count.values()), 1) for count in counts]

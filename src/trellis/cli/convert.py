@@ -11,7 +11,7 @@ from trellis.cli._reading import reading_options
 from trellis.corpus import convert as conversion
 from trellis.tags import Scheme
 
-_FORMATS = ", ".join(corpus.FORMATS)
+_FORMATS = "\n\n".join(f"[bold]{name}[/bold]: {form.about}" for name, form in corpus.FORMATS.items())
 
 
 def convert(
@@ -20,7 +20,7 @@ def convert(
     scheme: Annotated[str | None, typer.Option(help="Tag scheme to write: IOB1, IOB2, BIOES, BMES, ...")] = None,
     from_scheme: Annotated[str | None, typer.Option(help="Tag scheme of IN; the best fit if not given.")] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", help=f"Format of IN: {_FORMATS}; guessed if not given.")
+        str | None, typer.Option("--from", help=f"Format of IN, guessed if not given.\n\n{_FORMATS}")
     ] = None,
     to: Annotated[str | None, typer.Option(help="Format of OUT; from its name if not given.")] = None,
     tokens: Annotated[str | None, typer.Option(help="Column or field of the tokens, by name or index.")] = None,

@@ -14,12 +14,12 @@ from rich.markup import escape
 from trellis.cli._console import Output
 from trellis.cli._demo_view import Board, tagged
 from trellis.demo import DemoCorpus, write
-from trellis.demo.comparison import Family, Result, Trained, families, neural_is_installed, results, train
-from trellis.demo.tasks import TASKS, Task
+from trellis.demo.comparison import Contestant, Result, TrainedTagger, families, neural_is_installed, results, train
+from trellis.demo.tasks import TASKS, DemoTask
 from trellis.text import tokenize
 
 _ILLEGAL = (
-    "illegal: sentences with tags that cannot be, such as I-PER after O, or a word that never ends. Trellis gives "
+    "illegal: sentences with impossible tags, such as I-PER after O, or a word that never ends. Trellis gives "
     "legal tags only; argmax is the same softmax model with the best label of each token by itself, as is often done."
 )
 
@@ -62,7 +62,7 @@ def demo(
     _what_next(console, chosen[0])
 
 
-def _show(console: Console, task: Task, *, neural: bool) -> None:
+def _show(console: Console, task: DemoTask, *, neural: bool) -> None:
     """One task from its corpus to its trellis."""
     corpus = task.corpus()
     console.rule(f"[bold]{task.title}[/bold]", align="left")
@@ -78,10 +78,10 @@ def _show(console: Console, task: Task, *, neural: bool) -> None:
     console.print()
 
 
-def _compare(console: Console, corpus: DemoCorpus, contestants: list[Family]) -> Trained:
+def _compare(console: Console, corpus: DemoCorpus, contestants: list[Contestant]) -> TrainedTagger:
     """Train the families one by one under a live table; the one with the best F1."""
     board = Board([family.name for family in contestants])
-    done: list[tuple[float, Trained]] = []
+    done: list[tuple[float, TrainedTagger]] = []
     with Live(board, console=console, refresh_per_second=8) if console.is_terminal else nullcontext():
         for family in contestants:
             rows, trained = _contest(family, corpus, board)
@@ -93,7 +93,7 @@ def _compare(console: Console, corpus: DemoCorpus, contestants: list[Family]) ->
     return max(done, key=lambda pair: pair[0])[1]
 
 
-def _contest(family: Family, corpus: DemoCorpus, board: Board) -> tuple[list[Result], Trained]:
+def _contest(family: Contestant, corpus: DemoCorpus, board: Board) -> tuple[list[Result], TrainedTagger]:
     """Train and test one family, and tell the board."""
     board.training(family.name)
     trained = train(family, corpus, lambda step: board.training(family.name, step))
@@ -102,8 +102,8 @@ def _contest(family: Family, corpus: DemoCorpus, board: Board) -> tuple[list[Res
     return rows, trained
 
 
-def _what_next(console: Console, task: Task) -> None:
-    """Commands to go on with, that can be pasted."""
+def _what_next(console: Console, task: DemoTask) -> None:
+    """Commands to try next, which can be pasted."""
     files = {part: f"data/{task.files.format(part)}" for part in ("train", "dev", "test")}
     console.rule("[bold]What to try next[/bold]", align="left")
     given = f"--train {files['train']} --dev {files['dev']} --test {files['test']}"

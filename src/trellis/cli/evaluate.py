@@ -51,7 +51,7 @@ def evaluate(
 ) -> None:
     """Tag a file with a model and score the result against the tags it has.
 
-    The task is the one the model was trained for: spans, words of segmented text, or one tag a token.
+    The task is the one the model was trained for: spans, words of segmented text, or one tag per token.
 
     \b
     Examples:

@@ -52,7 +52,7 @@ def inspect(
 
 
 def _features(tagger: Tagger[Any], top: int, label: str | None) -> dict[str, list[tuple[str, float]]]:
-    """The features with the largest weights of each label, where the family has features."""
+    """The features with the largest weights of each label, if the family has features."""
     if not isinstance(tagger, CRF) or top == 0:
         return {}
     labels = tagger.labels_ if label is None else [label]
@@ -68,7 +68,7 @@ def _as_dict(
     rows = None if heat_map is None else [[v if v > float("-inf") else None for v in row] for row in heat_map.values]
     return {
         "kind": tagger.kind,
-        "settings": trellis.config.to_dict(tagger.config),
+        "settings": trellis.config.to_dict(tagger.settings_),
         "labels": list(tagger.labels_),
         "scheme": _scheme(tagger),
         "tokenizer": str(tagger.tokenizer_),
@@ -129,7 +129,7 @@ def _record_table(record: dict[str, Any]) -> Table:
 
 
 def _print_history(console: Console, history: History) -> None:
-    """Loss, and the held-out score where there is one, as lines of blocks from first to last step."""
+    """Loss, and the held-out score if there is one, as lines of blocks from first to last step."""
     steps = history.steps
     rows = {"loss": [step.loss for step in steps], "dev": [step.dev for step in steps if step.dev is not None]}
     for name, values in rows.items():

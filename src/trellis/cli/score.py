@@ -30,7 +30,7 @@ def score(
     gold: Annotated[str, typer.Argument(help="File with the right tags; - is standard input.")],
     pred: Annotated[str, typer.Argument(help="File with the predicted tags, for the same tokens.")],
     task: Annotated[
-        Task | None, typer.Option(help="Spans, word segmentation or one tag a token; guessed unless given.")
+        Task | None, typer.Option(help="Spans, word segmentation or one tag per token; guessed unless given.")
     ] = None,
     scheme: Annotated[
         str | None, typer.Option(help="Scheme of the tags: bio, bioes, bmes, iob1... Detected unless given.")
@@ -106,7 +106,7 @@ def _check_tokens(gold: list[Sentence], predicted: list[Sentence], setting: Sett
     if setting.task is Task.SEG:
         return
     if len(gold) != len(predicted):
-        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected as many")
+        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")
     for right, guess in zip(gold, predicted, strict=True):
         if right.tokens != guess.tokens:
             raise DataError(

@@ -12,8 +12,8 @@ from typing import IO, Annotated, Any
 import typer
 
 import trellis
-from trellis.cli._inputs import TEXTS, Constraints, Inputs, Piece, blocks
-from trellis.cli._outputs import FORMS, Answer, Style, passed_on
+from trellis.cli._inputs import TEXTS, Constraints, Document, Inputs, Piece, blocks
+from trellis.cli._outputs import FORMS, Answer, Drawing, passed_on
 from trellis.cli._progress import Tell, counted
 from trellis.cli._reading import (
     ColumnsOption,
@@ -52,17 +52,24 @@ def tag(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help=f"Form of the output: {', '.join(FORMS)}. In a terminal inline; else as the input is."),
+        typer.Option(help=f"Form of the output: {', '.join(FORMS)}. In a terminal inline; else like the input."),
     ] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="File to write; - is standard output.")] = "-",
     probs: Annotated[bool, typer.Option("--probs", help="Say how probable each tag or span is.")] = False,
-    kbest: Annotated[int, typer.Option(min=0, help="Also give so many of the most probable labellings.")] = 0,
+    kbest: Annotated[int, typer.Option(min=0, help="Also give this many of the most probable labellings.")] = 0,
     constrain: Annotated[
         str | None,
         typer.Option(
             help="File of the same sentences with known labels, which are kept: _ is unknown, B-PER|B-ORG one of these."
         ),
     ] = None,
+    sentences: Annotated[
+        bool,
+        typer.Option(
+            "--sentences",
+            help="Raw text: each file is one document, split into sentences; offsets are those of the document.",
+        ),
+    ] = False,
     on_error: Annotated[
         OnError, typer.Option(help="At a line that cannot be tagged: stop, or report it and pass it on.")
     ] = OnError.STOP,
@@ -73,7 +80,7 @@ def tag(
 ) -> None:
     """Tag raw text, tokens, CoNLL columns or JSON Lines.
 
-    Raw text is a sentence a line, split as the training data were. Order is kept, memory does not grow with the
+    Raw text has one sentence per line and is split like the training data. Order is kept, memory does not grow with the
     input, and JSON Lines come with spans, character offsets and exact probabilities.
 
     \b
@@ -86,6 +93,8 @@ def tag(
       trellis tag model partly.conll --constrain partly.conll --to conll
     """  # noqa: D301 - \b tells click to keep the lines
     _check_names(source, to)
+    if sentences and (source not in (None, "text") or kbest or constrain is not None):
+        raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
     tagger = trellis.load(model)
     remembered = remembered_options(folder.read_record(model))
     reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
@@ -95,7 +104,8 @@ def tag(
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
     with open_output(out) as file, counted(watched) as tell:
         for path in files or ["-"]:
-            form, pieces = inputs.pieces(path)
+            whole = (to or _form(job, "text", file)) in ("inline", "jsonl")
+            form, pieces = inputs.documents(path, whole) if sentences else inputs.pieces(path)
             _write(job, form, pieces, to, file, tell)
         if known is not None:
             known.check_end()
@@ -117,11 +127,13 @@ class Job:
     kbest: int
     known: Constraints | None
     forgiving: bool
+    raw: bool = False
+    """Whether the sentences are lines of raw text."""
 
-    def style(self, form: str, file: IO[bytes]) -> Style:
+    def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
         colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
-        return Style(self._scheme(), self.probs, colour, self.segments())
+        return Drawing(self._scheme(), self.probs, colour, self.segments())
 
     def segments(self) -> bool:
         """Whether the labels only say where words begin and end."""
@@ -143,7 +155,10 @@ class Job:
         return [next(answers) if isinstance(piece, Sentence) else piece for piece in block]
 
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
-        posterior = self.tagger.posterior(sentences, known=known)
+        if any(isinstance(sentence, Document) for sentence in sentences):
+            documents = self.tagger.annotate([sentence.text or "" for sentence in sentences], sentences=True)
+            return [Answer(one.sentence, one) for one in documents]
+        posterior = self.tagger.posterior(sentences, known=known, raw=self.raw)
         if self.probs:
             separator = splitter(self.tagger.tokenizer_).separator
             answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
@@ -160,8 +175,8 @@ class Job:
         except TrellisError as error:
             return self._refused(sentence, error)
 
-    def drawn(self, answer: Answer | CorpusError, form: str, style: Style) -> tuple[Answer | CorpusError, bytes]:
-        """An answer in its form, or the error that it cannot be written so."""
+    def drawn(self, answer: Answer | CorpusError, form: str, style: Drawing) -> tuple[Answer | CorpusError, bytes]:
+        """An answer in its form, or the error that it cannot be written in that form."""
         if isinstance(answer, Answer):
             try:
                 return answer, FORMS[form](answer, style).encode("utf-8")
@@ -188,7 +203,7 @@ class Job:
 def _write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], tell: Tell) -> None:
     form = to or _form(job, source, file)
     style = job.style(form, file)
-    job = replace(job, probs=job.probs or form in ("inline", "jsonl"))
+    job = replace(job, probs=job.probs or form in ("inline", "jsonl"), raw=source == "text")
     if form == "segmented" and style.scheme is Scheme.PLAIN:
         raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
     for block in blocks(pieces, _SENTENCES, _TOKENS):
@@ -213,7 +228,7 @@ def _as_it_came(text: str) -> bytes:
 
 
 def _form(job: Job, source: str, file: IO[bytes]) -> str:
-    """Inline for people, what the input was for programs."""
+    """Inline for people, the form of the input for programs."""
     if file.isatty():
         return "inline"
     if source in ("jsonl", "spans"):

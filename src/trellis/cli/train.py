@@ -32,6 +32,7 @@ from trellis.corpus import Corpus
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
+from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
 from trellis.text import Sentence, splitter
 from trellis.training import History
@@ -40,10 +41,10 @@ from trellis.training.progress import LiveLine
 _REASONS = {
     "converged": "converged",
     "max_iterations": "reached the limit of iterations",
-    "no_progress": "stopped, since no step lowers the loss any more",
+    "no_progress": "stopped, since no step lowers the loss",
     "early_stopping": "stopped, since the held-out score no longer rises",
     "interrupted": "interrupted",
-    "diverged": "stopped, since the loss is no number any more",
+    "diverged": "stopped, since the loss is NaN or infinite",
 }
 
 
@@ -85,13 +86,13 @@ def train(
 ) -> None:
     """Train a tagger and leave it in a folder.
 
-    Formats and the tag scheme are detected and said. The folder gets the model, its settings (config.toml), the
+    Formats and the tag scheme are detected and reported. The folder gets the model, its settings (config.toml), the
     steps of its training (history.json, learning-curve.svg) and a record of it (training.json).
 
     Ctrl-C and SIGTERM keep the best model so far and give exit code 130 and 143. A training of a neural model that was
-    interrupted or killed goes on with --resume to the same model as if nothing had happened, with more epochs if asked
-    to; the other families are trained again. --resume continues one training; --warm-start begins another one with
-    what a model has learned.
+    interrupted or killed continues with --resume to the same model as if nothing had happened, also with more epochs;
+    the other families are trained again. --resume continues one training; --warm-start begins another one with what a
+    model has learned.
 
     \b
     Examples:
@@ -106,7 +107,7 @@ def train(
     family = get_family(model)
     _check_options(model, tokenizer, resume, overwrite)
     reader = Reader(format, encoding, reading_options(tokens, tags, columns), scheme, tokenizer)
-    # The folder comes first: what it refuses is not to be heard of after an hour of reading.
+    # The folder comes first: nobody wants to hear of its errors after an hour of reading.
     with stoppable() as stop, folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place:
         if resume and not place.training.resuming:
             say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
@@ -115,7 +116,7 @@ def train(
         settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
         command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
         run = Run(model, data, settings, command)
-        tagger = run.fit(family.make(settings) if start is None else start, place, start is not None, stop, say)
+        tagger = run.fit(make_tagger(family, settings) if start is None else start, place, start is not None, stop, say)
         if tokenizer is not None:
             tagger.tokenizer_ = splitter(tokenizer)
         with stop.deferred():
@@ -192,7 +193,10 @@ def _read(reader: Reader, paths: dict[str, str | None], task: Task | None, schem
     if not raw["train"].sentences:
         raise DataError(f"{given['train']}: there is no sentence to learn from")
     setting = training_setting(task, scheme, raw["train"].sentences)
-    files = {role: replace(file, sentences=in_scheme(file.sentences, setting)) for role, file in raw.items()}
+    found = {"train": setting.found}
+    files = {
+        role: replace(file, sentences=in_scheme(file.sentences, setting, found.get(role))) for role, file in raw.items()
+    }
     data = Data(files, given, setting, reader.options)
     for role in files:
         about = data.described(role)
@@ -204,7 +208,7 @@ def _read(reader: Reader, paths: dict[str, str | None], task: Task | None, schem
 
 @dataclass
 class Run:
-    """One training: what it is told, and what it says about itself afterwards."""
+    """One training: its inputs, and the record of it."""
 
     model: str
     data: Data
@@ -216,7 +220,7 @@ class Run:
     def fit(
         self, tagger: Tagger[Any], place: folder.ModelFolder, warm_start: bool, stop: Stop, say: Console
     ) -> Tagger[Any]:
-        """Train, with a live line where someone watches."""
+        """Train, with a live line if someone watches."""
         tagger.config = self.settings
         self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         begin = time.perf_counter()

@@ -21,7 +21,7 @@ from trellis.corpus._cells import format_rows
 from trellis.corpus._files import StrPath, open_output, write_text
 from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
 from trellis.corpus._json import dumps
-from trellis.corpus._source import LONGEST, OnError, Report, Source
+from trellis.corpus._source import LONGEST, OnError, ReadReport, Source
 from trellis.corpus.rows import from_rows, to_rows
 from trellis.corpus.segmented import sentence_from_words, words_from_sentence
 from trellis.errors import CorpusError, DataError
@@ -34,7 +34,7 @@ __all__ = [
     "CorpusError",
     "Format",
     "OnError",
-    "Report",
+    "ReadReport",
     "Source",
     "Stream",
     "dumps",
@@ -51,13 +51,16 @@ __all__ = [
     "write",
 ]
 
+Report = ReadReport
+"""The former name of `ReadReport`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """All sentences of a file, and the report of reading them."""
 
     sentences: list[Sentence]
-    report: Report
+    report: ReadReport
 
     @property
     def format(self) -> str:
@@ -75,7 +78,7 @@ class Corpus:
 class Stream:
     """Sentences as they are read, once; the report grows as they are."""
 
-    report: Report
+    report: ReadReport
     _sentences: Iterator[Sentence]
 
     @classmethod

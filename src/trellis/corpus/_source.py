@@ -13,10 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from typing import Literal
 
+from trellis.caching import cached
 from trellis.corpus._files import StrPath, get_codec, open_input, read_block
 from trellis.errors import CorpusError, DataError
 
@@ -39,7 +39,7 @@ _CUT = "\udfff"
 
 
 @dataclass(slots=True)
-class Report:
+class ReadReport:
     """What a reader took a file for, what it passed over by design, and what it skipped when asked to."""
 
     format: str = ""
@@ -62,7 +62,7 @@ class Source:
         self.path = path
         self.name = "<stdin>" if os.fspath(path) == "-" else os.fspath(path)
         self.on_error = on_error
-        self.report = Report()
+        self.report = ReadReport()
         self._codec = get_codec(encoding)
         self._encoding = encoding
         self._cut_lines: set[int] = set()
@@ -73,7 +73,7 @@ class Source:
         self._texts = chain(first, texts)
         self._blocks: Iterator[Block] = self._read_blocks()
 
-    @cached_property
+    @cached
     def head(self) -> str:
         """The first block: what a format is guessed from, and a layout taken from."""
         first = next(self._blocks, None)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from trellis.corpus._source import Report
+from trellis.corpus._source import ReadReport
 from trellis.tags import Scheme, SchemeFit, Style, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
 from trellis.untrusted import shown
@@ -87,7 +87,7 @@ class CheckedFile:
 
     path: str
     sentences: Sequence[Sentence]
-    report: Report
+    report: ReadReport
     vocabulary: Counter[str] = field(init=False)
     tags: Counter[str] = field(init=False)
 

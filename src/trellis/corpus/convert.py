@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trellis.corpus import Report, iterate, write
+from trellis.corpus import ReadReport, iterate, write
 from trellis.corpus._errors import refuse, refuse_illegal
 from trellis.corpus._files import StrPath
 from trellis.corpus._formats import format_of_path, get_format
@@ -22,7 +22,7 @@ class Conversion:
     """What was done: how many sentences, from which format and scheme to which (None: left as it was)."""
 
     sentences: int
-    report: Report
+    report: ReadReport
     """Of reading."""
     to_format: str
     from_scheme: Scheme | None

@@ -13,7 +13,7 @@ import numpy as np
 
 import trellis
 from trellis.demo import DemoCorpus
-from trellis.demo.tasks import Task
+from trellis.demo.tasks import DemoTask
 from trellis.models import Tagger
 from trellis.models.scoring import compare, headline
 from trellis.ragged import split
@@ -25,19 +25,19 @@ _RUNS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class Contestant:
     """A kind of tagger in the comparison."""
 
     name: str
     make: Callable[[], Tagger[Any]]
     neural: bool = False
     argmax: bool = False
-    """Whether to show, beside its answers, the best label of each token by itself, as taggers without a chain give."""
+    """Whether to show also the best label of each token by itself, as taggers without a chain give it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """A tagger that has learnt, and how long that took."""
+class TrainedTagger:
+    """A tagger that has learned, and how long that took."""
 
     name: str
     tagger: Tagger[Any]
@@ -61,21 +61,21 @@ def neural_is_installed() -> bool:
     return all(find_spec(name) is not None for name in ("torch", "accelerate"))
 
 
-def families(task: Task, *, neural: bool) -> list[Family]:
+def families(task: DemoTask, *, neural: bool) -> list[Contestant]:
     """Those that are compared on a task, the quickest first."""
     found = [
-        Family("HMM", trellis.HMM),
-        Family("CRF", lambda: trellis.CRF(features=task.features, c2=0.1)),
+        Contestant("HMM", trellis.HMM),
+        Contestant("CRF", lambda: trellis.CRF(features=task.features, c2=0.1)),
     ]
     if neural:
         found += [
-            Family("BiLSTM-softmax", lambda: _neural(task, "softmax"), neural=True, argmax=True),
-            Family("BiLSTM-CRF", lambda: _neural(task, "crf"), neural=True),
+            Contestant("BiLSTM-softmax", lambda: _neural(task, "softmax"), neural=True, argmax=True),
+            Contestant("BiLSTM-CRF", lambda: _neural(task, "crf"), neural=True),
         ]
     return found
 
 
-def _neural(task: Task, head: str) -> Tagger[Any]:
+def _neural(task: DemoTask, head: str) -> Tagger[Any]:
     """A small BiLSTM in small batches, since the corpora are small."""
     tagger: Tagger[Any] = trellis.NeuralTagger(
         head=head,
@@ -98,16 +98,16 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def train(family: Family, corpus: DemoCorpus, progress: Progress | None = None) -> Trained:
-    """Train one tagger; the dev sentences choose its best state where it has several."""
+def train(family: Contestant, corpus: DemoCorpus, progress: Progress | None = None) -> TrainedTagger:
+    """Train one tagger; the dev sentences choose its best state if it has several."""
     tagger = family.make()
     begin = time.perf_counter()
     with _one_thread() if family.neural else nullcontext():
         tagger.fit(corpus.train, dev=corpus.dev, progress=progress)
-    return Trained(family.name, tagger, time.perf_counter() - begin)
+    return TrainedTagger(family.name, tagger, time.perf_counter() - begin)
 
 
-def results(family: Family, trained: Trained, corpus: DemoCorpus) -> list[Result]:
+def results(family: Contestant, trained: TrainedTagger, corpus: DemoCorpus) -> list[Result]:
     """The figures of a tagger on the test sentences."""
     tagger, tags = trained.tagger, trained.tagger.tagset_
     assert tags is not None
@@ -126,14 +126,14 @@ def illegal(predicted: Sequence[Sequence[str]], tags: TagSet) -> int:
 
 
 def argmax(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> list[list[str]]:
-    """The best label of each token by its own score, whatever its neighbours are."""
+    """The best label of each token by its own score, regardless of its neighbours."""
     scores = tagger.chain_scores(sentences)
     labels = np.array(tagger.labels_, dtype=object)[np.argmax(scores.emissions, axis=1)]
     return [own.tolist() for own in split(labels, scores.lengths)]
 
 
 def speed(tagger: Tagger[Any], sentences: Sequence[Sentence]) -> float:
-    """Tokens tagged a second, the best of a few runs."""
+    """Tokens tagged per second, the best of a few runs."""
     tokens = sum(map(len, sentences))
     return tokens / min(_timed(lambda: tagger.predict(sentences)) for _ in range(_RUNS))
 

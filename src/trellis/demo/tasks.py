@@ -9,7 +9,7 @@ from trellis.demo import DemoCorpus, chinese, english
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DemoTask:
     """What one part of the demo is about."""
 
     name: str
@@ -19,7 +19,7 @@ class Task:
     features: str
     """The feature CRF's ready-made templates."""
     epochs: int
-    """Passes of the neural taggers over the training sentences: so many that all of the demo fits in two minutes."""
+    """Passes of the neural taggers over the training sentences: the whole demo takes less than two minutes."""
     capitalisation: int
     """Width of the neural taggers' vector for how a word is written."""
     texts: tuple[str, ...]
@@ -30,7 +30,7 @@ class Task:
     """The names of its files, as `trellis.demo.write` writes them."""
 
 
-NER = Task(
+NER = DemoTask(
     name="ner",
     title="Named entities in English news",
     corpus=english,
@@ -49,7 +49,7 @@ NER = Task(
     drawn="Jordan met Washington in May",
     files="english-{}.conll",
 )
-SEG = Task(
+SEG = DemoTask(
     name="seg",
     title="Words in Chinese news",
     corpus=chinese,

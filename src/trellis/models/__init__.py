@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trellis import store
-from trellis.errors import StoreError
 from trellis.models.base import Tagger
+from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
-from trellis.models.families import tagger_class
-from trellis.models.folder import model_file
 from trellis.models.functions import FeatureFunctions
 from trellis.models.hmm import HMM, HMMConfig
 from trellis.models.markov import MarkovChain
@@ -47,14 +43,3 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)
-
-
-def load(path: str | Path, *, verify: bool = True) -> Tagger[Any]:
-    """Open a saved model of any kind: a file that `save` wrote, or a folder that ``trellis train`` made."""
-    file = model_file(path)
-    stored = store.load(file, verify=verify)
-    try:
-        cls = tagger_class(stored.kind)
-    except StoreError as error:
-        raise StoreError(f"{path} holds {error}") from None
-    return cls.from_stored(stored)

@@ -10,8 +10,8 @@
     get_params, set_params           scikit-learn's conventions, where X is a list of token lists
 
 A family says where the scores come from (`_scores`), how it learns (`_learn`), and what it stores (`_state`,
-`_restore`); one whose chain has states finer than labels also says which label each stands for (`_state_labels`).
-Nothing else here is overridden by it.
+`_restore`); one whose chain has states finer than labels also says which label each of them stands for
+(`_state_labels`). It overrides nothing else here.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ from trellis.models.raw_text import folded, inputs_of, joined, kept_apart, parts
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import Scheme, Span, Style, TagSet
-from trellis.text import Sentence, Splitter, splitter, splitter_from_dict
-from trellis.text.own import OwnTokenizer
+from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, undisturbed
 
-_LEARNED = ("tagset_", "tokenizer_", "history_")
+_LEARNED = ("tagset_", "tokenizer_", "settings_", "history_")
 _BLOCK = 16384  # sentences that are answered at a time
 
 
@@ -51,32 +50,34 @@ class Tagger(Estimator[C], ABC):
 
     kind: ClassVar[str]
     free_settings: ClassVar[frozenset[str] | None] = None
-    """What may be changed when training is resumed, by dotted names; None where it learns in one go."""
+    """What may be changed when training is resumed, by dotted names; None if it learns in one go."""
     tagset_: TagSet
+    settings_: C
+    """What it was trained with: `config` with a value for everything that was left unset."""
     tokenizer_: Splitter | str | OwnTokenizer
     """How raw text is split: as the setting `tokenizer` says, or like the training data; may be changed."""
     history_: History
-    """The training; not there for a model that was opened from a file."""
+    """The training; it does not exist for a model that was opened from a file."""
 
     @abstractmethod
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        """Learn from checked data; sets `tagset_`, `history_` and whatever `chain_scores` needs."""
+        """Learn from checked data; sets `tagset_`, `settings_`, `history_` and what `_scores` needs."""
 
     @abstractmethod
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         """Scores of the inputs, by a fitted model."""
 
     def _state_labels(self) -> IntArray | None:
-        """The label of each state of a fitted model's chain; None where the states are the labels."""
+        """The label of each state of a fitted model's chain; None if the states are the labels."""
         return None
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Manifest entries and arrays that `_restore` takes."""
+        """Manifest entries and arrays, from which `_restore` makes the model again."""
 
     @abstractmethod
     def _restore(self, stored: store.Stored) -> None:
-        """The inverse of `_state`, for a file that may hold anything; `tagset_` is there already."""
+        """The inverse of `_state`, for a file that may contain anything; `tagset_` and `settings_` exist already."""
 
     def fit(
         self,
@@ -88,49 +89,60 @@ class Tagger(Estimator[C], ABC):
         warm_start: bool = False,
         progress: Progress | None = None,
         folder: str | Path | ModelFolder | None = None,
-        resume: bool = False,
         tokenizer: Splitter | str | OwnTokenizer | None = None,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
 
         Args:
-            X: sentences with tags, or inputs of any kind the model takes.
-            y: the labels of each input; a label known in part is a set of labels, an unknown one None.
-            dev: held-out data as `X`, or as a pair ``(X, y)``: its score is watched, and the best model kept.
-            sentence_weights: how much each sentence counts; 1 unless given.
-            warm_start: start from what this model learnt before; labels and features may be new.
+            X: sentences with tags, or inputs of any kind that the model accepts.
+            y: the labels of each input; a partly known label is a set of labels, an unknown one None.
+            dev: held-out data like `X`, or a pair ``(X, y)``: its score is watched, and the best model kept.
+            sentence_weights: how much each sentence counts; default: 1.
+            warm_start: start from what this model learned before; labels and features may be new.
             progress: called after each iteration.
-            folder: where the model is left, with its settings and its history, and while it is trained, checkpoints
-                of families that train in epochs.
-            resume: go on from the last checkpoint in `folder`, if there is one, to the same model as if nothing had
-                happened.
+            folder: where the model is written when it is trained, with its settings and its history.
             tokenizer: how raw text will be split, instead of the setting of that name; may be a function.
 
         """
-        with opened(folder, self.kind, resume=resume, resumable=self.free_settings is not None) as place:
-            data = Labelled.of(X, y)
-            if not data.inputs:
-                raise ModelError("there is nothing to learn from: the corpus has no sentence")
-            held_out = None if dev is None else labelled(dev)
-            weights = check_weights(sentence_weights, len(data.inputs))
-            options = FitOptions(weights, warm_start, progress, None if place is None else place.training)
-            before = self._state()[1] if place is not None and self._goes_on(options) else None
-            identify(options, self.config, self.free_settings, data, held_out, before)
-            how = tokenizer_for(tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
-            if place is not None:
-                how.to_dict()  # what cannot be stored is not to be heard of after the training
-            self._learn(self._seen(data), None if held_out is None else self._seen(held_out), options)
-            self.tokenizer_ = how
-            if place is not None and place is not folder:
-                undisturbed(lambda: place.save(self))
+        options = FitOptions(warm_start, progress, tokenizer)
+        with opened(folder, self.kind) as place:
+            self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
+
+    def _fit(
+        self,
+        X: Iterable[Any],
+        y: Iterable[Sequence[Label]] | None,
+        dev: Supervised | None,
+        sentence_weights: Sequence[float] | None,
+        options: FitOptions,
+        place: ModelFolder | None,
+        *,
+        keep: bool,
+    ) -> None:
+        """Check the data, learn, and leave the model in its place if it is to be kept there."""
+        data = Labelled.of(X, y)
+        if not data.inputs:
+            raise ModelError("there is nothing to learn from: the corpus has no sentence")
+        held_out = None if dev is None else labelled(dev)
+        weights = check_weights(sentence_weights, len(data.inputs))
+        options = replace(options, sentence_weights=weights, folder=None if place is None else place.training)
+        before = self._state()[1] if place is not None and self._goes_on(options) else None
+        identify(options, self.config, self.free_settings, data, held_out, before)
+        how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
+        if place is not None:
+            how.to_dict()  # what cannot be stored is refused before the training, not after it
+        self._learn(self._seen(data), None if held_out is None else self._seen(held_out), options)
+        self.tokenizer_ = how
+        if place is not None and keep:
+            undisturbed(lambda: place.save(self))
 
     def posterior(self, X: Iterable[Any], *, known: Known | None = None, raw: bool = False) -> Posterior:
         """The distribution over labellings of all inputs, from which every answer is read; the encoder runs once.
 
-        With what is `known` of the labels, given as the labels of `fit` are (a label, a set of labels one of which it
-        is, or None), it is the distribution over the labellings that agree with it. With `raw`, inputs are sentences
-        split from raw text: words of a segmenter then end at white space.
+        With `known` labels, given like the labels of `fit` (a label, a set of labels one of which is right, or None),
+        it is the distribution over the labellings that agree with them. With `raw`, the inputs are sentences split
+        from raw text: words of a segmenter then end at white space.
         """
         inputs = listed(X)
         return self._posterior(inputs, None if known is None else Labelled.of(inputs, known), 0, [raw] * len(inputs))
@@ -140,7 +152,7 @@ class Tagger(Estimator[C], ABC):
         return self.posterior(X).scores
 
     def predict(self, X: Iterable[Any], *, known: Known | None = None) -> list[list[str]]:
-        """The best labels of each input, or the best that agree with what is `known` of them (see `posterior`)."""
+        """The best labels of each input, or the best that agree with the `known` ones (see `posterior`)."""
         return [own for block in self._posteriors(X, known) for own in block.best()]
 
     def tag(self, sentences: Iterable[Sentence | Sequence[str]], *, known: Known | None = None) -> list[Sentence]:
@@ -204,7 +216,7 @@ class Tagger(Estimator[C], ABC):
         return [own for block in self._posteriors(X, known) for own in block.marginals()]
 
     def kbest(self, X: Iterable[Any], k: int, *, known: Known | None = None) -> list[list[Labelling]]:
-        """The k most probable labellings of each input, best first; fewer where fewer exist."""
+        """The k most probable labellings of each input, best first; fewer if fewer exist."""
         return [own for block in self._posteriors(X, known) for own in block.kbest(k)]
 
     def sequence_probabilities(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> FloatArray:
@@ -217,7 +229,7 @@ class Tagger(Estimator[C], ABC):
     def span_probabilities(
         self, X: Iterable[Any], spans: Sequence[Sequence[Span]] | None = None
     ) -> list[list[ScoredSpan]]:
-        """Exact probabilities of spans: of those given for each input, or of those that are predicted."""
+        """Exact probabilities of the spans that are given for each input, or of those that are predicted."""
         inputs = listed(X)
         if spans is None:
             return [own for block in self._posteriors(inputs) for own in block.spans()]
@@ -239,7 +251,7 @@ class Tagger(Estimator[C], ABC):
         """Write the model to one file."""
         tags = self._fitted_tags()
         manifest, arrays = self._state()
-        manifest |= {"config": config.to_dict(self.config), "labels": list(tags.labels)}
+        manifest |= {"config": config.to_dict(self.settings_), "labels": list(tags.labels)}
         manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
         manifest["tokenizer"] = splitter(self.tokenizer_).to_dict()
         store.save(path, self.kind, manifest, arrays)
@@ -251,7 +263,7 @@ class Tagger(Estimator[C], ABC):
 
     @classmethod
     def from_stored(cls, stored: store.Stored) -> Self:
-        """The model that a file holds."""
+        """The model in a file."""
         fields = stored.manifest
         try:
             # Models of versions that did not fold forms have learned without.
@@ -260,6 +272,7 @@ class Tagger(Estimator[C], ABC):
             problem = "the saved model has settings that this version of Trellis does not know"
             raise StoreError(f"{stored.where}: {problem}: {error}") from None
         model = cls(settings)
+        model.settings_ = settings
         model.tagset_ = _stored_tags(stored)
         model.tokenizer_ = _stored_tokenizer(stored)
         model._restore(stored)

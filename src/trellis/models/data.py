@@ -1,7 +1,7 @@
-"""What a tagger is given: sentences or bare inputs, with labels or without, checked once at the door.
+"""What a tagger is given: sentences or bare inputs, with or without labels, checked once when they come in.
 
-A label may be known only in part: ``None`` says nothing about a token, a set or list of labels says that it is one
-of them.
+A label may be only partly known: ``None`` says nothing about a token, a set or list of labels says that it is one of
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Labelled:
 
     @classmethod
     def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None) -> Labelled:
-        """Check that each input has its labels, one a token."""
+        """Check that each input has its labels, one per token."""
         items = listed(inputs)
         if labels is None:
             tags: list[Sequence[Label]] = [_own_tags(i, item) for i, item in enumerate(items)]
@@ -57,9 +57,9 @@ class Labelled:
         return np.fromiter(map(len, self.labels), dtype=np.int64, count=len(self.labels))
 
     def strings(self) -> list[list[str]]:
-        """The labels, where all are fully known."""
+        """The labels, if all are fully known."""
         if self.partial:
-            raise DataError("a label is known only in part: expected one label a token")
+            raise DataError("a label is only partly known: expected one label per token")
         return [[str(label) for label in own] for own in self.labels]
 
     def fragments(self) -> Iterator[Sequence[str]]:
@@ -78,17 +78,15 @@ class Labelled:
             yield run
 
     def choices(self) -> set[str]:
-        """The labels that occur only among several possible ones, too."""
+        """The labels that occur among several possible ones of a token."""
         sets = (label for own in self.labels for label in own if label is not None and not isinstance(label, str))
         return set(chain.from_iterable(sets)) if self.partial else set()
 
     def tag_set(self, scheme: str | None) -> TagSet:
         """The labels with the scheme given, or with the one that fits best."""
         fragments, others = list(self.fragments()), sorted(self.choices())
-        fit = fit_schemes(fragments)[0]
-        wanted = fit.scheme if scheme is None else Scheme.parse(scheme)
-        style = fit.style if wanted is fit.scheme else None
-        return TagSet.from_sequences([*fragments, *([label] for label in others)], scheme=wanted, style=style)
+        wanted = fit_schemes(fragments)[0].scheme if scheme is None else Scheme.parse(scheme)
+        return TagSet.from_sequences([*fragments, *([label] for label in others)], scheme=wanted)
 
     def encode(self, tags: TagSet) -> IntArray:
         """Ids of all labels, flat; an unknown one is an error that names the sentence. Not for partial labels."""
@@ -98,6 +96,16 @@ class Labelled:
             return np.fromiter(map(ids.__getitem__, flat), dtype=np.int64, count=int(self.lengths.sum()))
         except KeyError:
             self._raise_unknown(tags)
+
+    def token_weights(self, tags: TagSet, label_weights: Mapping[str, float] | None) -> FloatArray | None:
+        """``(N,)``: how much each token counts, by its label, which must be fully known; None if all count the same."""
+        if label_weights is None:
+            return None
+        by_label = _weights_by_label(tags, label_weights)
+        if self.partial:
+            raise ModelError("label_weights need labels that are fully known")
+        weights: FloatArray = by_label[self.encode(tags)]
+        return weights
 
     def allowed(self, tags: TagSet) -> BoolArray:
         """``(N, L)``: the labels each token may have."""
@@ -162,7 +170,7 @@ def _is_character(token: Any) -> bool:
 
 
 def name_of(number: int, item: Any) -> str:
-    """How messages call a sentence: its number, and its file and line where they are known."""
+    """How messages call a sentence: its number, and its file and line if they are known."""
     where = item.where if isinstance(item, Sentence) else ""
     return f"sentence {number} ({where})" if where else f"sentence {number}"
 
@@ -179,7 +187,7 @@ def _own_tags(number: int, item: Any) -> Sequence[str]:
 
 def _checked(number: int, labels: Any) -> Sequence[Label]:
     if isinstance(labels, str) or not hasattr(labels, "__len__"):
-        raise DataError(f"the labels of sentence {number} must be a list with one label a token, got {labels!r:.40}")
+        raise DataError(f"the labels of sentence {number} must be a list with one label per token, got {labels!r:.40}")
     return labels if isinstance(labels, list | tuple) else list(labels)
 
 
@@ -197,7 +205,7 @@ def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, befor
     return tags
 
 
-def weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
+def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
     """``(L,)``: how much a token of each label counts; 1 unless given."""
     by_label = np.ones(len(tags))
     for label, weight in weights.items():

@@ -23,7 +23,7 @@ class Estimator(Generic[C]):
     config_class: ClassVar[type[Any]]
 
     def __init__(self, settings: C | None = None, /, **options: Any) -> None:
-        """Take a configuration, single settings by name, or both: names win."""
+        """Take a configuration, single settings by name, or both: names override the configuration."""
         base = self.config_class() if settings is None else settings
         self.config: C = _with_options(base, options)
 
@@ -44,10 +44,9 @@ class Estimator(Generic[C]):
         return self
 
     def __repr__(self) -> str:
-        """The settings that are not the defaults."""
-        usual = dict(_parameters(self.config_class(), deep=False))
-        changed = [f"{name}={value!r}" for name, value in _parameters(self.config, deep=False) if value != usual[name]]
-        return f"{type(self).__name__}({', '.join(changed)})"
+        """The settings that are not the defaults, as the constructor takes them."""
+        changed = _differences(self.config, self.config_class())
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
@@ -63,6 +62,16 @@ def _parameters(settings: Any, deep: bool, prefix: str = "") -> Iterator[tuple[s
         yield f"{prefix}{item.name}", value
         if deep and dataclasses.is_dataclass(value):
             yield from _parameters(value, deep, f"{prefix}{item.name}__")
+
+
+def _differences(settings: Any, usual: Any) -> dict[str, Any]:
+    """The values that are not the usual ones by name; those of a section as a dict."""
+    found = {}
+    for item in dataclasses.fields(settings):
+        value, default = getattr(settings, item.name), getattr(usual, item.name)
+        if value != default:
+            found[item.name] = _differences(value, default) if dataclasses.is_dataclass(value) else value
+    return found
 
 
 def _with_options(settings: Any, options: dict[str, Any]) -> Any:
@@ -82,7 +91,7 @@ def _check_sections(settings: Any, sections: list[str], name: str) -> None:
     for section in sections:
         settings = getattr(settings, section, None)
         if not dataclasses.is_dataclass(settings):
-            raise ConfigError(f"setting {name!r} does not exist: {section!r} is not a section with settings of its own")
+            raise ConfigError(f"setting {name!r} does not exist: {section!r} is not a section with its own settings")
 
 
 def _signature(config_class: type[Any]) -> inspect.Signature:

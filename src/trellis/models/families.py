@@ -1,7 +1,7 @@
-"""The families of taggers by the names people call them: which class each is, and with which settings it starts.
+"""The families of taggers by the names people use: of which kind each is, and with which settings it starts.
 
-This is the one place where a name becomes a class. Nothing is imported until it is asked for, so that torch loads only
-where a neural tagger is made or opened, and its settings can be printed without it.
+The settings of a family are imported when they are asked for, and can be printed without torch.
+`trellis.models.classes` has the class of each kind.
 """
 
 from __future__ import annotations
@@ -9,24 +9,23 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trellis import config
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError
 from trellis.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from trellis.models.base import Tagger
 
 
 @dataclass(frozen=True)
 class Family:
-    """A tagger class, the class of its settings, and what this family changes of their defaults."""
+    """A kind of tagger, and what this family changes of the default settings of that kind."""
 
     about: str
+    """One line for people who choose a family."""
     kind: str
+    """Under which its models are stored."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What it changes of the defaults, by name; a section is a mapping of its own."""
+    """What it changes of the defaults, by name; a section is a nested mapping."""
     required: str | None = None
     """A setting without which this family cannot learn."""
 
@@ -37,14 +36,13 @@ class Family:
 
     def defaults(self) -> Any:
         """The settings it starts from."""
-        return config.changed(_named(_CONFIGS[self.kind])(), self.settings)
+        module, name = _CONFIGS[self.kind]
+        return config.changed(getattr(importlib.import_module(module), name)(), self.settings)
 
-    def make(self, settings: Any) -> Tagger[Any]:
-        """A tagger with these settings, not yet fitted."""
-        if self.required is not None and _setting(settings, self.required) is None:
+    def check(self, settings: Any) -> None:
+        """Refuse settings with which this family cannot learn."""
+        if self.required is not None and config.flat(settings)[self.required] is None:
             raise ConfigError(f"this family needs the setting {self.required!r}, which is not set")
-        made: Tagger[Any] = tagger_class(self.kind)(settings)
-        return made
 
 
 FAMILIES = {
@@ -65,15 +63,10 @@ FAMILIES = {
     ),
 }
 
-_TAGGERS = {
-    "crf": "trellis.models.crf.model:CRF",
-    "hmm": "trellis.models.hmm.model:HMM",
-    "neural": "trellis.models.neural.model:NeuralTagger",
-}
 _CONFIGS = {
-    "crf": "trellis.models.crf.config:CRFConfig",
-    "hmm": "trellis.models.hmm.config:HMMConfig",
-    "neural": "trellis.models.neural.config:NeuralConfig",
+    "crf": ("trellis.models.crf.config", "CRFConfig"),
+    "hmm": ("trellis.models.hmm.config", "HMMConfig"),
+    "neural": ("trellis.models.neural.config", "NeuralConfig"),
 }
 
 
@@ -83,27 +76,3 @@ def get_family(name: str) -> Family:
         known = ", ".join(FAMILIES)
         raise ConfigError(f"unknown model {name!r}: expected one of {known}{did_you_mean(name, FAMILIES)}")
     return FAMILIES[name]
-
-
-def tagger_class(kind: str) -> type[Tagger[Any]]:
-    """The class of models that are stored under this kind."""
-    if kind not in _TAGGERS:
-        raise StoreError(f"a model of unknown kind {kind!r}; known are {', '.join(_TAGGERS)}")
-    try:
-        found: type[Tagger[Any]] = _named(_TAGGERS[kind])
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "trellis":
-            raise
-        raise ModelError(f"a {kind} model needs {error.name}: pip install 'trellis[neural]'") from None
-    return found
-
-
-def _named(place: str) -> Any:
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
-def _setting(settings: Any, dotted: str) -> Any:
-    for part in dotted.split("."):
-        settings = getattr(settings, part)
-    return settings

@@ -1,4 +1,4 @@
-"""What `fit` is asked for besides its data, and the settings of a tagger with some of them changed."""
+"""What `fit` is asked for apart from its data, and the settings of a tagger with some of them changed."""
 
 from __future__ import annotations
 
@@ -17,32 +17,26 @@ from trellis.errors import ConfigError, ModelError
 from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
 from trellis.models.folder import ModelFolder, training
-from trellis.text import Sentence
+from trellis.text import OwnTokenizer, Sentence, Splitter
 from trellis.training import Progress
 from trellis.training.folder import TrainingFolder
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FitOptions:
-    """What `fit` was asked for besides its data."""
+    """What `fit` was asked for apart from its data."""
 
-    sentence_weights: FloatArray | None = None
     warm_start: bool = False
     progress: Progress | None = None
+    tokenizer: Splitter | str | OwnTokenizer | None = None
+    sentence_weights: FloatArray | None = None
     folder: TrainingFolder | None = None
+    """Where families that learn in epochs leave their checkpoints."""
 
 
 @contextmanager
-def opened(
-    folder: str | Path | ModelFolder | None, kind: str, *, resume: bool, resumable: bool
-) -> Iterator[ModelFolder | None]:
+def opened(folder: str | Path | ModelFolder | None, kind: str, *, resume: bool = False) -> Iterator[ModelFolder | None]:
     """The folder of a training, if there is one, locked unless its owner has done so."""
-    if resume and not resumable:
-        raise ModelError(
-            f"a model of kind {kind!r} learns in one go: there is no checkpoint to resume from; train it again"
-        )
-    if resume and folder is None:
-        raise ModelError("resume needs the folder of the training that is to go on, got none")
     if folder is None or isinstance(folder, ModelFolder):
         yield folder
         return
@@ -58,7 +52,7 @@ def identify(
     dev: Labelled | None,
     before: Arrays | None,
 ) -> None:
-    """Tell the folder which training this is, so that no other goes on with it; `free` settings may change."""
+    """Tell the folder which training this is, so that no other continues it; `free` settings may change."""
     if options.folder is None:
         return
     if free is None:  # learned in one go
@@ -81,20 +75,20 @@ def labelled(dev: Supervised) -> Labelled:
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> FloatArray | None:
-    """The weights of so many sentences, where there are some."""
+    """The weights of `count` sentences, if there are any."""
     if weights is None:
         return None
     array = plain_array(weights, np.float64)
     if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
-        raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one a sentence, got {array.shape}")
+        raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one per sentence, got {array.shape}")
     return array
 
 
 def replaced(settings: Any, options: dict[str, Any]) -> Any:
     """The settings with some changed.
 
-    Values given are kept as they are, as scikit-learn's clone expects; a dict in the place of a section changes what
-    it names there.
+    The given values are kept unchanged, as scikit-learn's clone expects; a dict in place of a section changes only the
+    settings that it names.
     """
     if not options:
         return settings

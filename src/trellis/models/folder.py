@@ -4,7 +4,7 @@
     config.toml            all settings it was trained with, explained
     history.json           the steps of its training, and learning-curve.svg, a picture of them
     training.json          the record of ``trellis train``: command, data, formats, scheme, figures
-    checkpoints/           while it is trained, and after a kill: its state, and where it can go on (training/folder.py)
+    checkpoints/           while it is trained, and after a kill: what it can continue from (training/folder.py)
     .lock                  while it is trained: who does it (training/lock.py)
 
 Each file appears under its name only once it is whole. An older model stays in use until the new one takes its place.
@@ -43,9 +43,9 @@ MODEL, CONFIG, RECORD, CHECKPOINTS = "model.safetensors", "config.toml", "traini
 
 
 class Saved(Protocol):
-    """What can be left in a folder: a tagger, whose training is its `history_` if it was trained just now."""
+    """What can be saved in a folder: a tagger, whose training is its `history_` if it was trained just now."""
 
-    config: Any
+    settings_: Any
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file."""
@@ -67,7 +67,7 @@ class ModelFolder:
     def save(self, tagger: Saved, record: Mapping[str, Any] | None = None) -> bool:
         """Leave the model, unless training was interrupted before there was one; says whether it was left.
 
-        Checkpoints go once the model is safe, and stay if training can go on from them.
+        Checkpoints are removed when the model is safe, and stay if training can continue from them.
         """
         history = _history(tagger)
         interrupted = history is not None and history.reason == "interrupted"
@@ -81,7 +81,7 @@ class ModelFolder:
         return True
 
     def save_record(self, record: Mapping[str, Any] | None) -> None:
-        """Write the record of the training; that of an earlier one does not stay beside another model."""
+        """Write the record of the training; that of an earlier one does not stay next to another model."""
         if self._is_main and record is not None:
             save_record(self.path, record)
         elif self._is_main:
@@ -92,13 +92,13 @@ class ModelFolder:
 def training(
     path: str | Path, model: str, kind: str, *, resume: bool = False, overwrite: bool = False
 ) -> Iterator[ModelFolder]:
-    """The folder, made where it does not exist, locked and cleaned up for a training of this model.
+    """The folder, made if it does not exist, locked and cleaned up for a training of this model.
 
     Args:
         path: the folder.
-        model: the name of its family, or the kind where that is all that is known.
+        model: the name of its family, or the kind if that is all that is known.
         kind: under which it is stored.
-        resume: go on with the training in the folder, if there is one that did not end.
+        resume: continue the training in the folder, if there is one that did not end.
         overwrite: discard such a training, and replace a model of another family.
 
     """
@@ -123,7 +123,7 @@ def model_file(path: str | Path) -> Path:
 
 
 def prepare(folder: str | Path) -> Path:
-    """The folder, made where it does not exist, and known to take files: training is too long to fail after it."""
+    """The folder, made if it does not exist, and tested with a file: training is too long to fail at its end."""
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def prepare(folder: str | Path) -> Path:
 def save_model(folder: Path, tagger: Saved) -> None:
     """Write model, settings and history."""
     tagger.save(folder / MODEL)
-    files.write_text(folder / CONFIG, config.to_toml(tagger.config))
+    files.write_text(folder / CONFIG, config.to_toml(tagger.settings_))
     history = _history(tagger)
     if history is not None:
         write_history(folder, history)
@@ -167,9 +167,9 @@ def _check_model(path: Path, model: str, kind: str, resume: bool) -> None:
         return
     found = _family_in(path, model)
     if found not in (model, kind):
+        other = "a file that is not a model" if found is None else f"a {found} model"
         raise ModelError(
-            f"{path} holds {'a file that is no model' if found is None else f'a {found} model'}, not a {model} model: "
-            "replace it with --overwrite, or choose another folder"
+            f"{path} holds {other}, not a {model} model: replace it with --overwrite, or choose another folder"
         )
     if resume and not (path / CHECKPOINTS).exists():
         raise ModelError(

@@ -49,7 +49,7 @@ class LatticeView(Report):
         return " "
 
     def runner_up(self, token: int) -> tuple[str, float]:
-        """The most probable label of a token beside that of the best path, and its probability."""
+        """The most probable label of a token apart from that of the best path, and its probability."""
         chosen = self.paths[0].tags[token]
         rest = [(p, label) for p, label in zip(self.probabilities[token], self.labels, strict=True) if label != chosen]
         p, label = max(rest, default=(0.0, ""))
@@ -68,14 +68,14 @@ class LatticeView(Report):
         return Grid("Probabilities of labels; ● best path, ○ second", ("label", *self.tokens), tuple(rows))
 
     def draw(self, width: int = 80) -> RenderableType:
-        """For a rich console of this width: the trellis, a part below the other where it is long, and the paths."""
+        """For a rich console of this width: the trellis, in parts below each other if it is long, and the paths."""
         from rich.console import Group
 
         parts = [self._table(first, last) for first, last in self._stretches(width)]
         return Group(*parts, self._path_table())
 
     def _stretches(self, width: int) -> Iterator[tuple[int, int]]:
-        """Tokens that fit beside each other."""
+        """How many tokens fit next to each other."""
         room = width - max((len(self.labels[j]) for j in self.shown()), default=5) - 5
         first, used = 0, 0
         for t, token in enumerate(self.tokens):
@@ -123,7 +123,7 @@ class LatticeView(Report):
         return [f"{token}/{tag}" for token, best, tag in pairs if tag != best]
 
     def _repr_html_(self) -> str:
-        """A table whose cells are the darker the more probable, the best path framed."""
+        """A table with darker cells for more probable labels, and the best path framed."""
         head = "".join(f"<th>{escape(token)}</th>" for token in self.tokens)
         rows = "".join(self._html_row(j) for j in self.shown())
         paths = "".join(f"<li>{path.probability:.4f} {escape(' '.join(path.tags))}</li>" for path in self.paths)

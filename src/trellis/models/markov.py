@@ -28,9 +28,9 @@ class MarkovChain:
     """Start and transition probabilities of named states.
 
     Args:
-        start: ``(L,)`` probability of each state to come first.
-        transitions: ``(L, L)`` probability of the state in a column to follow that in a row.
-        states: names, distinct; "0", "1", ... where left out.
+        start: ``(L,)`` probability that each state comes first.
+        transitions: ``(L, L)`` probability that the state of a column follows that of a row.
+        states: names, distinct; default: "0", "1", ...
 
     """
 
@@ -58,9 +58,9 @@ class MarkovChain:
         Args:
             sequences: states by name; empty ones say nothing.
             smoothing: "none" for relative frequencies, "additive" with `alpha`, or "witten_bell"; see
-                `trellis.models.probability`. A state that is never left moves to every state alike.
+                `trellis.models.probability`. A state that is never left moves to every state with the same probability.
             alpha: what additive smoothing adds to every count.
-            states: all states, where some may not occur; in the order of their names where left out.
+            states: all states, if some may not occur; default: those that occur, in the order of their names.
 
         """
         if smoothing not in _SMOOTHINGS:
@@ -81,7 +81,7 @@ class MarkovChain:
         return self._tags.labels
 
     def log_probability(self, states: Sequence[str]) -> float:
-        """Log of `probability`; minus infinity where a step is impossible."""
+        """Log of `probability`; minus infinity if a step is impossible."""
         ids = self._tags.encode(states)
         if len(ids) == 0:
             return 0.0
@@ -99,7 +99,7 @@ class MarkovChain:
         return power
 
     def stationary(self) -> FloatArray:
-        """The distribution that a step leaves as it is: ``p = p @ transitions``.
+        """The distribution that a step does not change: ``p = p @ transitions``.
 
         A chain that falls apart into several that cannot reach each other has many: that is an error.
         """

@@ -3,7 +3,7 @@
     posterior = tagger.posterior(sentences)      the encoder runs once
     posterior.best(), posterior.marginals(), posterior.kbest(3), posterior.spans(), posterior.entropy()
 
-It is made of chain scores and a tag set and needs no tagger, so it answers for a network of your own too::
+It is made of chain scores and a tag set and needs no tagger, so it also answers for your own network::
 
     >>> import numpy as np
     >>> from trellis import chain
@@ -24,13 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
+from trellis.caching import cached
 from trellis.errors import ChainError, ModelError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
@@ -50,9 +50,9 @@ class Posterior:
     scores: chain.ChainScores
     tags: TagSet
     state_labels: IntArray | None = None
-    """The label that each state of the chain stands for; None where the states are the labels."""
+    """The label that each state of the chain stands for; None if the states are the labels."""
     inputs: Sequence[Any] = ()
-    """The sentences or token lists, where answers or errors are to name them."""
+    """The sentences or token lists, if answers or errors are to name them."""
     first: int = 0
     """The number of the first input among all that were asked about."""
 
@@ -70,7 +70,7 @@ class Posterior:
         return split(self._marginals, self.scores.lengths)
 
     def kbest(self, k: int) -> list[list[Labelling]]:
-        """The k most probable labellings of each input, best first; fewer where fewer exist."""
+        """The k most probable labellings of each input, best first; fewer if fewer exist."""
         with self._named():
             paths, log_z = chain.kbest(self.scores, k), self._log_partition
         found = []
@@ -113,7 +113,7 @@ class Posterior:
     def annotate(self, texts: Sequence[str | None] | None = None, *, separator: str = " ") -> list[Tagged]:
         """The inputs with their tags, spans by character, and the probability of each.
 
-        Offsets are those in the `texts` that the inputs were split from; where there is none, those of a sentence
+        Offsets are those in the `texts` that the inputs were split from; if there is none, those of a sentence
         that has a text, else those in the tokens joined by the `separator`.
         """
         if len(self.inputs) != len(self):
@@ -157,24 +157,24 @@ class Posterior:
         inputs = self.inputs[index : index + 1]
         return Posterior(self.scores.part(index), self.tags, self.state_labels, inputs, self.first + index)
 
-    @cached_property
+    @cached
     def _ids(self) -> IntArray:
         """The best labels, flat ``(N,)``."""
         with self._named():
             return states.to_labels(chain.viterbi(self.scores).tags, self.state_labels)
 
-    @cached_property
+    @cached
     def _marginals(self) -> FloatArray:
         """``(N, L)``."""
         with self._named():
             by_state = chain.marginals(self.scores).tokens
         return states.sum_by_label(by_state, self.state_labels, len(self.tags))
 
-    @cached_property
+    @cached
     def _log_partition(self) -> FloatArray:
         return chain.log_partition(self.scores)
 
-    @cached_property
+    @cached
     def _best_spans(self) -> tuple[SpanTable, FloatArray]:
         table = self.tags.find_spans(self._ids, self.scores.lengths)
         return table, self._span_probabilities(table)
@@ -213,7 +213,7 @@ class Posterior:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors call a sequence by its number among all inputs, and by its file and line where they are known."""
+        """Errors call a sequence by its number among all inputs, and by its file and line if they are known."""
         try:
             yield
         except ChainError as error:

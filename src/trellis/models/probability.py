@@ -49,7 +49,7 @@ def normalised(counts: FloatArray, otherwise: FloatArray) -> FloatArray:
 
 
 def uniform(legal: BoolArray) -> FloatArray:
-    """Equal shares for what is legal in each row; a row without anything legal takes everything as legal."""
+    """Equal shares for what is legal in each row; in a row without anything legal, everything counts as legal."""
     shares = np.where(legal.any(axis=-1, keepdims=True), legal, True).astype(np.float64)
     result: FloatArray = shares / shares.sum(axis=-1, keepdims=True)
     return result

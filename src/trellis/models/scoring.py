@@ -14,7 +14,7 @@ Scores = EntityScores | TaggingScores
 
 
 def compare(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], tags: TagSet) -> Scores:
-    """Scores of spans where the labels have a scheme, of single tags where they have none."""
+    """Scores of spans if the labels have a scheme, of single tags if they have none."""
     if tags.scheme is Scheme.PLAIN:
         return tagging_scores(gold, predicted)
     return entity_scores(gold, predicted, scheme=tags.scheme, style=tags.style)

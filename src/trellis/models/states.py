@@ -1,7 +1,7 @@
-"""Answers over labels where the chain's states are finer than labels: each state stands for one label.
+"""Answers about labels if the chain's states are finer than labels: each state stands for one label.
 
-``labels[S]`` names the label of each state; where it is None, the states are the labels, and the chain answers as it
-is. A label's probability is the sum over its states; that of a labelling, or of anything else said about labels, is
+``labels[S]`` names the label of each state; if it is None, the states are the labels, and the chain answers directly.
+A label's probability is the sum over its states; that of a labelling, or of anything else said about labels, is
 the share of the paths that keep to it.
 """
 
@@ -38,7 +38,7 @@ def log_mass(scores: chain.ChainScores, allowed: BoolArray | None = None) -> Flo
 
 
 def score(scores: chain.ChainScores, tags: IntArray, labels: IntArray | None) -> FloatArray:
-    """As `chain.score`, with `tags` of labels: the log partition over the paths that have them."""
+    """Like `chain.score`, with `tags` of labels: the log partition over the paths that have them."""
     return chain.score(scores, tags) if labels is None else log_mass(scores, labels == tags[:, None])
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
+from trellis.caching import cached
 from trellis.tags import Span, SpanTable
 from trellis.text import Sentence, hue, sentence_in
 
@@ -41,7 +41,7 @@ class ScoredSpan(NamedTuple):
 
 
 class TextSpan(NamedTuple):
-    """Characters ``start`` to ``end - 1`` of a text, their label, and the exact probability of that very span."""
+    """Characters ``start`` to ``end - 1`` of a text, their label, and the exact probability of that span."""
 
     start: int
     end: int
@@ -59,7 +59,7 @@ class Answers:
     texts: Sequence[str | None]
     """The raw text that `split_text` made an input of."""
     separator: str
-    """What stands between tokens where there is no text."""
+    """What stands between tokens if there is no text."""
     labels: tuple[str, ...]
     ids: IntArray  # [N]
     probabilities: FloatArray  # [N]
@@ -112,21 +112,21 @@ class Tagged:
         """The arrays behind this text alone."""
         return self._answers.part(self._index)
 
-    @cached_property
+    @cached
     def sentence(self) -> Sentence:
         """Tokens with tags, text and offsets."""
         ids = self._answers.ids[self._answers.tokens_of(self._index)]
         tags = tuple([self._answers.labels[i] for i in ids.tolist()])
         return self._answers.sentence(self._index).with_tags(tags)
 
-    @cached_property
+    @cached
     def probabilities(self) -> tuple[float, ...]:
         """The exact probability of each token's tag."""
         return tuple(self._answers.probabilities[self._answers.tokens_of(self._index)].tolist())
 
-    @cached_property
+    @cached
     def spans(self) -> tuple[TextSpan, ...]:
-        """By position; where tags stand alone (parts of speech), each token is one."""
+        """By position; if tags stand alone (parts of speech), each token is one."""
         rows, table, text = self._answers.spans_of(self._index), self._answers.spans, self.text
         begin, end, kind = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
         offsets = self.sentence.offsets or ()
@@ -152,7 +152,7 @@ class Tagged:
         return f"Tagged({self.text!r}, spans={self.spans!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy takes only its own part of a block along."""
+        """A copy contains only its own part of a block."""
         return Tagged, (self._answers.part(self._index), 0)
 
     @property

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from trellis.chain import torch as chain
 from trellis.chain.torch import library
-from trellis.errors import ChainError, ConfigError, ShapeError
-from trellis.ragged import check_lengths
-
-Constraints = Tensor | tuple[Tensor, Tensor, Tensor]
+from trellis.errors import ConfigError, ShapeError
+from trellis.nn import arguments
+from trellis.nn.arguments import Constraints
 
 
 class CRF(nn.Module):
@@ -63,19 +62,9 @@ class CRF(nn.Module):
 
     def _set_constraints(self, constraints: Constraints | None) -> None:
         """Keep what is forbidden as buffers outside the state dict, so that checkpoints fit with and without them."""
-        L = self.num_tags
-        given = constraints if isinstance(constraints, tuple) else (constraints, None, None)
-        for name, allowed, shape in zip(("transitions", "start", "end"), given, ((L, L), (L,), (L,)), strict=True):
-            forbidden = None
-            if allowed is not None:
-                mask = torch.as_tensor(allowed)
-                if mask.shape != shape or mask.dtype != torch.bool:
-                    raise ShapeError(
-                        f"constraints of {name} must be bool {shape} for num_tags = {L}, "
-                        f"got {mask.dtype} {tuple(mask.shape)}"
-                    )
-                forbidden = ~mask
-            self.register_buffer(f"_forbidden_{name}", forbidden, persistent=False)
+        names = ("transitions", "start", "end")
+        for name, mask in zip(names, arguments.forbidden(constraints, self.num_tags), strict=True):
+            self.register_buffer(f"_forbidden_{name}", mask, persistent=False)
 
     def reset_parameters(self) -> None:
         """Draw all parameters uniformly from -0.1 .. 0.1."""
@@ -158,12 +147,12 @@ class CRF(nn.Module):
         """
         if torch.compiler.is_compiling() and tags is not None and allowed is None and label_weights is None:
             self._check(emissions, tags, mask)
-            options = (self.batch_first, self.ignore_index, _known(reduction))
+            options = (self.batch_first, self.ignore_index, arguments.known(reduction))
             places = self._places(emissions, mask, lengths)
             return library.nll(emissions, tags, places, *self.chain_parameters(), edges, *options)
         scores = self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags)
         weights = None if label_weights is None or tags is None else self._weights(tags, label_weights)
-        return scores.nll(tags, allowed=allowed, weights=weights, scale=_scale(scores, reduction))
+        return scores.nll(tags, allowed=allowed, weights=weights, scale=arguments.scale(scores, reduction))
 
     def _weights(self, tags: Tensor, label_weights: Tensor) -> Tensor:
         if label_weights.shape != (self.num_tags,):
@@ -300,34 +289,10 @@ class CRF(nn.Module):
         return scores.span_log_prob(spans, tags, before=before, after=after, allowed=allowed)
 
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
-        """The checks of pytorch-crf, with its messages."""
-        if emissions.dim() != 3:
-            raise ShapeError(f"emissions must have dimension of 3, got {emissions.dim()}")
-        if emissions.shape[2] != self.num_tags:
-            raise ShapeError(f"expected last dimension of emissions is {self.num_tags}, got {emissions.shape[2]}")
-        for name, other in (("tags", tags), ("mask", mask)):
-            if other is not None and other.shape != emissions.shape[:2]:
-                raise ShapeError(
-                    f"the first two dimensions of emissions and {name} must match, "
-                    f"got {tuple(emissions.shape[:2])} and {tuple(other.shape)}"
-                )
+        arguments.check_padded(emissions, tags, mask, self.num_tags)
 
     def _places(self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None) -> Tensor | None:
-        if lengths is None:
-            return mask
-        if mask is not None:
-            raise ChainError("give either a mask or lengths, got both")
-        B, T = emissions.shape[:2] if self.batch_first else (emissions.shape[1], emissions.shape[0])
-        given = lengths if isinstance(lengths, Tensor) else torch.from_numpy(check_lengths(lengths))
-        kind = given.dtype
-        if given.shape != (B,) or kind.is_floating_point or kind.is_complex or kind == torch.bool:
-            raise ShapeError(f"lengths must be integers (B,) = ({B},), got {kind} {tuple(given.shape)}")
-        counts = given.to(emissions.device, torch.int64)
-        in_range = torch.compiler.is_compiling() or bool(((counts >= 0) & (counts <= T)).all())
-        if not in_range:
-            raise ShapeError(f"lengths must be in 0..{T}, the size of the time axis, got {given.tolist()}")
-        places = torch.arange(T, device=emissions.device) < counts[:, None]
-        return places if self.batch_first else places.T
+        return arguments.places(emissions, mask, lengths, batch_first=self.batch_first)
 
     def chain_parameters(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores with the constraints in them: minus infinity where forbidden."""
@@ -340,19 +305,3 @@ class CRF(nn.Module):
 def _forbid(scores: Tensor | None, forbidden: Tensor | None) -> Tensor:
     assert scores is not None
     return scores if forbidden is None else scores.masked_fill(forbidden, -torch.inf)
-
-
-def _known(reduction: str) -> str:
-    if reduction not in ("none", "sum", "mean", "token_mean"):
-        raise ConfigError(f"invalid reduction: {reduction}")
-    return reduction
-
-
-def _scale(scores: chain.ChainScores, reduction: str) -> float | None:
-    """What the sum over sequences is multiplied by; None for no reduction."""
-    if _known(reduction) == "none":
-        return None
-    if reduction == "sum":
-        return 1.0
-    count = scores.layout.sequences if reduction == "mean" else scores.layout.tokens
-    return 1.0 / max(count, 1)  # a batch without tokens has no loss; 0 / 0 would spoil the parameters for ever

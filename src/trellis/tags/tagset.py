@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
 from trellis.suggest import nearest
-from trellis.tags.checking import fit_schemes
+from trellis.tags.checking import detect_style, fit_schemes
 from trellis.tags.chunks import Alphabet, find_chunks, locate
 from trellis.tags.labels import Role, Style
 from trellis.tags.schemes import Scheme, legal_steps
@@ -71,9 +71,10 @@ class TagSet:
         seen only in single-token spans can then still be predicted over two tokens.
         """
         sequences = list(sequences)
-        fit = fit_schemes(sequences, style=style)[0]
-        scheme, style = scheme or fit.scheme, style or fit.style
-        parsed = {parse_label(label, scheme, style) for label in set().union(*sequences)}
+        labels = set().union(*sequences)
+        style = style or detect_style(labels)
+        scheme = scheme or fit_schemes(sequences, style=style)[0].scheme
+        parsed = {parse_label(label, scheme, style) for label in labels}
         if complete and scheme is not Scheme.PLAIN:
             roles = {*scheme.letters.values()} - {Role.O}
             parsed |= {(role, kind) for _, kind in parsed if _ is not Role.O for role in roles}

@@ -23,7 +23,7 @@ from trellis.text.choosing import (
 )
 from trellis.text.conventions import Conventions
 from trellis.text.learning import learned_words
-from trellis.text.own import tokenizer
+from trellis.text.own import OwnTokenizer, tokenizer
 from trellis.text.plain import characters, graphemes, whitespace, words
 from trellis.text.sentence import Offsets, Sentence, hue
 from trellis.text.sentences import split_sentences
@@ -34,6 +34,7 @@ __all__ = [
     "TOKENIZERS",
     "Conventions",
     "Offsets",
+    "OwnTokenizer",
     "Sentence",
     "Splitter",
     "Tokenizer",

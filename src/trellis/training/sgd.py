@@ -26,11 +26,13 @@ def sgd(
     delta: float = 1e-3,
     seed: int = 0,
 ) -> Iterator[Iterate]:
-    """One iterate per pass over the examples; stops when the loss fell by less than `delta` over `period` passes."""
+    """One iterate per pass over the examples; stops when the loss fell by less than `delta` over `period` passes.
+
+    With the same seed, the rate that `first_rate` finds leads to the same weights as none.
+    """
     random = np.random.default_rng(seed)
-    if rate is None:
-        rate = calibrate(objective, start, random.permutation(objective.examples)[:_SAMPLE], batch)
-    descent = Descent(start.copy(), rate, batch)
+    sample = random.permutation(objective.examples)[:_SAMPLE]
+    descent = Descent(start.copy(), calibrate(objective, start, sample, batch) if rate is None else rate, batch)
     losses: list[float] = []
     while True:
         order = random.permutation(objective.examples)
@@ -39,6 +41,12 @@ def sgd(
         losses.append(loss)
         flat = len(losses) > period and losses[-1 - period] - loss < delta * abs(loss)
         yield Iterate(weights.copy(), loss, None, "converged" if flat else None)
+
+
+def first_rate(objective: StochasticObjective, start: Vector, *, batch: int = 8, seed: int = 0) -> float:
+    """The rate that `sgd` begins with if it is given none."""
+    sample = np.random.default_rng(seed).permutation(objective.examples)[:_SAMPLE]
+    return calibrate(objective, start, sample, batch)
 
 
 def calibrate(objective: StochasticObjective, start: Vector, sample: Order, batch: int) -> float:

@@ -10,7 +10,17 @@ from torch import Tensor
 from trellis import _native
 from trellis.aligned import plain_tensor
 from trellis.chain.torch import _scan
-from trellis.chain.torch.inference import Arguments, Inference, make_inference, ragged, raise_report, token_rows
+from trellis.chain.torch.inference import (
+    Arguments,
+    Inference,
+    check_memory,
+    make_inference,
+    places_of,
+    ragged,
+    raise_report,
+    token_rows,
+)
+from trellis.errors import ChainError
 
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
 
@@ -33,6 +43,11 @@ class ChainLoss(torch.autograd.Function):
     ) -> Tensor:
         scores: Arguments = arguments  # type: ignore[assignment]
         inference = make_inference(layout, scores)
+        if keep:
+            # The native side keeps the tags it has checked: the caller may change theirs without autograd noticing.
+            ctx.save_for_backward(*scores)
+            ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, scale, tags is not None
+            ctx.places = places_of(scores)
         if scale is not None and tags is not None:
             out = torch.empty((), dtype=scores[0].dtype)
             report = inference.total_nll(tags.data_ptr(), scale, out.data_ptr(), keep)
@@ -45,22 +60,21 @@ class ChainLoss(torch.autograd.Function):
             out = values.to(scores[0].dtype)
         if report[0]:
             raise_report(report, layout, scores, tags)
-        if keep:
-            # The native side keeps the tags it has checked: the caller may change theirs without autograd noticing.
-            ctx.save_for_backward(*scores)
-            ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, scale, tags is not None
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores: Arguments = ctx.saved_tensors
+        inference = _unmoved(ctx, scores)
         if torch.is_grad_enabled():
             return (None, None, None, None, *_scan_gradient(ctx, grad, scores))
+        if inference is None:
+            inference, scores = _loss_again(ctx, scores)
         wanted = ctx.needs_input_grad[-1]
         if ctx.scale is None:
-            grads = native_gradient(ctx.inference, scores, plain_tensor(grad, torch.float64), 1.0, wanted)
+            grads = native_gradient(inference, scores, plain_tensor(grad, torch.float64), 1.0, wanted)
         else:
-            grads = native_gradient(ctx.inference, scores, None, grad.item() * ctx.scale, wanted)
+            grads = native_gradient(inference, scores, None, grad.item() * ctx.scale, wanted)
         return (None, None, None, None, *grads)
 
 
@@ -109,6 +123,42 @@ def _graph_gradient(value: Tensor, inputs: tuple[Tensor | None, ...], grad: Tens
     return [next(found) if x is not None and x.requires_grad else None for x in inputs]
 
 
+def _unmoved(ctx: Any, scores: Arguments) -> Inference | None:
+    """The native side of the forward pass, unless the scores are elsewhere now, since it points to where they were.
+
+    Hooks on saved tensors, assignment to ``.data`` and resized storages move them without autograd noticing.
+    """
+    now = places_of(scores)
+    if now == ctx.places:
+        found: Inference = ctx.inference
+        return found
+    if now[1::2] != ctx.places[1::2]:
+        raise ChainError("the scores of a loss have other sizes in its backward pass than in its forward pass")
+    check_memory(scores)
+    return None
+
+
+def _tags_by_row(ctx: Any, emissions: Tensor) -> Tensor:
+    """The tags of the forward pass, in the layout of the emissions."""
+    path = torch.zeros(emissions.shape[:-1].numel(), dtype=torch.int64)
+    path[token_rows(ctx.layout)] = torch.from_numpy(ctx.inference.tags)
+    return path
+
+
+def _loss_again(ctx: Any, scores: Arguments) -> tuple[Inference, Arguments]:
+    """The forward pass of `ChainLoss` where its scores are now."""
+    plain: Arguments = tuple(None if x is None else plain_tensor(x) for x in scores)  # type: ignore[assignment]
+    inference, values = make_inference(ctx.layout, plain), torch.empty(ctx.layout.sequences, dtype=torch.float64)
+    path = _tags_by_row(ctx, scores[0]) if ctx.has_tags else None
+    if path is None:
+        report = inference.log_partition(values.data_ptr(), True)
+    else:
+        report = inference.nll(path.data_ptr(), values.data_ptr(), True)
+    if report[0]:
+        raise_report(report, ctx.layout, plain, path)
+    return inference, plain
+
+
 class WeightedLoss(torch.autograd.Function):
     """``sum_t w[t] * -log P(y[t] | y[0..t-1])`` of each sequence, by the native kernels."""
 
@@ -121,22 +171,37 @@ class WeightedLoss(torch.autograd.Function):
         if report[0]:
             raise_report(report, layout, scores, tags)
         ctx.save_for_backward(weights, *scores)
-        ctx.inference, ctx.layout = inference, layout
+        ctx.inference, ctx.layout, ctx.places = inference, layout, places_of(scores)
         return out.to(scores[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         weights, *rest = ctx.saved_tensors
         scores: Arguments = tuple(rest)
-        emissions = scores[0]
+        inference, rows = _unmoved(ctx, scores), scores[0].shape[:-1].numel()
+        if weights.numel() != rows:
+            raise ChainError(f"{rows} weights of tokens in the forward pass are {weights.numel()} in the backward pass")
         if torch.is_grad_enabled():
-            own = weights.to(emissions.dtype).reshape(-1)[token_rows(ctx.layout)]
+            own = weights.to(scores[0].dtype).reshape(-1)[token_rows(ctx.layout)]
             tags = torch.from_numpy(ctx.inference.tags)
             value = _scan.weighted_nll(ragged(ctx.layout, scores), tags, own)
             return (None, None, None, *_graph_gradient(value, scores, grad))
-        grads = [torch.zeros_like(emissions), *(torch.empty_like(x) for x in scores[1:4])]
+        if inference is None:
+            inference, scores = _weighted_again(ctx, weights, scores)
+        grads = [torch.zeros_like(scores[0]), *(torch.empty_like(x) for x in scores[1:4])]
         edges = _like_edges(scores, ctx.needs_input_grad[-1])
-        outer = plain_tensor(grad, torch.float64)
-        pointers = (x.data_ptr() for x in (weights, outer, *grads))
-        ctx.inference.weighted_nll_gradient(*pointers, *_edge_pointer(edges))
+        own, outer = plain_tensor(weights), plain_tensor(grad, torch.float64)
+        e, a, s, z = (x.data_ptr() for x in grads)
+        inference.weighted_nll_gradient(own.data_ptr(), outer.data_ptr(), e, a, s, z, *_edge_pointer(edges))
         return (None, None, None, *grads, edges)
+
+
+def _weighted_again(ctx: Any, weights: Tensor, scores: Arguments) -> tuple[Inference, Arguments]:
+    """The forward pass of `WeightedLoss` where its scores are now."""
+    plain: Arguments = tuple(None if x is None else plain_tensor(x) for x in scores)  # type: ignore[assignment]
+    inference, values = make_inference(ctx.layout, plain), torch.empty(ctx.layout.sequences, dtype=torch.float64)
+    path, own = _tags_by_row(ctx, scores[0]), plain_tensor(weights)
+    report = inference.weighted_nll(path.data_ptr(), own.data_ptr(), values.data_ptr())
+    if report[0]:
+        raise_report(report, ctx.layout, plain, path)
+    return inference, plain

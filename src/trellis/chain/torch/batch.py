@@ -118,6 +118,8 @@ class Batch:
             raise ShapeError(
                 f"{name} must be {letters} = {shape} to match emissions {tuple(self.shape)}, got {tuple(x.shape)}"
             )
+        if self.native and x.device.type != "cpu":
+            raise ShapeError(f"{name} must be on the cpu to match emissions, got {x.device}")
         return self._plain(x, self.emissions.dtype)
 
     def _plain(self, x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -201,6 +203,8 @@ class Batch:
                 f"tags must be integers {tuple(self.shape[:-1])} to match emissions {tuple(self.shape)}, "
                 f"got {tags.dtype} {tuple(tags.shape)}"
             )
+        if self.native and tags.device.type != "cpu":
+            raise ShapeError(f"tags must be on the cpu to match emissions, got {tags.device}")
         return plain_tensor(tags, torch.int64) if self.native else tags.to(torch.int64).contiguous()
 
     def by_sequence(self) -> Tensor:

@@ -12,6 +12,7 @@ from trellis import _native
 from trellis.aligned import plain_tensor
 from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
 from trellis.chain.torch import _scan
+from trellis.errors import ShapeError
 
 Inference = _native.InferenceFloat32 | _native.InferenceFloat64
 Arguments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
@@ -23,7 +24,22 @@ def make_inference(layout: _native.Layout, arguments: Arguments) -> Inference:
     emissions, transitions, start, end, edges = arguments
     kind = _native.InferenceFloat64 if emissions.dtype == torch.float64 else _native.InferenceFloat32
     pointers = (emissions.data_ptr(), transitions.data_ptr(), start.data_ptr(), end.data_ptr())
-    return kind(layout, *pointers, emissions.shape[-1], 0 if edges is None else edges.data_ptr())
+    matrices = 0 if edges is None else edges.data_ptr()
+    if not (all(pointers) and (matrices or edges is None)):
+        check_memory(arguments)
+    return kind(layout, *pointers, emissions.shape[-1], matrices)
+
+
+def check_memory(arguments: Arguments) -> None:
+    """Refuse tensors whose memory somebody has freed; one without elements needs none."""
+    for name, x in zip(("emissions", "transitions", "start", "end", "edges"), arguments, strict=True):
+        if x is not None and x.numel() and not x.data_ptr():
+            raise ShapeError(f"{name} have no memory any more: their storage was freed after they were given")
+
+
+def places_of(arguments: tuple[Tensor | None, ...]) -> tuple[int, ...]:
+    """Where the tensors are, and how large: what the native side relies on."""
+    return tuple(number for x in arguments if x is not None for number in (x.data_ptr(), x.numel()))
 
 
 def layout_of_mask(

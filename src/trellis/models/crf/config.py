@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
+from trellis.tags import Scheme
+
+_LARGE = 50_000  # tokens
 
 
 @dataclass(frozen=True)
 class CRFConfig:
-    """Settings of a feature CRF; the defaults are CRFsuite's where it has the setting."""
+    """Settings of a feature CRF; the defaults are those of CRFsuite if it has the setting."""
 
     features: str = setting(
         "ner", "ner, pos, chunk, seg, the path of a template file, or given: the inputs are features"
@@ -24,23 +27,26 @@ class CRFConfig:
     )
     c1: float = setting(0.0, "coefficient of |w|_1; above 0, lbfgs becomes owlqn")
     c2: float = setting(1.0, "coefficient of |w|^2")
-    max_iterations: int | None = setting(None, "at most so many; unset: lbfgs and owlqn no limit, sgd 50, ap 20")
-    epsilon: float = setting(1e-5, "lbfgs, owlqn: stop when |gradient| < epsilon * max(1, |w|)")
-    delta: float = setting(
-        1e-5, "lbfgs, owlqn: stop when the loss fell by less than this share over `period` iterations"
+    max_iterations: int | None = setting(
+        None, "at most this many; default: no limit for lbfgs and owlqn, 50 for sgd, 20 for ap"
     )
-    period: int = setting(10, "see delta")
+    epsilon: float = setting(1e-5, "lbfgs, owlqn: stop when |gradient| < epsilon * max(1, |w|)")
+    delta: float | None = setting(
+        None,
+        "not ap: stop when the loss fell by less than this share over `period` iterations; default: 1e-5, for sgd 1e-3",
+    )
+    period: int | None = setting(None, "see delta; default: 10, for sgd 5")
     memory: int = setting(6, "lbfgs, owlqn: steps remembered")
     max_linesearch: int = setting(20, "lbfgs, owlqn: trials of a step length")
-    batch_size: int = setting(8, "sgd: sentences a step")
-    learning_rate: float | None = setting(None, "sgd: first step length; unset: found on a sample")
+    batch_size: int = setting(8, "sgd: sentences per step")
+    learning_rate: float | None = setting(None, "sgd: first step length; default: found on a sample")
     min_freq: float = setting(0.0, "features that occur less often get no weight")
     all_possible_states: bool = setting(False, "weights also for attributes with labels they never occur with")
     all_possible_transitions: bool = setting(False, "weights also for transitions that never occur")
-    scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
+    scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
     constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
-    patience: int | None = setting(None, "stop after so many iterations without a better score on the held-out data")
+    patience: int | None = setting(None, "stop after this many iterations without a better score on the held-out data")
     precision: Literal["auto", "single", "double"] = setting(
         "auto",
         "lbfgs, owlqn: of scores and marginals (sums are always double); auto: single for large corpora unless\n"
@@ -58,8 +64,45 @@ class CRFConfig:
         """Refuse impossible values."""
         for name in ("c1", "c2", "min_freq", "epsilon", "delta"):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
+            if value is not None and not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
         for name, least in (("period", 0), ("memory", 1), ("max_linesearch", 1), ("batch_size", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} must be at least {least}, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise ConfigError(f"{name} must be at least {least}, got {value!r}")
+
+
+class _Stopping(NamedTuple):
+    """When an algorithm stops unless it is told otherwise; None if it has no such test."""
+
+    max_iterations: int | None
+    delta: float | None
+    period: int | None
+
+
+_STOPPING = {
+    "lbfgs": _Stopping(None, 1e-5, 10),
+    "owlqn": _Stopping(None, 1e-5, 10),
+    "sgd": _Stopping(50, 1e-3, 5),
+    "ap": _Stopping(20, None, None),
+}
+
+
+def resolved(config: CRFConfig, scheme: Scheme, tokens: int) -> CRFConfig:
+    """The settings that a training on this many tokens uses, with a value for everything that was left unset.
+
+    Only the first step length of sgd is still unset if it was: it is found during the training.
+    """
+    algorithm = "owlqn" if config.algorithm == "lbfgs" and config.c1 else config.algorithm
+    stopping = _STOPPING[algorithm]._asdict()
+    given = {name: value for name in stopping if (value := getattr(config, name)) is not None}
+    chosen = replace(config, algorithm=algorithm, scheme=scheme.value.lower(), **(stopping | given))
+    return replace(chosen, precision="single" if _in_single_precision(chosen, tokens) else "double")
+
+
+def _in_single_precision(config: CRFConfig, tokens: int) -> bool:
+    """Single precision leaves the loss exact to about 1e-8, which is enough unless the stopping tests are finer."""
+    if config.precision == "auto":
+        finest = config.epsilon if config.delta is None else min(config.epsilon, config.delta)
+        return tokens >= _LARGE and finest >= 1e-6
+    return config.precision == "single"

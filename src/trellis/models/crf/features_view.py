@@ -1,4 +1,4 @@
-"""Why a CRF said what it said: features and transitions by name, with the weights that decided."""
+"""Why a CRF gave an answer: features and transitions by name, with the weights that decided."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FeatureTable(Report):
     features: tuple[WeightedFeature, ...]
 
     def grid(self) -> Grid:
-        """One row a feature."""
+        """One row per feature."""
         rows = tuple((f.name, f.label, f"{f.weight:+.4f}") for f in self.features)
         return Grid("State features", ("feature", "label", "weight"), rows)
 

@@ -11,34 +11,31 @@ defaults and stopping tests are CRFsuite's; scheme constraints, on by default, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, final
 
 import numpy as np
 
 from trellis import _native, chain
-from trellis.arrays import Arrays, FloatArray
+from trellis.arrays import Arrays
 from trellis.errors import ModelError
 from trellis.features import AttributeIndex, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger
-from trellis.models.crf.config import CRFConfig
+from trellis.models.crf.config import CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.training import train
-from trellis.models.data import Labelled, learned_tag_set, weights_by_label
+from trellis.models.data import Labelled, learned_tag_set
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
 from trellis.store import Stored
-from trellis.tags import TagSet
 from trellis.training import undisturbed
-
-_LARGE = 50_000  # tokens
 
 
 @final
 class CRF(Tagger[CRFConfig]):
-    """Linear-chain CRF over templates or ready features; see the module for how to use it."""
+    """Linear-chain CRF over templates or given features; see the module for how to use it."""
 
     kind: ClassVar[str] = "crf"
     config_class: ClassVar[type[Any]] = CRFConfig
@@ -52,23 +49,25 @@ class CRF(Tagger[CRFConfig]):
         index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
         compiled = extractor.compile(data.inputs, index, grow=True)
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, before[1])
+        settings = resolved(self.config, tags.scheme, compiled.tokens)
         objective = CRFObjective(
             compiled,
             index,
             data,
             tags,
             self._choice(),
-            c2=self.config.c2 if self.config.algorithm != "ap" else 0.0,
+            c2=settings.c2 if settings.algorithm != "ap" else 0.0,
             sentence_weights=options.sentence_weights,
-            token_weights=_token_weights(data, tags, self.config.label_weights),
-            single=_in_single_precision(self.config, compiled.tokens),
+            token_weights=data.token_weights(tags, settings.label_weights),
+            single=settings.precision == "single",
         )
         start = np.zeros(objective.size)
         if before[0] is not None and before[1] is not None:
             start = objective.take_over(before[0], before[1])
         held_out = None if dev is None else (extractor.compile(dev.inputs, index, grow=False), dev)
-        trained = train(objective, start, self.config, held_out, options.progress)
+        trained, settings = train(objective, start, settings, held_out, options.progress)
         self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
+        self.settings_ = settings
         self.tagset_, self.history_, self._cached = tags, trained.history, extractor
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
@@ -101,7 +100,7 @@ class CRF(Tagger[CRFConfig]):
         """The names of the features of each token, known to the model or not."""
         names = self._extractor().strings(self._folded([sentence])[0])
         if names is None:
-            raise ModelError("ready features have no templates to be named by")
+            raise ModelError("given features have no templates that could name them")
         return names
 
     def _choice(self) -> Choice:
@@ -127,18 +126,3 @@ class CRF(Tagger[CRFConfig]):
 
     def _restore(self, stored: Stored) -> None:
         self.parameters_, self._cached = from_stored(stored, len(self._fitted_tags()))
-
-
-def _in_single_precision(settings: CRFConfig, tokens: int) -> bool:
-    """Single precision leaves the loss exact to about 1e-8, which is enough unless the stopping tests are finer."""
-    if settings.precision == "auto":
-        return tokens >= _LARGE and min(settings.epsilon, settings.delta) >= 1e-6
-    return settings.precision == "single"
-
-
-def _token_weights(data: Labelled, tags: TagSet, weights: Mapping[str, float] | None) -> FloatArray | None:
-    if weights is None:
-        return None
-    if data.partial:
-        raise ModelError("label_weights need labels that are fully known")
-    return weights_by_label(tags, weights)[data.encode(tags)]

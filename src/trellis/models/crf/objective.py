@@ -9,13 +9,13 @@ for the first and the last label, since templates see the sentence's edges and C
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import _native, chain
 from trellis.arrays import BoolArray, IntArray
+from trellis.caching import cached
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled
 from trellis.models.data import Labelled, name_of
@@ -28,7 +28,7 @@ from trellis.training.objective import Vector
 
 @dataclass(frozen=True, eq=False)
 class CRFWeights:
-    """What a CRF learnt: weights of pairs (attribute, label), attribute by attribute, and of transitions."""
+    """What a CRF learned: weights of pairs (attribute, label), attribute by attribute, and of transitions."""
 
     index: AttributeIndex
     ends: IntArray  # [A] where the pairs of an attribute end
@@ -36,10 +36,10 @@ class CRFWeights:
     weights: Vector  # [pairs]
     transitions: Vector  # [L, L]; minus infinity is forbidden
     weighted: BoolArray  # [L, L] which transitions have a weight; the others score 0
-    start: Vector  # [L] 0, or minus infinity where a sentence may not begin so
+    start: Vector  # [L] 0, or minus infinity if no sentence may begin so
     end: Vector  # [L]
 
-    @cached_property
+    @cached
     def ready(self) -> _native.Weights:
         """The weights of pairs as scoring looks them up; made when first asked for."""
         return _native.Weights(self.ends, self.labels, self.weights, len(self.start))
@@ -136,7 +136,7 @@ class CRFObjective:
         return self.data.sentences
 
     def require_equal_tokens(self, algorithm: str) -> None:
-        """Where labels are only right or wrong, tokens cannot count more or less."""
+        """If labels are only right or wrong, tokens cannot count more or less."""
         if self._weighted_tokens:
             raise ModelError(f"{algorithm} cannot train with label_weights: use lbfgs, owlqn or sgd")
 
@@ -213,11 +213,11 @@ def _check_tokens(data: Compiled, labelled: Labelled) -> None:
     if not np.array_equal(found, expected):
         i = int(np.flatnonzero(found != expected)[0])
         name = name_of(i, labelled.inputs[i])
-        raise DataError(f"{name} holds {found[i]} tokens where its length is {expected[i]}: expected as many")
+        raise DataError(f"{name} contains {found[i]} tokens but its length is {expected[i]}: expected the same number")
 
 
 def step_counts(ids: IntArray | None, allowed: BoolArray | None, lengths: IntArray, L: int) -> Vector:
-    """How often each pair of neighbouring labels occurs; where labels are known in part, each possible pair."""
+    """How often each pair of neighbouring labels occurs; if labels are partly known, each possible pair."""
     inner = np.ones(int(lengths.sum()), dtype=np.bool_)  # tokens that have one before them in their sentence
     ends = np.cumsum(lengths)
     inner[(ends - lengths)[lengths > 0]] = False

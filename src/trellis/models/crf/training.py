@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from trellis.errors import ModelError
@@ -13,9 +14,9 @@ from trellis.models.data import Labelled
 from trellis.models.scoring import headline, held_out_scores
 from trellis.training import Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
 from trellis.training.objective import Vector
+from trellis.training.sgd import first_rate
 
 _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
-_LIMITS = {"sgd": 50, "ap": 20}
 
 
 def train(
@@ -24,31 +25,40 @@ def train(
     settings: CRFConfig,
     dev: tuple[Compiled, Labelled] | None,
     progress: Progress | None,
-) -> Trained:
-    """Run the chosen optimizer to its end."""
-    limit = settings.max_iterations
-    return run(
-        _iterates(objective, start, settings),
+) -> tuple[Trained, CRFConfig]:
+    """Run the chosen optimizer to its end; the settings come back with the step length that sgd found."""
+    if settings.algorithm == "sgd" and settings.c1:
+        raise ModelError("sgd does not support L1 regularisation: set c1 = 0, or use owlqn")
+    if settings.algorithm == "ap":
+        objective.require_equal_tokens(settings.algorithm)
+    rates: list[float] = []
+    trained = run(
+        _iterates(objective, start, settings, rates),
         start,
-        max_iterations=_LIMITS.get(settings.algorithm) if limit is None else limit,
+        max_iterations=settings.max_iterations,
         validate=None if dev is None else _validation(objective, *dev),
         patience=settings.patience,
         progress=progress,
     )
+    return trained, replace(settings, learning_rate=rates[0]) if rates else settings
 
 
-def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig) -> Iterator[Iterate]:
+def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[float]) -> Iterator[Iterate]:
+    """The iterates of the optimizer; `rates` gets the first step length of sgd, once it is known."""
     if c.algorithm == "ap":
-        objective.require_equal_tokens(c.algorithm)
-        return averaged_perceptron(objective, start, seed=c.seed)
+        yield from averaged_perceptron(objective, start, seed=c.seed)
+        return
     if c.algorithm == "sgd":
-        if c.c1:
-            raise ModelError("sgd knows no L1 regularisation: set c1 = 0, or use owlqn")
-        return sgd(objective, start, batch=c.batch_size, rate=c.learning_rate, seed=c.seed)
+        assert c.period is not None
+        assert c.delta is not None
+        found = c.learning_rate
+        rates.append(first_rate(objective, start, batch=c.batch_size, seed=c.seed) if found is None else found)
+        yield from sgd(objective, start, batch=c.batch_size, rate=rates[0], period=c.period, delta=c.delta, seed=c.seed)
+        return
     shared: dict[str, Any] = {name: getattr(c, name) for name in _QUASI_NEWTON}
-    if c.algorithm == "owlqn" or c.c1:
-        return owlqn(objective, start, c1=c.c1, **shared)
-    return lbfgs(objective, start, **shared)
+    yield from (
+        owlqn(objective, start, c1=c.c1, **shared) if c.algorithm == "owlqn" else lbfgs(objective, start, **shared)
+    )
 
 
 def _validation(objective: CRFObjective, compiled: Compiled, dev: Labelled) -> Callable[[Vector], float]:

@@ -1,5 +1,5 @@
 """The CRF of the textbooks: feature functions of any kind, written in Python, with weights given or learned."""
 
-from trellis.models.functions.model import Best, FeatureFunctions
+from trellis.models.functions.model import FeatureFunctions, ScoredLabels
 
-__all__ = ["Best", "FeatureFunctions"]
+__all__ = ["FeatureFunctions", "ScoredLabels"]

@@ -23,7 +23,7 @@ Entry = tuple[int, int, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SparseTable:
     """What is not zero: function `functions[e]` has the value `values[e]` in cell `cells[e]` of a flat array."""
 
     cells: IntArray
@@ -50,8 +50,8 @@ class Evaluated:
     """All functions at all places of some sentences: of states in ``(N, L)`` cells, of transitions in ``(P, L, L)``."""
 
     lengths: IntArray
-    states: Table
-    transitions: Table
+    states: SparseTable
+    transitions: SparseTable
 
 
 def evaluate(
@@ -119,10 +119,10 @@ def _place(function: Any, labels: tuple[Hashable, ...], n: int, i: int) -> str:
     return f"the feature function {name_of(function)}({said}, x, {i}) of sentence {n}"
 
 
-def _table(entries: Iterator[Entry], size: int) -> Table:
+def _table(entries: Iterator[Entry], size: int) -> SparseTable:
     kept = [entry for entry in entries if entry[2] != 0.0]
     columns = zip(*kept, strict=True) if kept else ((), (), ())
     cells, functions, values = columns
-    return Table(
+    return SparseTable(
         np.array(cells, dtype=np.int64), np.array(functions, dtype=np.int64), np.array(values, dtype=np.float64), size
     )

@@ -6,7 +6,7 @@
 ...     return x[i] == "the" and current == "DET"
 >>> model = FeatureFunctions(["DET", "NOUN"], [noun_after_determiner], [the], weights=[1.0, 2.0])
 >>> model.viterbi(["the", "dog"])
-Best(labels=['DET', 'NOUN'], score=3.0)
+ScoredLabels(labels=['DET', 'NOUN'], score=3.0)
 >>> round(model.probability(["the", "dog"], ["DET", "NOUN"]), 4)
 0.6815
 """
@@ -34,7 +34,7 @@ from trellis.training import History, Progress, lbfgs, owlqn, run
 from trellis.untrusted import shown
 
 
-class Best(NamedTuple):
+class ScoredLabels(NamedTuple):
     """A labelling, and its score before it is normalised."""
 
     labels: list[Any]
@@ -96,16 +96,16 @@ class FeatureFunctions:
         """P(y | x)."""
         return float(np.exp(-self.scores([x]).nll(self._encoded([x], [y]))[0]))
 
-    def viterbi(self, x: Any) -> Best:
+    def viterbi(self, x: Any) -> ScoredLabels:
         """The best labels of a sentence, and their score; among equals the label that is listed first."""
         found = self.scores([x]).viterbi()
-        return Best(self._decoded(found.tags), float(found.scores[0]))
+        return ScoredLabels(self._decoded(found.tags), float(found.scores[0]))
 
-    def kbest(self, x: Any, k: int) -> list[Best]:
+    def kbest(self, x: Any, k: int) -> list[ScoredLabels]:
         """The k best labellings of a sentence, best first; fewer where fewer exist."""
         found = self.scores([x]).kbest(k)
         pairs = zip(found.tags[0], found.scores[0], strict=True)
-        return [Best(self._decoded(ids), float(score)) for ids, score in pairs]
+        return [ScoredLabels(self._decoded(ids), float(score)) for ids, score in pairs]
 
     def marginals(self, x: Any) -> FloatArray:
         """``(T, L)``: the probability of each label at each place of a sentence."""

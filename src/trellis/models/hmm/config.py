@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
+from trellis.tags import Scheme
 
 MOST_PAIRS = 10_000
 """The chain's tables are square in its states: with this many, one takes 800 MB."""
 Part = Literal["start", "transitions", "emissions"]
-"""What of a model can be kept as it is."""
+"""The parts of a model that can be held fixed."""
 
 
 @dataclass(frozen=True)
@@ -21,30 +22,30 @@ class HMMConfig:
     """Settings of a hidden Markov model."""
 
     smoothing: Literal["witten_bell", "additive", "none"] | None = setting(
-        None, "witten_bell, additive or none; unset: witten_bell where there are labels, none where there are not"
+        None, "witten_bell, additive or none; default: witten_bell if there are labels, else none"
     )
     alpha: float = setting(0.1, "what additive smoothing adds to every count")
-    start_prior: float | None = setting(None, "pseudo-counts of first states; unset: alpha if additive, else 0")
+    start_prior: float | None = setting(None, "pseudo-counts of first states; default: alpha if additive, else 0")
     transition_prior: float | None = setting(None, "the same for transitions")
     emission_prior: float | None = setting(None, "the same for emissions")
     unknown: bool | None = setting(
-        None, "model unknown words by shape and suffix; unset: where there are labels and the observations are strings"
+        None, "model unknown words by shape and suffix; default: if there are labels and the observations are strings"
     )
     order: Literal[1, 2] = setting(1, "how many labels before it a label depends on; 2 needs labels on all tokens")
     pairs: int = setting(
-        300, "order 2: so many pairs of labels are told apart, the commonest; the others count as their last label"
+        300, "order 2: how many pairs of labels, the most common ones, are told apart; others count as their last label"
     )
-    states: int | None = setting(None, "number of states where no labels name them")
+    states: int | None = setting(None, "number of states if no labels name them")
     fixed: tuple[Part, ...] = setting(
-        (), "what training on (warm_start) leaves as it is: start, transitions, emissions"
+        (), "what further training (warm_start) does not change: start, transitions, emissions"
     )
-    max_iterations: int = setting(100, "Baum-Welch: at most so many")
+    max_iterations: int = setting(100, "Baum-Welch: at most this many")
     tolerance: float = setting(1e-5, "Baum-Welch: stop when the loss falls by less than this share of itself")
-    restarts: int = setting(1, "Baum-Welch without labels: random starts, of which the best is kept")
-    patience: int | None = setting(None, "stop after so many iterations without a better score on the held-out data")
-    scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
+    restarts: int = setting(1, "Baum-Welch without labels: random starting points, of which the best result is kept")
+    patience: int | None = setting(None, "stop after this many iterations without a better score on the held-out data")
+    scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
     constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
-    seed: int = setting(0, "of the random starts")
+    seed: int = setting(0, "of the random starting points")
     tokenizer: str | None = setting(
         None,
         "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
@@ -63,3 +64,26 @@ class HMMConfig:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")
         if self.pairs > MOST_PAIRS:
             raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
+
+
+def resolved(config: HMMConfig, scheme: Scheme, *, has_labels: bool, has_words: bool) -> HMMConfig:
+    """The settings that a training uses, with a value for everything that was left unset.
+
+    Args:
+        config: the settings as they were given.
+        scheme: that of the labels.
+        has_labels: whether any token of the data has a label.
+        has_words: whether all observations are strings.
+
+    """
+    smoothing = config.smoothing or ("witten_bell" if has_labels else "none")
+    prior = config.alpha if smoothing == "additive" else 0.0
+    return replace(
+        config,
+        smoothing=smoothing,
+        start_prior=prior if config.start_prior is None else config.start_prior,
+        transition_prior=prior if config.transition_prior is None else config.transition_prior,
+        emission_prior=prior if config.emission_prior is None else config.emission_prior,
+        unknown=has_labels and has_words if config.unknown is None else config.unknown,
+        scheme=scheme.value.lower(),
+    )

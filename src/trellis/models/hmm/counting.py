@@ -3,7 +3,7 @@
     start ~ first tags      transitions ~ pairs of tags      emissions ~ pairs of word and tag
 
 What the tag scheme forbids gets no share of the smoothing. With a model of unknown words, one more symbol stands
-for them all, the last row of the emissions; see `hmm_forms`.
+for them all, the last row of the emissions; see `trellis.models.hmm.forms`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from trellis.tags import AllowedTransitions
 
 @dataclass(frozen=True, slots=True)
 class Estimation:
-    """How counts become probabilities: pseudo-counts first, then Witten-Bell smoothing where it is wanted."""
+    """How counts become probabilities: pseudo-counts first, then Witten-Bell smoothing if it is wanted."""
 
     witten_bell: bool
     start_prior: float

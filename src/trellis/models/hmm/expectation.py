@@ -5,8 +5,8 @@
     transitions'[i, j] ~  sum over t of xi[t, i, j]
     emissions'[v, i]   ~  sum over t with o[t] = v of gamma[t, i]
 
-and each row over its sum. Labelled sequences add their counts as they are, pseudo-counts those of a Dirichlet prior;
-a token known in part (``allowed``) has no gamma elsewhere. Probabilities of zero in start and transitions stay zero.
+and each row over its sum. Labelled sequences add their counts, pseudo-counts those of a Dirichlet prior;
+a partly known token (``allowed``) has no gamma elsewhere. Probabilities of zero in start and transitions stay zero.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class HMMObjective:
         lengths: ``(B,)``.
         num_states: L.
         num_symbols: V.
-        allowed: ``(N, L)`` the states each token may have; all where left out.
+        allowed: ``(N, L)`` the states that each token may have; default: all.
         weights: ``(B,)`` how much each sequence counts.
         known: counts of labelled sequences that are not among `symbols`.
         pseudo: pseudo-counts, the parameters of the Dirichlet priors less one.
-        fixed: what is left as it is.
-        end: ``(L,)`` 1 where a sequence may end, 0 where not.
-        numbers: ``(B,)`` what messages call the sequences; 0, 1, ... where left out.
+        fixed: what does not change.
+        end: ``(L,)`` 1 if a sequence may end there, else 0.
+        numbers: ``(B,)`` what messages call the sequences; default: 0, 1, ...
 
     """
 

@@ -21,7 +21,7 @@ import numpy as np
 from trellis.arrays import FloatArray
 
 RARE = 10
-"""A word seen at most so often is rare."""
+"""A word seen at most this often is rare."""
 LONGEST_SUFFIX = 6
 WEIGHT = 2.0
 """How many observations the next, more general form counts for."""
@@ -47,7 +47,7 @@ _KINDS = _Kinds({code: _kind(chr(code)) for code in range(128)})
 
 
 def shape(word: str) -> str:
-    """Upper case X, lower case x, other letters as o, digits as d, the rest as it is; runs count once.
+    """Upper case X, lower case x, other letters as o, digits as d, the rest unchanged; runs count once.
 
     >>> shape("Xerox-1984"), shape("中文")
     ('Xx-d', 'o')

@@ -1,13 +1,13 @@
-"""Order 2: the next label depends on the two before it, as far as these were seen together often enough.
+"""Order 2: the next label depends on the two before it, if these were seen together often enough.
 
 A state of the chain is a history: a label by itself (the first L states), or a label and the one before it (the rest).
 
-    state(a, b) = the pair (a, b) where it has a state of its own, else b by itself
+    state(a, b) = the pair (a, b) if it has its own state, else b by itself
     P(c | a, b) = rows[state(a, b), c], and from there the chain goes to state(b, c)
 
 So each sequence of labels is exactly one sequence of states, and without any pairs this is the chain of order 1. Pairs
 that were rarely seen tell little that their last label does not, and the chain's work is square in its states:
-only the commonest pairs are kept; see docs/decisions/0006-order-2.md.
+only the most common pairs are kept; see docs/decisions/0006-order-2.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Triples:
 
     @classmethod
     def summed(cls, labels: IntArray, counts: FloatArray) -> Triples:
-        """Each triple once, those without counts left out."""
+        """Each triple once, without those that have no counts."""
         base = int(labels.max(initial=0)) + 2
         keys, places = np.unique((labels + 1) @ np.array([base * base, base, 1]), return_inverse=True)
         totals: FloatArray = np.bincount(places, weights=counts, minlength=len(keys)).astype(np.float64)
@@ -59,7 +59,7 @@ class Triples:
         """Both together."""
         return Triples.summed(np.vstack([self.labels, other.labels]), np.concatenate([self.counts, other.counts]))
 
-    def commonest(self, most: int, L: int) -> tuple[IntArray, FloatArray]:
+    def most_common(self, most: int, L: int) -> tuple[IntArray, FloatArray]:
         """The `most` pairs that were followed by a label most often, (P, 2), and how often by which, (P, L)."""
         keys, places = np.unique((self.labels[:, 0] + 1) * L + self.labels[:, 1], return_inverse=True)
         ranked = np.argsort(-np.bincount(places, weights=self.counts, minlength=len(keys)), kind="stable")
@@ -74,15 +74,15 @@ class Triples:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histories:
-    """Pairs of labels with a state of their own (P, 2), and what follows each: rows (P, L)."""
+    """Pairs of labels that have their own state (P, 2), and what follows each: rows (P, L)."""
 
     pairs: IntArray
     rows: FloatArray
 
     @classmethod
     def learn(cls, triples: Triples, transitions: FloatArray, estimation: Estimation, most: int) -> Histories:
-        """From counts, smoothed as all transitions are; Witten-Bell backs off to P(c | b), the transitions (L, L)."""
-        pairs, counts = triples.commonest(most, len(transitions))
+        """From counts, smoothed like all transitions; Witten-Bell backs off to P(c | b), the transitions (L, L)."""
+        pairs, counts = triples.most_common(most, len(transitions))
         return cls(pairs, estimation.after_pairs(counts, pairs[:, 1], transitions))
 
     def labels(self, L: int) -> IntArray:
@@ -109,7 +109,7 @@ class Histories:
     def _chain(
         self, start: FloatArray, transitions: FloatArray, rows: FloatArray, nothing: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Start (S,) and transitions (S, S) from those of labels and pairs; `nothing` where histories do not join."""
+        """Start (S,) and transitions (S, S) from those of labels and pairs; `nothing` if histories do not join."""
         L = len(start)
         state, labels = self._states(L), self.labels(L)
         first, steps = np.full(len(labels), nothing), np.full((len(labels), len(labels)), nothing)

@@ -34,7 +34,7 @@ class Lattice:
 
     @property
     def log_scale(self) -> FloatArray:
-        """``(T,)`` log of the sum of each row; minus infinity where nothing is possible."""
+        """``(T,)`` log of the sum of each row; minus infinity if nothing is possible."""
         return log_sum(self.log, axis=1)
 
     @property

@@ -10,7 +10,7 @@
     HMM(states=3).fit_unlabelled(sequences)              problem 2: which model; with tags, HMM().fit(sentences)
     boxes.predict([["red", "white", "red"]])             problem 3: which states
 
-With `order=2` a tag depends on the two before it: better tags, at a fifth of the speed with 17 labels. It is learnt
+With `order=2` a tag depends on the two before it: better tags, at a fifth of the speed with 17 labels. It is learned
 from labels only.
 
 Tags may be given for all tokens, for some (None: unknown; a set: one of these), or for none: `fit` counts what is
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
@@ -32,14 +33,14 @@ from trellis.errors import DataError, ModelError
 from trellis.models.base import Tagger
 from trellis.models.data import Labelled, learned_tag_set, listed, name_of, tokens_of
 from trellis.models.fitting import FitOptions
-from trellis.models.hmm.config import HMMConfig
+from trellis.models.hmm.config import HMMConfig, resolved
 from trellis.models.hmm.counting import unknown_log_emissions
 from trellis.models.hmm.histories import BEGIN
 from trellis.models.hmm.lattice import Lattice, backward, forward
 from trellis.models.hmm.observations import Symbol, encode
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.hmm.storage import from_stored, to_stored
-from trellis.models.hmm.training import Learned, check_order, learn
+from trellis.models.hmm.training import LearnedHMM, check_order, learn
 from trellis.models.markov import draw, sample_paths
 from trellis.models.probability import logs
 from trellis.models.scoring import compare, headline
@@ -47,6 +48,7 @@ from trellis.models.states import log_mass, sum_by_label, to_labels
 from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 from trellis.text import splitter
+from trellis.training import Progress
 
 
 class Posteriors(NamedTuple):
@@ -69,7 +71,7 @@ class HMM(Tagger[HMMConfig]):
 
     kind: ClassVar[str] = "hmm"
     config_class: ClassVar[type[Any]] = HMMConfig
-    model_: Learned
+    model_: LearnedHMM
 
     @classmethod
     def from_probabilities(
@@ -88,9 +90,9 @@ class HMM(Tagger[HMMConfig]):
             start: ``(L,)``.
             transitions: ``(L, L)``, from row to column.
             emissions: ``(L, V)``, by state.
-            states: names of the states; "0", "1", ... where left out.
-            symbols: the observations; 0, 1, ... where left out.
-            options: settings, as of the constructor.
+            states: names of the states; default: "0", "1", ...
+            symbols: the observations; default: 0, 1, ...
+            options: settings, like those of the constructor.
 
         """
         parameters = Probabilities.checked(start, transitions, emissions)
@@ -103,17 +105,25 @@ class HMM(Tagger[HMMConfig]):
         if model.config.order != 1:
             raise ModelError(f"from_probabilities makes models of order 1, got order = {model.config.order}")
         model.tagset_, model.tokenizer_ = TagSet(names), splitter("words")
-        model.model_ = Learned(index, parameters)
+        model.settings_ = resolved(model.config, Scheme.PLAIN, has_labels=False, has_words=False)
+        model.model_ = LearnedHMM(index, parameters)
         return model
+
+    def set_params(self, **options: Any) -> Self:
+        """Change settings by name; `constraints` hold at once, also for a fitted model, since tagging applies them."""
+        super().set_params(**options)
+        if self.__sklearn_is_fitted__():
+            self.settings_ = replace(self.settings_, constraints=self.config.constraints)
+        return self
 
     @property
     def start_(self) -> FloatArray:
-        """``(L,)`` probability of each state to come first."""
+        """``(L,)`` probability that each state comes first."""
         return self._fitted().parameters.start
 
     @property
     def transitions_(self) -> FloatArray:
-        """``(L, L)`` probability of the column's state to follow the row's; order 2 falls back on it."""
+        """``(L, L)`` probability that the column's state follows the row's; order 2 falls back on it."""
         return self._fitted().parameters.transitions
 
     @property
@@ -121,7 +131,7 @@ class HMM(Tagger[HMMConfig]):
         """What each state of the chain remembers, and the probabilities ``(L,)`` of the label that follows.
 
         ``("NOUN",)`` is a noun, ``("DET", "NOUN")`` one after a determiner, ``(None, "NOUN")`` one that comes first.
-        With order 1 there are only the first; with order 2, they stand for what has no pair of its own.
+        With order 1 there are only the first; with order 2, they stand for what has no pair.
         """
         labels, model = self.labels_, self._fitted()
         found: dict[tuple[str | None, ...], FloatArray] = {
@@ -142,13 +152,28 @@ class HMM(Tagger[HMMConfig]):
         """The observations, in the order of the emissions' columns."""
         return tuple(self._fitted().symbols)
 
-    def fit_unlabelled(self, X: Iterable[Any], **options: Any) -> Self:
-        """Learn from observations alone (Baum-Welch); options as of `fit`."""
+    def fit_unlabelled(
+        self,
+        X: Iterable[Any],
+        *,
+        sentence_weights: Sequence[float] | None = None,
+        warm_start: bool = False,
+        progress: Progress | None = None,
+        folder: str | Path | None = None,
+    ) -> Self:
+        """Learn from observations alone (Baum-Welch); the options are those of `fit`."""
         inputs = listed(X)
-        return self.fit(inputs, [[None] * len(item) for item in inputs], **options)
+        return self.fit(
+            inputs,
+            [[None] * len(item) for item in inputs],
+            sentence_weights=sentence_weights,
+            warm_start=warm_start,
+            progress=progress,
+            folder=folder,
+        )
 
     def log_likelihood(self, X: Iterable[Any]) -> FloatArray:
-        """Log probability of each sequence of observations; minus infinity where the model cannot emit it."""
+        """Log probability of each sequence of observations; minus infinity if the model cannot emit it."""
         return np.concatenate([np.empty(0), *(log_mass(block.scores) for block in self._posteriors(X))])
 
     def forward(self, observations: Any) -> Lattice:
@@ -174,7 +199,7 @@ class HMM(Tagger[HMMConfig]):
     def predict_posterior(self, X: Iterable[Any]) -> list[list[str]]:
         """The most probable state of each token by itself; `predict` gives the most probable whole sequence.
 
-        Each token is right most often this way, but the states need not fit together.
+        Each token is right most often this way, but the states may not fit together.
         """
         labels = np.array(self.labels_, dtype=object)
         return [labels[own.argmax(axis=1)].tolist() for own in self.marginals(X)]
@@ -200,7 +225,8 @@ class HMM(Tagger[HMMConfig]):
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         check_order(data, self.config.order)
         tags = self._tag_set(data, tags_before)
-        self.model_, history = learn(data, tags, before, self.config, self._legal(tags), dev, options)
+        legal = _legal(tags, self.config.constraints)
+        self.model_, self.settings_, history = learn(data, tags, before, self.config, legal, dev, options)
         self.tagset_ = tags
         if dev is not None and history.steps[-1].dev is None:  # counting has no iterations to watch
             score = headline(compare(dev.strings(), self.predict(dev.inputs), tags))
@@ -219,14 +245,8 @@ class HMM(Tagger[HMMConfig]):
             scheme = None if self.config.scheme is None else Scheme.parse(self.config.scheme)
             return TagSet.from_sequences([[label] for label in sorted(data.choices())], scheme=scheme)
         if self.config.states is None:
-            raise ModelError("no token has a label: set `states` to how many states there shall be")
+            raise ModelError("no token has a label: set `states` to the number of states")
         return TagSet(tuple(map(str, range(self.config.states))), Scheme.PLAIN)
-
-    def _legal(self, tags: TagSet) -> AllowedTransitions:
-        if self.config.constraints:
-            return tags.allowed_transitions()
-        L = len(tags)
-        return AllowedTransitions(np.ones((L, L), np.bool_), np.ones(L, np.bool_), np.ones(L, np.bool_))
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         model = self._fitted()
@@ -238,7 +258,7 @@ class HMM(Tagger[HMMConfig]):
         unknown = np.flatnonzero(symbols < 0)
         if len(unknown):
             emissions[unknown] = self._unknown(inputs, unknown)
-        legal = self._legal(self._fitted_tags())
+        legal = _legal(self._fitted_tags(), self.settings_.constraints)
         p = model.parameters
         masked = Probabilities(p.start * legal.start, p.transitions * legal.transitions, p.emissions)
         scores = chain_scores(masked, emissions, lengths, logs(legal.end.astype(np.float64)))
@@ -260,7 +280,7 @@ class HMM(Tagger[HMMConfig]):
         result: FloatArray = rows[[kinds[word] for word in words]]
         return result
 
-    def _fitted(self) -> Learned:
+    def _fitted(self) -> LearnedHMM:
         self._fitted_tags()
         return self.model_
 
@@ -269,3 +289,10 @@ class HMM(Tagger[HMMConfig]):
 
     def _restore(self, stored: Stored) -> None:
         self.model_ = from_stored(stored, len(self._fitted_tags()))
+
+
+def _legal(tags: TagSet, constraints: bool) -> AllowedTransitions:
+    if constraints:
+        return tags.allowed_transitions()
+    L = len(tags)
+    return AllowedTransitions(np.ones((L, L), np.bool_), np.ones(L, np.bool_), np.ones(L, np.bool_))

@@ -19,7 +19,7 @@ Symbol = Hashable
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Sentences as numbers: symbols (N,), tags known (N,), -1 where not, and the tags allowed where some are not."""
+    """Sentences as numbers: symbols (N,), known tags (N,), -1 if unknown, and the allowed tags if some are unknown."""
 
     symbols: IntArray
     lengths: IntArray
@@ -52,7 +52,7 @@ def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None
 
 
 def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:
-    """Symbols (N,), -1 where unknown, and lengths."""
+    """Symbols (N,), -1 if unknown, and lengths."""
     lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
     flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
     return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths

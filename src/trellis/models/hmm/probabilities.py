@@ -22,7 +22,7 @@ from trellis.tags import AllowedTransitions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Probabilities:
-    """Start (L,), transitions (L, L) and emissions by symbol (V, L); counts of the same shapes are kept so, too."""
+    """Start (L,), transitions (L, L) and emissions by symbol (V, L); also used for counts of the same shapes."""
 
     start: FloatArray
     transitions: FloatArray
@@ -37,7 +37,7 @@ class Probabilities:
         *,
         names: tuple[str, str, str] = ("start", "transitions", "emissions"),
     ) -> Probabilities:
-        """Probabilities as people write them, emissions (L, V) by state; refused by name where they do not fit."""
+        """Probabilities as people write them, emissions (L, V) by state; an error names what does not fit."""
         pi = check_distribution(names[0], start, (None,))
         A = check_distribution(names[1], transitions, (len(pi), len(pi)))
         B = check_distribution(names[2], emissions, (len(pi), None))
@@ -45,7 +45,7 @@ class Probabilities:
 
     @classmethod
     def random(cls, L: int, V: int, random: np.random.Generator, legal: AllowedTransitions) -> Probabilities:
-        """A start for EM: every distribution drawn, none near zero, nothing the scheme forbids."""
+        """A starting point for EM: every distribution is random, not near zero, and zero where the scheme forbids."""
         start = normalised(random.uniform(0.5, 1.5, L) * legal.start, uniform(legal.start))
         transitions = normalised(random.uniform(0.5, 1.5, (L, L)) * legal.transitions, uniform(legal.transitions))
         emissions = random.uniform(0.5, 1.5, (V, L))
@@ -83,7 +83,7 @@ class Probabilities:
 
 
 def log_emissions(parameters: Probabilities, symbols: IntArray) -> FloatArray:
-    """``(N, L)`` log emissions of symbols; those outside 0..V-1 are taken for the nearest, for others to overwrite."""
+    """``(N, L)`` log emissions of symbols; those outside 0..V-1 get the nearest row, to be overwritten."""
     rows: FloatArray = np.take(logs(parameters.emissions), symbols, axis=0, mode="clip")
     return rows
 
@@ -91,5 +91,5 @@ def log_emissions(parameters: Probabilities, symbols: IntArray) -> FloatArray:
 def chain_scores(
     parameters: Probabilities, emissions: FloatArray, lengths: npt.ArrayLike, end: FloatArray | None = None
 ) -> chain.ChainScores:
-    """Scores of tokens whose log emissions (N, L) are given; `end` holds the log of where a sequence may stop."""
+    """Scores of tokens with these log emissions (N, L); `end` is 0 if a sequence may end there, else minus infinity."""
     return chain.ChainScores(emissions, lengths, logs(parameters.transitions), logs(parameters.start), end)

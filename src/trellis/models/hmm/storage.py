@@ -1,4 +1,4 @@
-"""A hidden Markov model in a file: arrays as they are, symbols and the keys of word forms in the manifest."""
+"""A hidden Markov model in a file: arrays unchanged, symbols and the keys of word forms in the manifest."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from trellis.models.hmm.forms import Forms
 from trellis.models.hmm.histories import BEGIN, Histories, Triples
 from trellis.models.hmm.observations import Symbol
 from trellis.models.hmm.probabilities import Probabilities
-from trellis.models.hmm.training import Learned
+from trellis.models.hmm.training import LearnedHMM
 from trellis.models.probability import check_distribution
 from trellis.store import Stored
 
 _MOST = 1e100  # of a count: sums of such numbers are finite
 
 
-def to_stored(model: Learned) -> tuple[dict[str, Any], Arrays]:
+def to_stored(model: LearnedHMM) -> tuple[dict[str, Any], Arrays]:
     """Manifest entries and arrays."""
     symbols = [_plain(symbol) for symbol in model.symbols]
     arrays: Arrays = {part: getattr(model.parameters, part) for part in PARTS}
@@ -37,7 +37,7 @@ def to_stored(model: Learned) -> tuple[dict[str, Any], Arrays]:
     return {"symbols": symbols, "forms": forms}, arrays
 
 
-def from_stored(stored: Stored, L: int) -> Learned:
+def from_stored(stored: Stored, L: int) -> LearnedHMM:
     """The inverse of `to_stored` for L labels; arrays must be there, be probabilities or counts, and fit each other."""
     symbols, keys = _symbols(stored), _form_keys(stored)
     V = len(symbols)
@@ -46,7 +46,7 @@ def from_stored(stored: Stored, L: int) -> Learned:
     forms = None
     if keys is not None:
         forms = Forms(keys, _counts(stored, "form_counts", (len(keys), L)), _counts(stored, "form_prior", (L,)))
-    return Learned(symbols, parameters, labelled, forms, *_order_2(stored, L))
+    return LearnedHMM(symbols, parameters, labelled, forms, *_order_2(stored, L))
 
 
 def _plain(symbol: Symbol) -> str | int:

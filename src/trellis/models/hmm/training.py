@@ -1,6 +1,6 @@
-"""Problem 2, from sentences to a model: counting where tags are known, Baum-Welch where they are not, both together.
+"""Problem 2, from sentences to a model: counting if tags are known, Baum-Welch if they are not, both together.
 
-Sentences whose tags are all known are counted. If there are others, with some tags known or none, EM goes on from the
+Sentences whose tags are all known are counted. If there are others, with some tags known or none, EM continues from the
 counts: its M-step adds the known counts to the expected ones. Smoothing comes last, on the counts of the final model,
 so that EM itself only ever raises the likelihood (with pseudo-counts, the posterior).
 """
@@ -18,7 +18,7 @@ from trellis.arrays import FloatArray
 from trellis.errors import ModelError
 from trellis.models.data import Label, Labelled, name_of
 from trellis.models.fitting import FitOptions
-from trellis.models.hmm.config import HMMConfig, Part
+from trellis.models.hmm.config import HMMConfig, Part, resolved
 from trellis.models.hmm.counting import Estimation, count_labelled
 from trellis.models.hmm.expectation import PARTS, HMMObjective
 from trellis.models.hmm.forms import Forms
@@ -36,33 +36,33 @@ _TINY = 1e-100
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
-    """A model: the symbols by id, the probabilities, and the counts behind them where there are some."""
+class LearnedHMM:
+    """A model: the symbols by id, the probabilities, and the counts behind them if there are any."""
 
     symbols: dict[Symbol, int]
     parameters: Probabilities
     labelled: Probabilities | None = None
-    """Counts of labelled sentences: what training goes on from."""
+    """Counts of labelled sentences: what further training starts from."""
     forms: Forms | None = None
     """Tells unknown words apart; with it, the last row of the emissions is that of all unknown words."""
     histories: Histories | None = None
     """Order 2: the pairs of states that the next one depends on."""
     triples: Triples | None = None
-    """Order 2: counts of labelled sentences, as `labelled`."""
+    """Order 2: counts of labelled sentences, like `labelled`."""
 
 
 def learn(
     data: Labelled,
     tags: TagSet,
-    before: Learned | None,
+    before: LearnedHMM | None,
     settings: HMMConfig,
     legal: AllowedTransitions,
     dev: Labelled | None,
     options: FitOptions,
-) -> tuple[Learned, History]:
-    """The model of the data, going on from the one `before`, whose states and symbols come first."""
+) -> tuple[LearnedHMM, HMMConfig, History]:
+    """The model of the data and the settings used; it continues from `before`, whose states and symbols come first."""
     if settings.fixed and before is None:
-        raise ModelError(f"fixed = {settings.fixed} needs a model to take them from: use warm_start=True")
+        raise ModelError(f"fixed = {settings.fixed} needs a model that has them: use warm_start=True")
     if dev is not None:
         dev.encode(tags)
     index = index_symbols(data.inputs, None if before is None else before.symbols)
@@ -71,13 +71,15 @@ def learn(
     counted = corpus.select(known)
     labelled = _labelled_counts(counted, before, len(tags), len(index))
     has_labels = bool(labelled.emissions.any())
-    estimation = estimation_of(settings, legal, has_labels=has_labels)
+    settings = resolved(settings, tags.scheme, has_labels=has_labels, has_words=_are_words(index, settings))
     triples = _labelled_triples(counted, before) if settings.order == 2 else None
-    task = _Task(index, labelled, has_labels, before, settings, estimation, triples)
+    task = _Task(index, labelled, has_labels, before, settings, estimation_of(settings, legal), triples)
     if known.all():
-        return _count(task)
-    validate = None if dev is None else _validation(dev, tags, index, legal)
-    return _run_em(task, corpus.select(~known), validate, options)
+        model, history = _count(task)
+    else:
+        validate = None if dev is None else _validation(dev, tags, index, legal)
+        model, history = _run_em(task, corpus.select(~known), validate, options)
+    return model, settings, history
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,20 +89,20 @@ class _Task:
     index: dict[Symbol, int]
     labelled: Probabilities
     has_labels: bool
-    before: Learned | None
+    before: LearnedHMM | None
     settings: HMMConfig
     estimation: Estimation
     triples: Triples | None
 
 
 def check_order(data: Labelled, order: int) -> None:
-    """Order 2 is learnt by counting: every token needs its label."""
+    """Order 2 is learned by counting: every token needs its label."""
     if order == 1 or not data.partial:
         return
     for i, own in enumerate(data.labels):
         if not all(map(_is_known, own)):
             raise ModelError(
-                f"order = 2 is learnt from labels alone, but {name_of(i, data.inputs[i])} has a token without one: "
+                f"order = 2 is learned from labels alone, but {name_of(i, data.inputs[i])} has a token without one: "
                 "leave such sentences out, or use order = 1"
             )
 
@@ -109,33 +111,33 @@ def _is_known(label: Label) -> bool:
     return isinstance(label, str) or (label is not None and len(set(label)) == 1)
 
 
-def _labelled_counts(corpus: Observations, before: Learned | None, L: int, V: int) -> Probabilities:
+def _labelled_counts(corpus: Observations, before: LearnedHMM | None, L: int, V: int) -> Probabilities:
     counts = count_labelled(corpus.symbols, corpus.states, corpus.lengths, corpus.weights, L, V)
     if before is None or before.labelled is None:
         return counts
     return counts.plus(widened(before.labelled, L, V))
 
 
-def _labelled_triples(corpus: Observations, before: Learned | None) -> Triples:
+def _labelled_triples(corpus: Observations, before: LearnedHMM | None) -> Triples:
     counts = Triples.count(corpus)
     if before is None:
         return counts
     if before.triples is None:
-        raise ModelError("warm_start with order = 2 goes on from a model of order 2, but this one is of order 1")
+        raise ModelError("warm_start with order = 2 continues from a model of order 2, but this one is of order 1")
     return counts.plus(before.triples)
 
 
-def _count(task: _Task) -> tuple[Learned, History]:
+def _count(task: _Task) -> tuple[LearnedHMM, History]:
     """Relative frequencies, smoothed; the history is one step."""
     begin = time.perf_counter()
-    learnt = _finished(task, task.estimation.parameters(task.labelled), task.labelled)
-    loss = _loss_of_counts(learnt)
-    return learnt, History((Step(1, loss, None, None, time.perf_counter() - begin, 0.0),), "converged", 0)
+    learned = _finished(task, task.estimation.parameters(task.labelled), task.labelled)
+    loss = _loss_of_counts(learned)
+    return learned, History((Step(1, loss, None, None, time.perf_counter() - begin, 0.0),), "converged", 0)
 
 
 def _run_em(
     task: _Task, corpus: Observations, validate: Callable[[FloatArray], float] | None, options: FitOptions
-) -> tuple[Learned, History]:
+) -> tuple[LearnedHMM, History]:
     """Baum-Welch on the sentences that are not fully labelled, with the counts of those that are."""
     L, V = task.labelled.num_states, len(task.index)
     objective = HMMObjective(
@@ -163,21 +165,21 @@ def _run_em(
     return undisturbed(lambda: _after_em(task, objective, trained.weights)), trained.history
 
 
-def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> Learned:
+def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> LearnedHMM:
     """The model of the parameters that EM kept."""
-    if not task.estimation.witten_bell and not models_unknown(task.settings, task.index, task.has_labels):
-        return Learned(task.index, Probabilities.from_flat(weights, task.labelled.num_states), task.labelled)
+    if not task.estimation.witten_bell and not task.settings.unknown:
+        return LearnedHMM(task.index, Probabilities.from_flat(weights, task.labelled.num_states), task.labelled)
     _, counts = objective.expect(weights)
     return _finished(task, task.estimation.parameters(counts), counts)
 
 
-def estimation_of(settings: HMMConfig, legal: AllowedTransitions, *, has_labels: bool) -> Estimation:
-    """How this model smooths: as set, else Witten-Bell where there are labels."""
-    smoothing = settings.smoothing or ("witten_bell" if has_labels else "none")
-    otherwise = settings.alpha if smoothing == "additive" else 0.0
-    priors = (settings.start_prior, settings.transition_prior, settings.emission_prior)
-    values = [otherwise if prior is None else prior for prior in priors]
-    return Estimation(smoothing == "witten_bell", values[0], values[1], values[2], legal)
+def estimation_of(settings: HMMConfig, legal: AllowedTransitions) -> Estimation:
+    """How a model with these resolved settings smooths."""
+    start, transitions, emissions = settings.start_prior, settings.transition_prior, settings.emission_prior
+    assert start is not None
+    assert transitions is not None
+    assert emissions is not None
+    return Estimation(settings.smoothing == "witten_bell", start, transitions, emissions, legal)
 
 
 def widened(counts: Probabilities, L: int, V: int, fill: float = 0.0) -> Probabilities:
@@ -206,7 +208,7 @@ def _starts(task: _Task) -> Iterator[FloatArray]:
         yield Probabilities.random(L, V, random, legal).flat()
 
 
-def _known_symbols(model: Learned) -> Probabilities:
+def _known_symbols(model: LearnedHMM) -> Probabilities:
     """Emissions without the row of unknown words, normalised again."""
     p = model.parameters
     if model.forms is None:
@@ -221,16 +223,16 @@ def _renormalised(p: Probabilities, legal: AllowedTransitions) -> Probabilities:
     )
 
 
-def _finished(task: _Task, parameters: Probabilities, counts: Probabilities) -> Learned:
+def _finished(task: _Task, parameters: Probabilities, counts: Probabilities) -> LearnedHMM:
     """The model of the counts with its unknown words, and with what is held fixed put back."""
     forms = None
-    if models_unknown(task.settings, task.index, task.has_labels):
+    if task.settings.unknown:
         parameters, forms = task.estimation.with_unknown(counts, list(task.index))  # type: ignore[arg-type]
     if task.before is not None:
         for part in task.settings.fixed:
             parameters = replace(parameters, **{part: _held(task.before.parameters, parameters, part)})
         forms = task.before.forms if "emissions" in task.settings.fixed else forms
-    return Learned(task.index, parameters, task.labelled, forms, _histories(task, parameters), task.triples)
+    return LearnedHMM(task.index, parameters, task.labelled, forms, _histories(task, parameters), task.triples)
 
 
 def _histories(task: _Task, parameters: Probabilities) -> Histories | None:
@@ -248,15 +250,15 @@ def _held(before: Probabilities, after: Probabilities, part: Part) -> FloatArray
     return values
 
 
-def models_unknown(settings: HMMConfig, symbols: dict[Symbol, int], has_labels: bool) -> bool:
-    """Whether unknown words get a model: as set, else where there are labels and all symbols are strings."""
+def _are_words(symbols: dict[Symbol, int], settings: HMMConfig) -> bool:
+    """Whether all symbols are strings, without which there is no model of unknown words."""
     strings = all(isinstance(symbol, str) for symbol in symbols)
     if settings.unknown and not strings:
         raise ModelError("unknown = true needs observations that are strings: what a number looks like says nothing")
-    return strings and (has_labels if settings.unknown is None else settings.unknown)
+    return strings
 
 
-def _loss_of_counts(model: Learned) -> float:
+def _loss_of_counts(model: LearnedHMM) -> float:
     """The negative log-likelihood of the labelled sentences under the model."""
     total, counts, p = 0.0, model.labelled, model.parameters
     assert counts is not None

@@ -1,9 +1,9 @@
 """Settings of the neural taggers, without torch: what `trellis init` prints and a model file holds.
 
 [encoder]                what turns tokens into features
-[encoder.words]          one vector a word: learnt, or read from GloVe, word2vec or fastText files
-[encoder.characters]     one vector a word from its characters
-[encoder.pretrained]     how the transformer is used, where `encoder.transformer` names one
+[encoder.words]          one vector per word: learned, or read from GloVe, word2vec or fastText files
+[encoder.characters]     one vector per word from its characters
+[encoder.pretrained]     how the transformer is used, if `encoder.transformer` names one
 [training]               the loop: optimizer, batches, schedule, stopping, checkpoints
 """
 
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from trellis.config import section, setting
 from trellis.errors import ConfigError
+from trellis.tags import Scheme
 from trellis.training.neural.settings import TrainingSettings
 
 T = TypeVar("T")
@@ -36,15 +37,15 @@ def _shares(settings: Any, *names: str) -> None:
 
 @dataclass(frozen=True)
 class WordSettings:
-    """Word embeddings: a learnt vector for each word of the training data, on top of one read from a file."""
+    """Word embeddings: a learned vector for each word of the training data, on top of one read from a file."""
 
-    size: int | None = setting(None, "width; unset: that of the vectors, else 100, or none beside a transformer")
+    size: int | None = setting(None, "width; default: that of the vectors, else 100, or none with a transformer")
     vectors: str | None = setting(None, "file of GloVe, word2vec (text or binary) or fastText vectors")
     extra: int = setting(100_000, "vectors kept, from the top of the file, of words that training does not have")
-    tune: bool = setting(True, "learn a correction of each training word's vector; false: they stay as they are")
+    tune: bool = setting(True, "learn a correction of each training word's vector; false: vectors are not trained")
     lower: bool = setting(False, "look words up in lower case")
     min_freq: int = setting(1, "words that occur less often in training are unknown words")
-    unknown: float = setting(0.1, "share of known words that training treats as unknown, so that these are learnt")
+    unknown: float = setting(0.1, "share of known words that training treats as unknown, to learn how to treat these")
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
@@ -57,12 +58,12 @@ class CharacterSettings:
     """Features made of a word's characters."""
 
     kind: Literal["cnn", "lstm", "none"] | None = setting(
-        None, "cnn, lstm or none; unset: cnn, or none beside a transformer and where all words are single characters"
+        None, "cnn, lstm or none; default: cnn, or none with a transformer or if all words are single characters"
     )
     size: int = setting(25, "width of a character's vector")
     output: int = setting(50, "width of a word's features")
     widths: tuple[int, ...] = setting((3,), "cnn: how many characters a filter sees; several make several filters")
-    dropout: float = setting(0.0, "dropout of character vectors, the same wherever in a batch a character stands")
+    dropout: float = setting(0.0, "dropout of character vectors, the same for all places of a character in a batch")
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
@@ -77,12 +78,13 @@ class PretrainedSettings:
     """How a pretrained transformer is used."""
 
     pooling: Literal["mean", "first", "last", "max"] = setting("mean", "how the pieces of a word become one vector")
-    mix: bool = setting(False, "a learnt mix of all layers instead of the last one")
+    mix: bool = setting(False, "a learned mix of all layers instead of the last one")
     freeze: Literal["nothing", "embeddings", "all"] | int = setting(
-        "nothing", "what is not fine-tuned: nothing, embeddings, all, or how many layers from the bottom besides"
+        "nothing",
+        "what is not fine-tuned: nothing, embeddings, all, or embeddings and this many lowest layers",
     )
-    cache: str | None = setting(None, "folder where the features of an encoder frozen altogether are kept")
-    checkpointing: bool = setting(False, "compute activations anew in the backward pass: less memory, more time")
+    cache: str | None = setting(None, "folder for the features of an encoder that is frozen completely")
+    checkpointing: bool = setting(False, "compute activations again in the backward pass: less memory, more time")
     store: Literal["weights", "reference"] = setting("weights", "whether a saved model holds the encoder or its path")
 
     def __post_init__(self) -> None:
@@ -100,21 +102,21 @@ class EncoderSettings:
     transformer: str | None = setting(None, "folder or name of a Hugging Face encoder with a fast tokenizer")
     words: WordSettings = section(WordSettings, "a vector for each word")
     characters: CharacterSettings = section(CharacterSettings, "a vector from each word's characters")
-    pretrained: PretrainedSettings = section(PretrainedSettings, "the transformer, where there is one")
+    pretrained: PretrainedSettings = section(PretrainedSettings, "the transformer, if there is one")
     capitalisation: int = setting(0, "width of a vector for how a word is written (lower, Title, UPPER, ...); 0: none")
     pairs: int | None = setting(
-        None, "width of a vector for a token and its neighbour; unset: 32 where all tokens are characters, else none"
+        None, "width of a vector for a token and its neighbour; default: 32 if all tokens are characters, else none"
     )
     pair_min_freq: int = setting(2, "pairs that occur less often in training are unknown pairs")
     columns: tuple[str, ...] = setting((), "further columns of the sentences to use, by name")
     column_size: int = setting(16, "width of the vector of a column's value")
     hidden: int | None = setting(
-        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; unset: 192, or 0 beside a transformer"
+        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; default: 192, or 0 with a transformer"
     )
     layers: int = setting(1, "BiLSTM layers")
-    dropout: float = setting(0.0, "plain dropout of what goes into and comes out of the BiLSTM")
+    dropout: float = setting(0.0, "plain dropout of the input and the output of the BiLSTM")
     locked_dropout: float | None = setting(
-        None, "the same with one mask for all tokens of a sentence; unset: 0.3, or 0.1 beside a transformer"
+        None, "the same with one mask for all tokens of a sentence; default: 0.3, or 0.1 with a transformer"
     )
     word_dropout: float = setting(0.05, "share of tokens whose features are zeroed as a whole")
 
@@ -132,9 +134,9 @@ class NeuralConfig:
 
     head: Literal["crf", "softmax"] = setting("crf", "crf: the sentence as a whole; softmax: each token by itself")
     decoding: Literal["legal", "argmax"] = setting(
-        "legal", "softmax: the best legal sequence, or the best label of each token whatever its neighbours"
+        "legal", "softmax: the best legal sequence, or the best label of each token regardless of its neighbours"
     )
-    scheme: str | None = setting(None, "tag scheme, e.g. bio; unset: the one that fits the labels best")
+    scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
     constraints: bool = setting(True, "forbid what the scheme forbids, in training (crf) and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
@@ -147,27 +149,47 @@ class NeuralConfig:
     training: TrainingSettings = section(TrainingSettings, "how the tagger learns")
 
 
-def resolved(config: NeuralConfig, *, vector_size: int | None = None) -> NeuralConfig:
-    """The configuration with a value for everything that was left unset, which depends on the rest of it."""
-    encoder, training = config.encoder, config.training
+class Facts(NamedTuple):
+    """What unset settings depend on apart from the other settings."""
+
+    spelled: bool = True
+    """Whether words are spelled: they have several characters each, and no transformer reads them."""
+    paired: bool = False
+    """Whether tokens are looked up with their neighbours: they are single characters, and no transformer reads them."""
+    vector_size: int | None = None
+    """The width of the word vectors that were read from a file."""
+    scheme: Scheme | None = None
+    """The scheme of the labels."""
+
+
+def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # noqa: B008 - it is immutable
+    """The configuration with a value for everything that was left unset, which depends on the rest and on the data."""
+    scheme = config.scheme if facts.scheme is None else facts.scheme.value.lower()
+    return replace(config, scheme=scheme, encoder=_encoder(config.encoder, facts), training=_training(config))
+
+
+def _encoder(encoder: EncoderSettings, facts: Facts) -> EncoderSettings:
     pretrained = encoder.transformer is not None
-    tuned = pretrained and encoder.pretrained.freeze != "all"
-    size = vector_size if vector_size is not None else 0 if pretrained else 100
+    size = _given(facts.vector_size, 0 if pretrained else 100)
+    return replace(
+        encoder,
+        words=replace(encoder.words, size=_given(encoder.words.size, size)),
+        characters=replace(encoder.characters, kind=encoder.characters.kind or ("cnn" if facts.spelled else "none")),
+        pairs=_given(encoder.pairs, 32 if facts.paired else 0),
+        hidden=_given(encoder.hidden, 0 if pretrained else 192),
+        locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
+    )
+
+
+def _training(config: NeuralConfig) -> TrainingSettings:
+    training = config.training
+    tuned = config.encoder.transformer is not None and config.encoder.pretrained.freeze != "all"
     rate = training.learning_rate or (5e-5 if tuned else training.peak)
     return replace(
-        config,
-        encoder=replace(
-            encoder,
-            words=replace(encoder.words, size=_given(encoder.words.size, size)),
-            hidden=_given(encoder.hidden, 0 if pretrained else 192),
-            locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
-        ),
-        training=replace(
-            training,
-            learning_rate=rate,
-            head_learning_rate=training.head_learning_rate or (1e-3 if tuned else rate),
-            epochs=_given(training.epochs, 5 if tuned else training.passes),
-        ),
+        training,
+        learning_rate=rate,
+        head_learning_rate=training.head_learning_rate or (1e-3 if tuned else rate),
+        epochs=_given(training.epochs, 5 if tuned else training.passes),
     )
 
 

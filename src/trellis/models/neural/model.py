@@ -4,26 +4,29 @@
     model.tag([["She", "lives", "in", "Paris"]])
 
 Settings are those of `trellis.models.neural.config`; a nested table may be given as a dict. `fit` takes a `folder` for
-checkpoints, and ``resume=True`` goes on after an interruption as if there had been none.
+checkpoints, and ``resume=True`` continues after an interruption as if there had been none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, final
+from pathlib import Path
+from typing import Any, ClassVar, Self, final
 
 import torch
 
 from trellis import chain
-from trellis.arrays import Arrays
+from trellis.arrays import Arrays, Float32Array
+from trellis.errors import ModelError
 from trellis.models import fingerprint
 from trellis.models.base import Tagger
-from trellis.models.data import Labelled, learned_tag_set
-from trellis.models.fitting import FitOptions
-from trellis.models.neural.config import NeuralConfig, resolved
-from trellis.models.neural.network import Network, build, load_transformer, uses_characters, uses_pairs
+from trellis.models.data import Label, Labelled, Supervised, learned_tag_set
+from trellis.models.fitting import FitOptions, opened
+from trellis.models.folder import ModelFolder
+from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
+from trellis.models.neural.network import Network, build, load_transformer
 from trellis.models.neural.storage import from_stored, to_stored
 from trellis.models.neural.tagging import scores_of
 from trellis.models.neural.training import TaggingTask, Targets, Validation
@@ -32,12 +35,14 @@ from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_token
 from trellis.nn.vectors import Coverage
 from trellis.store import Stored
 from trellis.tags import TagSet
+from trellis.text import OwnTokenizer, Splitter
+from trellis.training import Progress
 from trellis.training.neural import train
 from trellis.training.neural.settings import FREE
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedNetwork:
     """What training leaves: the network, the names it knows, and how much of them the vectors covered."""
 
     network: Network
@@ -47,23 +52,49 @@ class Learned:
 
 @final
 class NeuralTagger(Tagger[NeuralConfig]):
-    """BiLSTM-CRF, BiLSTM-softmax and their kin; see the module for how to use it."""
+    """BiLSTM-CRF, BiLSTM-softmax and similar models; see the module for how to use it."""
 
     kind: ClassVar[str] = "neural"
     config_class: ClassVar[type[Any]] = NeuralConfig
     free_settings: ClassVar[frozenset[str] | None] = frozenset(
         ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
     )
-    model_: Learned
+    model_: LearnedNetwork
+
+    def fit(
+        self,
+        X: Iterable[Any],
+        y: Iterable[Sequence[Label]] | None = None,
+        *,
+        dev: Supervised | None = None,
+        sentence_weights: Sequence[float] | None = None,
+        warm_start: bool = False,
+        progress: Progress | None = None,
+        folder: str | Path | ModelFolder | None = None,
+        resume: bool = False,
+        tokenizer: Splitter | str | OwnTokenizer | None = None,
+    ) -> Self:
+        """Learn as every tagger does (see `Tagger.fit`), in epochs, with checkpoints in the `folder` in between.
+
+        With `resume`, a training in the folder that was killed or interrupted continues from its last checkpoint, if
+        there is one, to the same model as if nothing had happened.
+        """
+        if resume and folder is None:
+            raise ModelError("resume needs the folder of the training that is to be continued, got none")
+        options = FitOptions(warm_start, progress, tokenizer)
+        with opened(folder, self.kind, resume=resume) as place:
+            self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
+        return self
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
         if dev is not None:
             dev.encode(tags)
-        vocabulary = self._vocabulary(data.inputs, before)
-        vocabulary, vectors, coverage = add_vectors(vocabulary, self.config.encoder.words, distinct_tokens(data.inputs))
-        settings = resolved(self.config, vector_size=None if vectors is None else vectors.shape[1])
+        learned = self._vocabulary(data.inputs, before)
+        learned, vectors, coverage = add_vectors(learned, self.config.encoder.words, distinct_tokens(data.inputs))
+        settings = resolved(self.config, _facts(self.config, learned, vectors, tags))
+        vocabulary = _used(learned, settings.encoder, data.inputs, None if before is None else before.vocabulary)
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
             network = build(settings, vocabulary, tags, vectors, load_transformer(settings.encoder))
@@ -74,23 +105,18 @@ class NeuralTagger(Tagger[NeuralConfig]):
                 options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
             task = self._task(network, vocabulary, data, dev, tags, options)
             history = train(task, settings.training, folder=options.folder, progress=options.progress)
-        self.model_, self.tagset_, self.history_ = Learned(network, vocabulary, coverage), tags, history
+        self.model_, self.settings_ = LearnedNetwork(network, vocabulary, coverage), settings
+        self.tagset_, self.history_ = tags, history
 
-    def _vocabulary(self, inputs: Sequence[Any], before: Learned | None) -> Vocabulary:
+    def _vocabulary(self, inputs: Sequence[Any], before: LearnedNetwork | None) -> Vocabulary:
         settings = self.config.encoder
-        vocabulary = learn_vocabulary(
+        return learn_vocabulary(
             inputs,
             settings.columns,
             lower=settings.words.lower,
             min_freq=settings.words.min_freq,
             before=None if before is None else before.vocabulary,
         )
-        if not uses_characters(settings, vocabulary):
-            vocabulary = replace(vocabulary, characters=Symbols())
-        if uses_pairs(settings, vocabulary):
-            known = None if before is None else before.vocabulary
-            vocabulary = replace(vocabulary, pairs=learn_pairs(inputs, settings.pair_min_freq, known))
-        return vocabulary
 
     def _task(
         self,
@@ -110,7 +136,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         model = self._fitted()
         return scores_of(model.network, model.network.encode(model.vocabulary, inputs))
 
-    def _fitted(self) -> Learned:
+    def _fitted(self) -> LearnedNetwork:
         self._fitted_tags()
         return self.model_
 
@@ -123,15 +149,31 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     def _restore(self, stored: Stored) -> None:
         with torch.random.fork_rng():
-            network, vocabulary = from_stored(self.config, self._fitted_tags(), stored)
-        self.model_ = Learned(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
+            network, vocabulary, self.settings_ = from_stored(self.settings_, self._fitted_tags(), stored)
+        self.model_ = LearnedNetwork(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
+
+
+def _facts(config: NeuralConfig, learned: Vocabulary, vectors: Float32Array | None, tags: TagSet) -> Facts:
+    """What unset settings depend on, as the training data has it."""
+    alone, characters = config.encoder.transformer is None, learned.has_only_characters
+    size = None if vectors is None else vectors.shape[1]
+    return Facts(alone and not characters, alone and characters, size, tags.scheme)
+
+
+def _used(
+    learned: Vocabulary, settings: EncoderSettings, inputs: Sequence[Any], before: Vocabulary | None
+) -> Vocabulary:
+    """The vocabulary with characters and pairs only if the encoder uses them."""
+    if settings.characters.kind == "none":
+        learned = replace(learned, characters=Symbols())
+    return replace(learned, pairs=learn_pairs(inputs, settings.pair_min_freq, before)) if settings.pairs else learned
 
 
 def take_over(network: Network, before: Network) -> None:
-    """Copy what an earlier network learnt: its words and labels come first, so its weights are the first of each."""
+    """Copy what an earlier network learned: its words and labels come first, so its weights are the first of each."""
     old = before.state_dict()
     with torch.no_grad():
         for name, new in network.state_dict().items():
-            if name in old and ".vectors." not in name:  # a file's vectors are read, not learnt
+            if name in old and ".vectors." not in name:  # a file's vectors are read, not learned
                 shared = tuple(slice(0, min(a, b)) for a, b in zip(new.shape, old[name].shape, strict=True))
                 new[shared] = old[name][shared].to(new.device)

@@ -26,8 +26,7 @@ from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, Pret
 from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, TagSet
 
-_PAIRS = 32  # width of the vectors of pairs, where it is left unset
-_MOST_LABELS = 4096  # of a softmax, whose table of legal steps (L, L) nothing else is as large as
+_MOST_LABELS = 4096  # of a softmax: its table of legal transitions is (L, L), and a file has no array of that size
 
 
 class Network(nn.Module):
@@ -49,12 +48,12 @@ class Network(nn.Module):
 
     @property
     def transformer(self) -> TransformerEncoder | None:
-        """The pretrained part of the encoder, where there is one."""
+        """The pretrained part of the encoder, if there is one."""
         part = dict(self.encoder.parts.items()).get("transformer")
         return part.transformer if isinstance(part, PretrainedPart) else None
 
     def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> EncodedSentences:
-        """Sentences as numbers; a frozen transformer's features are kept in the folder `cache`, where one is given."""
+        """Sentences as numbers; a frozen transformer's features are kept in the folder `cache`, if one is given."""
         encoded = vocabulary.encode(inputs)
         transformer = self.transformer
         if transformer is None:
@@ -69,25 +68,6 @@ class Network(nn.Module):
         """``(N, L)``."""
         emissions: Tensor = self.emission(self.encoder(batch))
         return emissions.float()
-
-
-def uses_characters(settings: EncoderSettings, vocabulary: Vocabulary) -> bool:
-    """Whether words are spelt: by default where they have more than one character and no transformer reads them."""
-    if settings.characters.kind is not None:
-        return settings.characters.kind != "none"
-    return settings.transformer is None and not all_characters(vocabulary)
-
-
-def uses_pairs(settings: EncoderSettings, vocabulary: Vocabulary) -> bool:
-    """Whether tokens are looked up with their neighbours: by default where tokens are characters."""
-    if settings.pairs is not None:
-        return settings.pairs > 0
-    return settings.transformer is None and all_characters(vocabulary)
-
-
-def all_characters(vocabulary: Vocabulary) -> bool:
-    """Whether every word is a single character, as in Chinese segmentation."""
-    return all(len(word) == 1 for word in vocabulary.words.names)
 
 
 def build(
@@ -115,7 +95,7 @@ def build_empty(
 ) -> Network:
     """The same with shapes in place of weights, on torch's meta device: nothing is drawn that a file has.
 
-    The transformer stays as it is, and so does the head, which holds the constraints that no file has.
+    The transformer is used unchanged, and so is the head, which contains the constraints that no file has.
     """
     head = _head(config, tags)
     with torch.device("meta"):
@@ -158,7 +138,8 @@ def _parts(
     if len(vocabulary.characters) > FIRST:
         parts["characters"] = CharacterPart(_characters(settings.characters, len(vocabulary.characters)))
     if vocabulary.pairs.names:
-        parts["pairs"] = PairPart(len(vocabulary.pairs), settings.pairs or _PAIRS)
+        assert settings.pairs is not None
+        parts["pairs"] = PairPart(len(vocabulary.pairs), settings.pairs)
     if settings.capitalisation:
         parts["case"] = CasePart(FIRST + len(CASES), settings.capitalisation)
     for name, symbols in vocabulary.columns.items():
@@ -185,14 +166,14 @@ def _words(settings: EncoderSettings, vocabulary: Vocabulary, vectors: Float32Ar
     size = _word_size(own, None if vectors is None else vectors.shape[1])
     if not size:
         return None
-    learnt = own.tune or vectors is None
-    return WordPart(len(vocabulary.words), size, vectors=vectors, learnt=learnt, unknown=own.unknown)
+    learned = own.tune or vectors is None
+    return WordPart(len(vocabulary.words), size, vectors=vectors, learnt=learned, unknown=own.unknown)
 
 
 def _word_size(settings: WordSettings, width: int | None) -> int:
     assert settings.size is not None
     if width is not None and settings.size not in (width, 0):
-        raise ConfigError(f"encoder.words.size is {settings.size}, but the vectors are {width} wide: leave it unset")
+        raise ConfigError(f"encoder.words.size is {settings.size}, but the vectors are {width} wide: do not set it")
     return settings.size
 
 

@@ -10,7 +10,7 @@ import torch
 
 from trellis.arrays import Arrays
 from trellis.errors import ConfigError, StoreError
-from trellis.models.neural.config import NeuralConfig, resolved
+from trellis.models.neural.config import Facts, NeuralConfig, resolved
 from trellis.models.neural.network import Network, build_empty
 from trellis.models.neural.vocabulary import Symbols, Vocabulary
 from trellis.nn.blueprint import blueprint, check_state
@@ -40,15 +40,21 @@ def to_stored(network: Network, vocabulary: Vocabulary, *, by_reference: bool) -
     return manifest, arrays
 
 
-def from_stored(config: NeuralConfig, tags: TagSet, stored: Stored) -> tuple[Network, Vocabulary]:
-    """The inverse of `to_stored`; memory is taken only for what the file has arrays for."""
+def from_stored(config: NeuralConfig, tags: TagSet, stored: Stored) -> tuple[Network, Vocabulary, NeuralConfig]:
+    """The inverse of `to_stored`; memory is taken only for what the file has arrays for.
+
+    Version 0.1 stored settings as they were given: what they leave unset follows from the arrays.
+    """
     columns = {name: Symbols(stored.strings(f"names.column {name}")) for name in stored.manifest.texts("columns")}
     known = {name: Symbols(stored.strings(f"names.{name}")) for name in _NAMES}
     vocabulary = Vocabulary(**known, columns=columns, lower=config.encoder.words.lower)
     vectors = None
     if _VECTORS in stored:
         vectors = stored.array(_VECTORS, np.float32, (len(vocabulary.vectors), None))
-    settings = resolved(config, vector_size=None if vectors is None else vectors.shape[1])
+    size = None if vectors is None else vectors.shape[1]
+    settings = resolved(
+        config, Facts(bool(vocabulary.characters.names), bool(vocabulary.pairs.names), size, tags.scheme)
+    )
     _check_labels(config, len(tags), stored)
     try:
         make = partial(build_empty, settings, vocabulary, tags, vectors, _transformer(stored))
@@ -57,7 +63,7 @@ def from_stored(config: NeuralConfig, tags: TagSet, stored: Stored) -> tuple[Net
         raise StoreError(f"{stored.where}: the saved settings make no network: {error}") from None
     check_state(network.state_dict(), stored, _WEIGHTS, left_out=_OWN)
     _load(network, stored)
-    return network, vocabulary
+    return network, vocabulary, settings
 
 
 def _check_labels(config: NeuralConfig, L: int, stored: Stored) -> None:
@@ -79,5 +85,5 @@ def _load(network: Network, stored: Stored) -> None:
     """Fill in the weights, of which `check_state` knows that they fit; the transformer has its own."""
     names = (name for name in stored.arrays if name.startswith(_WEIGHTS))
     state = {name.removeprefix(_WEIGHTS): torch.tensor(stored.arrays[name]) for name in names}
-    # The encoder's weights have no memory of their own yet: they become these tensors.
+    # The encoder's weights have no memory yet: they become these tensors.
     network.load_state_dict(state, strict=False, assign=True)

@@ -1,4 +1,4 @@
-"""Emissions of many sentences: batches of like length on all cores, results in the order of the input."""
+"""Emissions of many sentences: batches of similar length on all cores, results in the order of the input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.network import Network
 
-_FEWEST, _MOST = 1024, 8192  # tokens of a batch: the more, the more share their words; beyond, a CPU gains nothing
+_FEWEST, _MOST = 1024, 8192  # tokens of a batch: larger ones share more words; beyond, a CPU gains nothing
 
 
 def scores_of(network: Network, inputs: EncodedSentences) -> chain.ChainScores:
@@ -45,11 +45,11 @@ def emissions(network: Network, inputs: EncodedSentences, num_tags: int) -> Floa
 
 
 def _batches(inputs: EncodedSentences, device: torch.device) -> list[IntArray]:
-    """Sentences of like length together, longest first."""
+    """Sentences of similar length together, longest first."""
     if inputs.subwords is not None:  # a transformer takes most of the time, and it does compute on padding
         return inputs.subwords.by_length(device.type)
     order = np.argsort(-inputs.lengths, kind="stable")
     taken = np.cumsum(inputs.lengths[order])
-    share = int(taken[-1]) // (2 * torch.get_num_threads()) if len(taken) else 0  # two batches a core, if not more
+    share = int(taken[-1]) // (2 * torch.get_num_threads()) if len(taken) else 0  # at least two batches per core
     cuts = np.flatnonzero(np.diff(taken // min(max(share, _FEWEST), _MOST))) + 1
     return [own for own in np.split(order, cuts) if len(own)]

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.errors import ModelError
 from trellis.metrics import TaggingScores
-from trellis.models.data import Labelled, weights_by_label
+from trellis.models.data import Labelled
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.network import Network
 from trellis.models.neural.tagging import scores_of
@@ -38,14 +37,11 @@ class Targets:
         sentence_weights: FloatArray | None,
     ) -> Targets:
         """The labels of the data as tensors."""
-        weights = None if label_weights is None else torch.from_numpy(weights_by_label(tags, label_weights)).float()
-        if data.partial and weights is not None:
-            raise ModelError("label_weights need labels that are fully known")
-        ids = None if data.partial else torch.from_numpy(data.encode(tags))
+        weights = data.token_weights(tags, label_weights)
         return cls(
-            ids,
+            None if data.partial else torch.from_numpy(data.encode(tags)),
             torch.from_numpy(data.allowed(tags)) if data.partial else None,
-            None if weights is None or ids is None else weights[ids],
+            None if weights is None else torch.from_numpy(weights).float(),
             None if sentence_weights is None else torch.from_numpy(sentence_weights).float(),
         )
 
@@ -57,7 +53,7 @@ class TaggingTask:
         self, network: Network, inputs: EncodedSentences, targets: Targets, validate: Callable[[], DevScores] | None
     ) -> None:
         self.module: nn.Module = network
-        # A transformer computes on padding, so that sentences go together that have as many subwords.
+        # A transformer computes on padding, so a batch has sentences with similar numbers of subwords.
         self.lengths: IntArray = inputs.lengths if inputs.subwords is None else inputs.subwords.sizes
         self.tokens: IntArray = inputs.lengths
         self._network, self._inputs, self._targets, self._validate = network, inputs, targets, validate
@@ -83,7 +79,7 @@ class TaggingTask:
         return head.weighted_losses(emissions, lengths, tags, targets.token_weights[rows].to(emissions.device))
 
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
-        """The encoder, and emission layer and head; beside a pretrained transformer all that begins from nothing."""
+        """The encoder, and emission layer and head; with a pretrained transformer, that one and all the rest."""
         network = self._network
         slow = network.encoder if network.transformer is None else network.transformer.model
         encoder = [p for p in slow.parameters() if p.requires_grad]
@@ -92,7 +88,7 @@ class TaggingTask:
         return [("encoder", encoder), ("head", rest)]
 
     def validate(self) -> DevScores | None:
-        """Scores of the network as it stands on the held-out data."""
+        """Scores of the network, in its present state, on the held-out data."""
         return None if self._validate is None else self._validate()
 
 
@@ -106,7 +102,7 @@ class Validation:
     tags: TagSet
 
     def __call__(self) -> DevScores:
-        """Of the network as it stands."""
+        """Of the network in its present state."""
         found = held_out_scores(scores_of(self.network, self.inputs), self.dev, self.tags)
         if isinstance(found, TaggingScores):
             return DevScores(found.accuracy)

@@ -19,7 +19,7 @@ def add_vectors(
 ) -> tuple[Vocabulary, Float32Array | None, Coverage | None]:
     """The vocabulary with the words that have vectors, their table (rows of zeros for padding and unknown), coverage.
 
-    Kept are the vectors of all words seen in training, frequent enough for a learnt one or not, and the first
+    The vectors of all words seen in training are kept, whether frequent enough for a learned one or not, and the first
     `extra` of the file.
     """
     if settings.vectors is None:

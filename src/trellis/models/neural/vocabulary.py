@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain, repeat
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from trellis import _native
 from trellis.arrays import IntArray
+from trellis.caching import cached
 from trellis.errors import DataError
 from trellis.models.data import name_of, tokens_of
 from trellis.models.neural.inputs import FIRST, EncodedSentences, Words
@@ -44,16 +44,16 @@ class Symbols:
         return len(self.names) + FIRST
 
     def __contains__(self, name: object) -> bool:
-        """Whether the string has an id of its own."""
+        """Whether the string has its own id."""
         return name in self._ids
 
     def ids(self, names: Sequence[str]) -> IntArray:
         """The id of each."""
         return np.fromiter(map(self._ids.get, names, repeat(UNKNOWN)), dtype=np.int64, count=len(names))
 
-    @cached_property
+    @cached
     def _by_code_point(self) -> IntArray:
-        """The ids of single characters by their code points, and a last one of those beyond."""
+        """The ids of single characters by their code points, and a last one for all beyond."""
         points = {ord(name): number for name, number in self._ids.items() if len(name) == 1}
         table = np.full(max(points, default=-1) + 2, UNKNOWN, dtype=np.int64)
         table[list(points)] = list(points.values())
@@ -84,6 +84,11 @@ class Vocabulary:
     columns: Mapping[str, Symbols] = field(default_factory=dict)
     lower: bool = False
 
+    @property
+    def has_only_characters(self) -> bool:
+        """Whether every word is a single character, as in Chinese segmentation."""
+        return all(len(word) == 1 for word in self.words.names)
+
     def kinds(self, distinct: Sequence[str]) -> Words:
         """What there is to know about each of these words."""
         looked_up = [word.lower() for word in distinct] if self.lower else distinct
@@ -97,7 +102,7 @@ class Vocabulary:
         )
 
     def _vectors(self, words: Sequence[str]) -> IntArray:
-        """The row of each word's vector, or of its lower-case form; 0, a row of zeros, where there is none."""
+        """The row of each word's vector, or of its lower-case form; 0, a row of zeros, if there is none."""
         rows = self.vectors.ids(words)
         missing = np.flatnonzero(rows == UNKNOWN)
         again = self.vectors.ids([words[i].lower() for i in missing.tolist()])

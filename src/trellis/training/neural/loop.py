@@ -35,7 +35,7 @@ from trellis.training.neural.resuming import Memory, State
 from trellis.training.neural.schedules import Schedule
 from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.stepper import Diverged, Stepper, Taken
-from trellis.training.neural.task import DevScores, Task
+from trellis.training.neural.task import DevScores, TrainingTask
 from trellis.training.neural.tensorboard import TensorBoard, tensorboard_folder
 from trellis.training.neural.weights import copy_of, put_back, trained_weights
 from trellis.training.record import write_history
@@ -46,7 +46,7 @@ class DivergedWarning(UserWarning):
 
 
 def train(
-    task: Task,
+    task: TrainingTask,
     settings: TrainingSettings | None = None,
     *,
     folder: str | Path | TrainingFolder | None = None,
@@ -94,7 +94,7 @@ def _opened(
         yield TrainingFolder(path, "neural", resume=resume, is_main=machine.is_main)
 
 
-def _fingerprint(task: Task) -> str:
+def _fingerprint(task: TrainingTask) -> str:
     """A fingerprint of what the loop knows about the examples."""
     lengths = np.asarray(task.lengths, dtype=np.int64)
     return f"{len(lengths)} of {int(lengths.sum())} tokens, {zlib.crc32(lengths.tobytes()):08x}"
@@ -103,7 +103,7 @@ def _fingerprint(task: Task) -> str:
 class _Run:
     def __init__(
         self,
-        task: Task,
+        task: TrainingTask,
         settings: TrainingSettings,
         machine: Machine,
         folder: TrainingFolder | None,

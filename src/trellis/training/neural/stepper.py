@@ -14,7 +14,7 @@ from trellis.training.neural.machine import Machine
 from trellis.training.neural.optimizer import build_optimizer, set_learning_rate
 from trellis.training.neural.schedules import Schedule
 from trellis.training.neural.settings import TrainingSettings
-from trellis.training.neural.task import Task
+from trellis.training.neural.task import TrainingTask
 
 
 class Diverged(Exception):  # noqa: N818 - it ends a training, which may still have a result
@@ -33,7 +33,7 @@ class Taken(NamedTuple):
 class Stepper:
     """Takes steps; everything it does is a function of weights, optimizer state and the step's number."""
 
-    def __init__(self, task: Task, settings: TrainingSettings, machine: Machine, schedule: Schedule) -> None:
+    def __init__(self, task: TrainingTask, settings: TrainingSettings, machine: Machine, schedule: Schedule) -> None:
         self._task, self._machine, self._schedule = task, machine, schedule
         self._clip = math.inf if settings.clip is None else settings.clip
         self.optimizer = build_optimizer(task, settings)

@@ -18,7 +18,7 @@ class DevScores(NamedTuple):
     recall: float | None = None
 
 
-class Task(Protocol):
+class TrainingTask(Protocol):
     """Something to be learned. The loop puts `module` on its device; all methods compute there."""
 
     @property

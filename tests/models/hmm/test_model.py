@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.models.hmm_oracle import BOXES, expected_counts, joint, models, paths
+from tests.models.hmm.oracle import BOXES, expected_counts, joint, models, paths
 from trellis.errors import ConfigError, DataError, ModelError, NoPathError
 from trellis.models.hmm.model import HMM
 

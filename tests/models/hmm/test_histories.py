@@ -243,7 +243,7 @@ def test_small_blocks_give_what_one_gives(monkeypatch) -> None:
 
 
 def test_only_labels_teach_order_2() -> None:
-    with pytest.raises(ModelError, match="order = 2 is learnt from labels alone, but sentence 0 has a token without"):
+    with pytest.raises(ModelError, match="order = 2 is learned from labels alone, but sentence 0 has a token without"):
         HMM(order=2).fit_unlabelled(X)
     for label in (None, {"a", "b"}):
         with pytest.raises(ModelError, match="but sentence 1 has a token without one: leave such sentences out, or"):
@@ -258,7 +258,7 @@ def test_other_mistakes_are_named() -> None:
         HMM(pairs=-1)
     with pytest.raises(ModelError, match="from_probabilities makes models of order 1, got order = 2"):
         HMM.from_probabilities([1.0], [[1.0]], [[1.0]], order=2)
-    with pytest.raises(ModelError, match="goes on from a model of order 2, but this one is of order 1"):
+    with pytest.raises(ModelError, match="continues from a model of order 2, but this one is of order 1"):
         HMM().fit(X, Y).set_params(order=2).fit(X, Y, warm_start=True)
     with pytest.raises(ModelError, match="spans are given for 1 sentences, but there are 2"):
         HMM(order=2).fit(BIO).span_probabilities([["a"], ["b"]], [[]])

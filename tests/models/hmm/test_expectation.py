@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from tests.models.hmm_oracle import corpora, expected_counts, models
+from tests.models.hmm.oracle import corpora, expected_counts, models
 from trellis import chain
 from trellis.chain import runtime
 from trellis.errors import ModelError, NoPathError

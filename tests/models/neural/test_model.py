@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.models.contract import TRAIN
-from tests.models.test_neural_contract import TINY
+from tests.models.neural.test_contract import TINY
 from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
@@ -407,7 +407,3 @@ class TestResuming:
     def test_resume_needs_a_folder(self):
         with pytest.raises(ModelError, match="resume needs the folder"):
             tiny().fit(TRAIN, resume=True)
-
-    def test_families_that_learn_in_one_go_say_so(self):
-        with pytest.raises(ModelError, match="a model of kind 'hmm' learns in one go"):
-            models.HMM().fit(TRAIN, resume=True)

@@ -405,7 +405,7 @@ def test_impossible_settings_are_named():
     ]:
         with pytest.raises(ConfigError, match=message):
             CRF(**options)
-    with pytest.raises(ModelError, match="sgd knows no L1"):
+    with pytest.raises(ModelError, match="sgd does not support L1"):
         CRF(algorithm="sgd", c1=1.0).fit(TRAIN)
 
 
@@ -425,5 +425,5 @@ class Short(list):
 @pytest.mark.parametrize("features", ["ready", "pos"])
 def test_a_sentence_whose_length_is_not_what_it_holds_does_not_reach_the_kernels(features):
     tokens = [["a"], ["b"], ["c"]] if features == "ready" else ["a", "b", "c"]
-    with pytest.raises(DataError, match="sentence 0 holds 3 tokens where its length is 1: expected as many"):
+    with pytest.raises(DataError, match="sentence 0 contains 3 tokens but its length is 1: expected the same number"):
         CRF(features=features).fit([Short(tokens), tokens[:2]], [["X"], ["X", "Y"]])

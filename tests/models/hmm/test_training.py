@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.models.hmm_oracle import expected_counts
+from tests.models.hmm.oracle import expected_counts
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.models.hmm.expectation import HMMObjective
 from trellis.models.hmm.model import HMM

@@ -13,7 +13,7 @@ from trellis.models.hmm.forms import Forms, look, shape
 from trellis.models.hmm.model import HMM
 from trellis.text import Sentence
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
+DATA = Path(__file__).parents[4] / "shared" / "data"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,33 @@
+"""From the name of a family, or the kind of a stored model, to a tagger."""
+
+import pytest
+
+from trellis import CRF
+from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.models import classes, families
+
+
+def test_families_are_made_by_name():
+    settings = families.get_family("crf").defaults()
+    assert isinstance(classes.make_tagger(families.get_family("crf"), settings), CRF)
+    assert not families.FAMILIES["hmm"].neural
+    assert families.FAMILIES["bilstm-softmax"].neural
+    with pytest.raises(ConfigError, match="unknown model 'bilstm': expected one of hmm, crf,"):
+        families.get_family("bilstm")
+    with pytest.raises(StoreError, match="unknown kind 'horse'"):
+        classes.tagger_class("horse")
+
+
+def test_a_family_whose_library_is_missing_says_how_to_get_it(monkeypatch):
+    def absent(name):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    monkeypatch.setattr(classes.importlib, "import_module", absent)
+    with pytest.raises(ModelError, match=r"a neural model needs torch: pip install 'trellis\[neural\]'"):
+        classes.tagger_class("neural")
+
+
+def test_a_family_that_needs_a_setting_says_so():
+    family = families.get_family("transformer-crf")
+    with pytest.raises(ConfigError, match=r"this family needs the setting .encoder\.transformer., which is not set"):
+        classes.make_tagger(family, family.defaults())
