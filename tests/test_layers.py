@@ -13,7 +13,7 @@ ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
     ["arrays", "caching", "errors"],
-    ["aligned", "files", "suggest", "untrusted"],
+    ["aligned", "files", "frames", "suggest", "untrusted"],
     ["text", "tags", "ragged", "config", "store", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],

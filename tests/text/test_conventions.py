@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from trellis.text import Conventions, Words, tokenize
+from trellis.text import Conventions, WordSplitter, tokenize
 
 SPLIT = {
     "It's Ann's.": "It 's Ann 's .",
@@ -69,18 +69,18 @@ SWITCHED = {
 def test_every_switch_splits_or_keeps(switch: str) -> None:
     text, split, whole = SWITCHED[switch]
     base = Conventions(hyphens=True, ranges=True) if switch in ("prefixes", "ranges") else Conventions()
-    assert Words(replace(base, **{switch: True})).split(text) == split
-    assert Words(replace(base, **{switch: False})).split(text) == whole
+    assert WordSplitter(replace(base, **{switch: True})).split(text) == split
+    assert WordSplitter(replace(base, **{switch: False})).split(text) == whole
 
 
 def test_exceptions_override_the_rules_inside_a_chunk_too() -> None:
-    words = Words(exceptions={"dont": ("do", "nt"), "Yahoo!": ("Yahoo!",), "B&W": ("B", "&", "W")})
+    words = WordSplitter(exceptions={"dont": ("do", "nt"), "Yahoo!": ("Yahoo!",), "B&W": ("B", "&", "W")})
     assert words.split("(dont use Yahoo!, B&W)") == ["(", "do", "nt", "use", "Yahoo!", ",", "B", "&", "W", ")"]
 
 
 def test_chunks_are_remembered_only_up_to_a_bound(monkeypatch) -> None:
     monkeypatch.setattr("trellis.text.splitters._MOST_CHUNKS", 3)
-    words = Words()
+    words = WordSplitter()
     for i in range(20):
         assert words.split(f"it's{i} a{i}!") == [f"it's{i}", f"a{i}", "!"]
     assert len(words._known) <= 3
@@ -92,5 +92,5 @@ def test_chunks_are_remembered_only_up_to_a_bound(monkeypatch) -> None:
     "text", ["a" * 50_000, "a-" * 20_000, "a." * 20_000, "1-" * 20_000, "'" * 20_000, "@a." * 9_000]
 )
 def test_long_chunks_take_linear_time(text: str) -> None:
-    assert "".join(Words().split(text)) == text
-    assert "".join(Words(Conventions(hyphens=True, dots=True, units=True)).split(text)) == text
+    assert "".join(WordSplitter().split(text)) == text
+    assert "".join(WordSplitter(Conventions(hyphens=True, dots=True, units=True)).split(text)) == text

@@ -1,12 +1,12 @@
 """Conventions found from the tokens of a corpus, with its raw text or without."""
 
-from trellis.text import Conventions, Sentence, Words, learned_words, tokenize
+from trellis.text import Conventions, Sentence, WordSplitter, learned_words, tokenize
 
 TEXTS = ["It's a well-known fact.", "Don't pay $5 for 3.5%!", "Ann's co-worker e-mailed and/or called.", "Stop!!! Now."]
 
 
 def corpus(conventions: Conventions) -> list[Sentence]:
-    return [Words(conventions).sentence(text) for text in TEXTS]
+    return [WordSplitter(conventions).sentence(text) for text in TEXTS]
 
 
 def test_switches_are_found_from_sentences_with_text() -> None:

@@ -5,9 +5,10 @@ import pickle
 import sys
 
 import pytest
+import tokenizers
 
 from trellis.errors import ConfigError, DataError, StoreError
-from trellis.text import Words, learned_words, splitter, splitter_from_dict, tokenizer
+from trellis.text import WordSplitter, learned_words, splitter, splitter_from_dict, tokenizer
 from trellis.untrusted import Fields
 
 
@@ -39,7 +40,7 @@ def again(values: dict):
         splitter(r"regex:\w+"),
         splitter(halves),
         learned_words([["dont"], ["do", "nt"], ["it", "'s"]]),
-        Words(exceptions={"dont": ("do", "nt")}),
+        WordSplitter(exceptions={"dont": ("do", "nt")}),
     ],
     ids=str,
 )
@@ -123,10 +124,9 @@ def test_a_damaged_description_is_an_error(values: dict, problem: str) -> None:
 class TestFiles:
     @pytest.fixture
     def path(self, tmp_path):
-        library = pytest.importorskip("tokenizers")
-        made = library.Tokenizer(library.models.WordLevel({"[UNK]": 0, "it": 1}, unk_token="[UNK]"))
-        made.normalizer = library.normalizers.Lowercase()
-        made.pre_tokenizer = library.pre_tokenizers.Whitespace()
+        made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "it": 1}, unk_token="[UNK]"))
+        made.normalizer = tokenizers.normalizers.Lowercase()
+        made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
         made.save(str(tmp_path / "own.json"))
         return tmp_path / "own.json"
 
@@ -140,9 +140,8 @@ class TestFiles:
         assert '"it"' not in given.to_dict()["description"]
 
     def test_byte_level_words_have_no_space_in_front(self, path) -> None:
-        library = pytest.importorskip("tokenizers")
-        made = library.Tokenizer(library.models.BPE())
-        made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made = tokenizers.Tokenizer(tokenizers.models.BPE())
+        made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.save(str(path))
         assert splitter(str(path)).sentence("Ann met  Bob").tokens == ("Ann", "met", "Bob")
 

@@ -11,7 +11,7 @@ from trellis.cli._reading import Reader, RelayingSource
 from trellis.corpus import CorpusError, OnError, Source, guess_format
 from trellis.errors import DataError
 from trellis.models.data import Label
-from trellis.text import Sentence, Splitter, splitter
+from trellis.text import Sentence, Splitter, split_sentences, splitter
 from trellis.untrusted import shown
 
 UNKNOWN, OR = "_", "|"
@@ -41,6 +41,22 @@ class Inputs:
             return form, _relayed(source, reader.open(source))
         tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
         return form, _relayed(source, _lines(source, tokenizer))
+
+    def documents(self, path: str, whole: bool) -> tuple[str, Iterator[Piece]]:
+        """A file of raw text as one document, whose sentences are found when it is tagged; or as its sentences."""
+        source = RelayingSource(path, encoding=self.reader.encoding, on_error=self.on_error)
+        text = "\n".join(line for _, line in source.lines())
+        if whole:
+            return "text", _relayed(source, [Document((), None, text, (), path=source.name, lines=(1,))])
+        return "text", _relayed(source, (self._sentence(text[a:b], source) for a, b in split_sentences(text)))
+
+    def _sentence(self, text: str, source: RelayingSource) -> Sentence:
+        made = self.tokenizer.sentence(text)
+        return Sentence(made.tokens, None, made.text, made.offsets, path=source.name)
+
+
+class Document(Sentence):
+    """A text of several sentences, not split yet."""
 
 
 def _guess(source: RelayingSource, quiet: bool) -> str:

@@ -12,7 +12,7 @@ from typing import IO, Annotated, Any
 import typer
 
 import trellis
-from trellis.cli._inputs import TEXTS, Constraints, Inputs, Piece, blocks
+from trellis.cli._inputs import TEXTS, Constraints, Document, Inputs, Piece, blocks
 from trellis.cli._outputs import FORMS, Answer, Drawing, passed_on
 from trellis.cli._progress import Tell, counted
 from trellis.cli._reading import (
@@ -64,6 +64,13 @@ def tag(
             help="File of the same sentences with known labels, which are kept: _ is unknown, B-PER|B-ORG one of these."
         ),
     ] = None,
+    sentences: Annotated[
+        bool,
+        typer.Option(
+            "--sentences",
+            help="Raw text: each file is one document, split into sentences; offsets are those of the document.",
+        ),
+    ] = False,
     on_error: Annotated[
         OnError, typer.Option(help="At a line that cannot be tagged: stop, or report it and pass it on.")
     ] = OnError.STOP,
@@ -89,6 +96,8 @@ def tag(
       trellis tag model partly.conll --constrain partly.conll --to conll
     """  # noqa: D301 - \b tells click to keep the lines
     _check_names(source, to)
+    if sentences and (source not in (None, "text") or kbest or constrain is not None):
+        raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
     tagger = trellis.load(model)
     remembered = remembered_options(folder.read_record(model))
     reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
@@ -100,7 +109,8 @@ def tag(
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
     with open_output(out) as file, counted(watched) as tell:
         for path in files or ["-"]:
-            form, pieces = inputs.pieces(path, quiet=quiet)
+            whole = (to or _form(job, "text", file)) in ("inline", "jsonl")
+            form, pieces = inputs.documents(path, whole) if sentences else inputs.pieces(path, quiet=quiet)
             _write(job, form, pieces, to, file, tell)
         if known is not None:
             known.check_end()
@@ -123,6 +133,8 @@ class Job:
     known: Constraints | None
     forgiving: bool
     column: str = "upos"
+    raw: bool = False
+    """Whether the sentences are lines of raw text."""
 
     def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
@@ -149,7 +161,10 @@ class Job:
         return [next(answers) if isinstance(piece, Sentence) else piece for piece in block]
 
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
-        posterior = self.tagger.posterior(sentences, known=known)
+        if any(isinstance(sentence, Document) for sentence in sentences):
+            documents = self.tagger.annotate([sentence.text or "" for sentence in sentences], sentences=True)
+            return [Answer(one.sentence, one) for one in documents]
+        posterior = self.tagger.posterior(sentences, known=known, raw=self.raw)
         if self.probs:
             separator = splitter(self.tagger.tokenizer_).separator
             answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
@@ -194,7 +209,7 @@ class Job:
 def _write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], tell: Tell) -> None:
     form = to or _form(job, source, file)
     style = job.style(form, file)
-    job = replace(job, probs=job.probs or form in ("inline", "jsonl"))
+    job = replace(job, probs=job.probs or form in ("inline", "jsonl"), raw=source == "text")
     if form == "segmented" and style.scheme is Scheme.PLAIN:
         raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
     for block in blocks(pieces, _SENTENCES, _TOKENS):

@@ -1,14 +1,17 @@
 """How results are shown: every result is a frozen dataclass that can become a dict or a table.
 
-A result describes its table once, as a :class:`Grid` of text cells; Markdown and rich are two ways to
-draw it. The library itself prints nothing.
+A result describes its table once, as a :class:`Grid` of text cells; Markdown, rich, HTML for notebooks and pandas are
+ways to draw it. The library itself prints nothing.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, is_dataclass
+from html import escape as escape_html
 from typing import TYPE_CHECKING, Any
+
+from trellis.frames import data_frame
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -42,6 +45,34 @@ class Grid:
             table.add_row(*map(escape, row))
         return table
 
+    def to_html(self) -> str:
+        """A table for notebooks, with the names on the left and the figures on the right of their cells."""
+        head = _html_row("th", self.columns)
+        body = "".join(_html_row("td", row) for row in self.rows)
+        title = f"<caption style='text-align:left'>{escape_html(self.title)}</caption>"
+        return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One dict per row; figures become numbers, empty cells None."""
+        return [dict(zip(self.columns, map(_value, row), strict=True)) for row in self.rows]
+
+
+def _html_row(tag: str, cells: tuple[str, ...]) -> str:
+    sides = ("left", *(["right"] * (len(cells) - 1)))
+    parts = (
+        f'<{tag} style="text-align:{side}">{escape_html(cell)}</{tag}>' for side, cell in zip(sides, cells, strict=True)
+    )
+    return f"<tr>{''.join(parts)}</tr>"
+
+
+def _value(cell: str) -> str | int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(cell)
+        except ValueError:
+            continue
+    return cell or None
+
 
 def _markdown_row(cells: list[str], widths: list[int]) -> str:
     first = cells[0].ljust(widths[0])
@@ -68,6 +99,19 @@ class Report(ABC):
     def to_rich(self) -> Table:
         """The table for a rich console."""
         return self.grid().to_rich()
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """The rows of the table as dicts, with numbers as they are shown."""
+        return self.grid().to_records()
+
+    def to_pandas(self) -> Any:
+        """The rows of the table as a `pandas.DataFrame`."""
+        grid = self.grid()
+        return data_frame(grid.to_records(), grid.columns)
+
+    def _repr_html_(self) -> str:
+        """The table, for notebooks."""
+        return self.grid().to_html()
 
     def __rich__(self) -> Table:
         """Let ``console.print(result)`` show the table."""

@@ -38,8 +38,7 @@ from trellis.models.raw_text import folded, inputs_of, joined, kept_apart, parts
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
-from trellis.text import Sentence, Splitter, splitter, splitter_from_dict
-from trellis.text.own import OwnTokenizer
+from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, undisturbed
 
 _LEARNED = ("tagset_", "tokenizer_", "settings_", "history_")
@@ -108,8 +107,8 @@ class Tagger(Estimator[C], ABC):
                 reads them as seqeval does, "drop" leaves their sentences out; what was done is a `DataWarning`.
 
         """
+        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags)
         with opened(folder, self.kind) as place:
-            options = FitOptions(warm_start, progress, on_bad_tags=on_bad_tags, tokenizer=tokenizer)
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
 
@@ -137,7 +136,7 @@ class Tagger(Estimator[C], ABC):
         identify(options, self.config, self.free_settings, data, held_out, before)
         how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
         if place is not None:
-            how.to_dict()  # nobody wants to hear after the training that it cannot be stored
+            how.to_dict()  # what cannot be stored is refused before the training, not after it
         self._learn(self._seen(data), None if held_out is None else self._seen(held_out), options)
         self.tokenizer_ = how
         if place is not None and keep:
@@ -157,8 +156,8 @@ class Tagger(Estimator[C], ABC):
         """The distribution over labellings of all inputs, from which every answer is read; the encoder runs once.
 
         With `known` labels, given like the labels of `fit` (a label, a set of labels one of which is right, or None),
-        it is the distribution over the labellings that agree with them. With `raw`, inputs are sentences split from raw
-        text: words of a segmenter then end at white space.
+        it is the distribution over the labellings that agree with them. With `raw`, the inputs are sentences split
+        from raw text: words of a segmenter then end at white space.
         """
         inputs = listed(X)
         return self._posterior(inputs, None if known is None else Labelled.of(inputs, known), 0, [raw] * len(inputs))

@@ -18,8 +18,7 @@ from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
 from trellis.models.folder import ModelFolder, training
 from trellis.tags import OnBadTags
-from trellis.text import Sentence, Splitter
-from trellis.text.own import OwnTokenizer
+from trellis.text import OwnTokenizer, Sentence, Splitter
 from trellis.training import Progress
 from trellis.training.folder import TrainingFolder
 

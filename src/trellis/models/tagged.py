@@ -15,6 +15,7 @@ import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
+from trellis.frames import data_frame
 from trellis.tags import Span, SpanTable
 from trellis.text import Sentence, hue, sentence_in
 
@@ -194,6 +195,14 @@ class Tagged:
             "spans": [span._asdict() for span in self.spans],
         }
 
+    def to_records(self) -> list[dict[str, Any]]:
+        """One dict per span: start, end, label, text, probability."""
+        return [span._asdict() for span in self.spans]
+
+    def to_pandas(self) -> Any:
+        """One row per span, as a `pandas.DataFrame`."""
+        return data_frame(self.to_records(), TextSpan._fields)
+
     def _pieces(self) -> Iterator[tuple[TextSpan | None, str]]:
         """Spans, and the tokens that lie outside all of them, in order."""
         starts = {span.start: span for span in self.spans}
@@ -220,4 +229,4 @@ class Tagged:
             )
             end = span.end
         parts.append(escape(self.text[end:]))
-        return f'<div style="line-height:2">{"".join(parts)}</div>'
+        return f'<div style="line-height:2;white-space:pre-wrap">{"".join(parts)}</div>'

@@ -23,21 +23,22 @@ from trellis.text.choosing import (
 )
 from trellis.text.conventions import Conventions
 from trellis.text.learning import learned_words
-from trellis.text.own import tokenizer
+from trellis.text.own import OwnTokenizer, tokenizer
 from trellis.text.plain import characters, graphemes, whitespace, words
 from trellis.text.sentence import Offsets, Sentence, hue
 from trellis.text.sentences import split_sentences
-from trellis.text.splitters import Splitter, Tokenizer, Words, sentence_in
+from trellis.text.splitters import Splitter, Tokenizer, WordSplitter, sentence_in
 from trellis.text.widths import fold_tokens, fold_width
 
 __all__ = [
     "TOKENIZERS",
     "Conventions",
     "Offsets",
+    "OwnTokenizer",
     "Sentence",
     "Splitter",
     "Tokenizer",
-    "Words",
+    "WordSplitter",
     "characters",
     "english",
     "fold_tokens",

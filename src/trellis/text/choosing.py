@@ -12,13 +12,13 @@ from trellis.text import plain
 from trellis.text.conventions import Conventions
 from trellis.text.own import File, Function, OwnTokenizer, Regex, file_tokenizer, imported_function, stored_function
 from trellis.text.sentence import Offsets, Sentence
-from trellis.text.splitters import Plain, Splitter, Tokenizer, Words, sentence_at, sentence_in
+from trellis.text.splitters import Plain, Splitter, Tokenizer, WordSplitter, sentence_at, sentence_in
 from trellis.untrusted import Fields
 
 
 @lru_cache(maxsize=1)
-def _english() -> Words:
-    return Words()
+def _english() -> WordSplitter:
+    return WordSplitter()
 
 
 def english(text: str) -> list[Offsets]:
@@ -81,7 +81,7 @@ def splitter_from_dict(fields: Fields) -> Splitter:
     return _words(fields) if "conventions" in fields else _PLAIN[name]
 
 
-def _words(fields: Fields) -> Words:
+def _words(fields: Fields) -> WordSplitter:
     switches = fields.table("conventions")
     known = {item.name for item in dataclasses.fields(Conventions)}
     values: dict[str, Any] = {name: switches.value(name, bool) for name in known if name in switches}
@@ -92,7 +92,7 @@ def _words(fields: Fields) -> Words:
                 f"{fields.where}: an exception of the tokenizer must be a list of strings, got {pieces!r:.80}"
             )
         exceptions["".join(pieces)] = tuple(pieces)
-    return Words(Conventions(**values), exceptions)
+    return WordSplitter(Conventions(**values), exceptions)
 
 
 def split_text(text: str, tokenizer: str | Splitter) -> list[str]:

@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 
 from trellis.text.conventions import Conventions, pattern
 from trellis.text.sentence import Sentence
-from trellis.text.splitters import Words
+from trellis.text.splitters import WordSplitter
 
 Chunk = tuple[str, tuple[str, ...]]  # what stands between white space, and its tokens
 _MOST_SENTENCES = 20_000  # that are looked at
@@ -52,13 +52,13 @@ _JOINS_RIGHT = re.compile(r"[$£€¥#@(\[{/-]")
 _HALVES = {"can": "not", "gon": "na", "wan": "na", "got": "ta", "gim": "me", "lem": "me"}
 
 
-def learned_words(sentences: Iterable[Sentence | Sequence[str]]) -> Words:
+def learned_words(sentences: Iterable[Sentence | Sequence[str]]) -> WordSplitter:
     """The splitter that agrees best with the tokens of these sentences."""
     counts = Counter(chunk for sentence in islice(sentences, _MOST_SENTENCES) for chunk in _chunks(sentence))
     hard = [(chunk, n) for chunk, n in counts.items() if not _is_easy(*chunk)]
     sample = sorted(hard, key=lambda item: -item[1])[:_MOST_CHUNKS]
     conventions = _best_conventions(sample)
-    return Words(conventions, _exceptions(conventions, sample, counts))
+    return WordSplitter(conventions, _exceptions(conventions, sample, counts))
 
 
 def _is_easy(chunk: str, tokens: tuple[str, ...]) -> bool:

@@ -88,7 +88,7 @@ class Plain(Splitter):
         return Plain, (self.name,)
 
 
-class Words(Splitter):
+class WordSplitter(Splitter):
     """Words by the conventions of a corpus, with exceptions.
 
     Text is split at white space first, and the tokens of each chunk are remembered: running text repeats itself.
@@ -155,7 +155,7 @@ class Words(Splitter):
         return {"name": self.name, "conventions": dataclasses.asdict(self.conventions), "exceptions": exceptions}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Words, (self.conventions, self.exceptions)
+        return WordSplitter, (self.conventions, self.exceptions)
 
 
 def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:

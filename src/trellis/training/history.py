@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple, Self
 
 from trellis import config
+from trellis.frames import data_frame
 from trellis.training.objective import Vector
 
 Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted", "diverged"]
@@ -88,6 +89,24 @@ class History:
         """Plain values, ready for JSON; values that a step does not have are skipped."""
         steps = [{name: value for name, value in asdict(step).items() if value is not None} for step in self.steps]
         return {"reason": self.reason, "kept": self.kept, "steps": steps}
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One dict per step; values that a step does not have are None."""
+        return [asdict(step) for step in self.steps]
+
+    def to_pandas(self) -> Any:
+        """One row per step, as a `pandas.DataFrame`, without the columns that no step has."""
+        rows = self.to_records()
+        names = [item.name for item in fields(Step) if any(row[item.name] is not None for row in rows)]
+        return data_frame([{name: row[name] for name in names} for row in rows], names)
+
+    def _repr_html_(self) -> str:
+        """The learning curve, for notebooks."""
+        from trellis.training.curve import draw_curve
+
+        kept = f", weights of step {self.kept + 1} kept" if self.steps else ""
+        curve = draw_curve(self) if len(self.steps) > 1 else ""
+        return f"<div>{len(self.steps)} steps, ended: {self.reason}{kept}</div>{curve}"
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -35,8 +35,7 @@ from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_token
 from trellis.models.states import stored_states
 from trellis.store import Stored
 from trellis.tags import OnBadTags, TagSet, TagStates
-from trellis.text import Splitter
-from trellis.text.own import OwnTokenizer
+from trellis.text import OwnTokenizer, Splitter
 from trellis.training import Progress
 from trellis.training.neural import train
 from trellis.training.neural.settings import FREE
@@ -86,8 +85,8 @@ class NeuralTagger(Tagger[NeuralConfig]):
         """
         if resume and folder is None:
             raise ModelError("resume needs the folder of the training that is to be continued, got none")
+        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags)
         with opened(folder, self.kind, resume=resume) as place:
-            options = FitOptions(warm_start, progress, on_bad_tags=on_bad_tags, tokenizer=tokenizer)
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
 
