@@ -69,3 +69,28 @@ def test_a_folder_is_removed_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monk
     files.remove_partial(tmp_path)
     assert os.listdir(tmp_path) == []
     files.remove_folder(tmp_path / "a")
+
+
+def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "a.txt")
+    for content in ("new", "newer"):
+        files.write_text(tmp_path / "link", content)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "real" / "a.txt").read_text() == content
+    assert os.listdir(tmp_path / "real") == ["a.txt"]
+
+
+def test_what_is_not_a_regular_file_is_never_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(StoreError, match="pipe cannot be written: it is not a regular file"):
+        files.write_text(tmp_path / "pipe", "new")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    with pytest.raises(StoreError, match="cannot be written: it is a folder"):
+        files.write_text(tmp_path, "new")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 5000])
+def test_a_name_that_no_file_can_have(name: str) -> None:
+    with pytest.raises(StoreError, match="cannot be written"):
+        files.write_text(name, "new")

@@ -128,6 +128,7 @@ def test_exception_tree() -> None:
         "TagError": ["TrellisError", "ValueError"],
         "DataError": ["TrellisError", "ValueError"],
         "CorpusError": ["DataError"],
+        "DataWarning": ["UserWarning"],
         "ConfigError": ["TrellisError", "ValueError"],
         "ModelError": ["TrellisError", "ValueError"],
         "NotFittedError": ["ModelError", "AttributeError"],

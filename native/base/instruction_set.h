@@ -7,7 +7,7 @@ namespace trellis {
 
 // "baseline", "avx2" or "avx512"
 const char* instruction_set();
-// Takes the named one from now on; false where this machine lacks it.
+// Takes the named one from now on; false if this machine lacks it.
 bool use_instruction_set(const char* name);
 
 // avx512_NAME(), avx2_NAME() or baseline_NAME(), whichever is that of the instruction set in use

@@ -22,7 +22,7 @@ class Block {
     data_ = static_cast<T*>(std::aligned_alloc(step, bytes));
     if (!data_) throw std::bad_alloc();
 #if defined(__linux__)
-    if (step == huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // else a page fault every four kilobytes
+    if (step == huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // else there is a page fault every four kilobytes
 #endif
   }
   Block(int64_t count, T fill) : Block(count) {

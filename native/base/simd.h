@@ -1,5 +1,5 @@
 // Vectors of float and double over the compiler's vector extensions. This header is compiled once per instruction
-// set, inside a namespace of its own (TRELLIS_ISA), so that no function built for AVX-512 is ever linked into the
+// set, inside its own namespace (TRELLIS_ISA), so that no function built for AVX-512 is ever linked into the
 // baseline. For the same reason nothing here or in the kernels uses the standard library's templates.
 #pragma once
 

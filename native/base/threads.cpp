@@ -1,5 +1,6 @@
 #include "base/threads.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -29,10 +30,12 @@ int available_cores() {
   return cores > 0 ? cores : 1;
 }
 
+constexpr int most_threads = 1024;  // as trellis.chain.runtime has it
+
 int initial_threads() {
   const char* wanted = std::getenv("TRELLIS_NUM_THREADS");
   const int count = wanted ? std::atoi(wanted) : 0;
-  return count > 0 ? count : available_cores();
+  return count > 0 ? std::min(count, most_threads) : available_cores();
 }
 
 // Numbered tasks that threads take one after another; the first exception is thrown when all is done.
@@ -129,7 +132,7 @@ class Pool {
 };
 
 // Never destroyed: detached workers may outlive static destruction. A forked child has none of its parent's threads,
-// so it starts with a pool of its own.
+// so it starts with its own pool.
 Pool* pool = nullptr;
 std::atomic<int> thread_count{0};
 
@@ -144,7 +147,7 @@ Pool& the_pool() {
   return *pool;
 }
 
-// GNU OpenMP's way to run something on a team of threads; null where the process does not have it.
+// GNU OpenMP's way to run something on a team of threads; null if the process does not have it.
 using RunTeam = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
 
 RunTeam team_runner() {

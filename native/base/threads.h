@@ -14,7 +14,7 @@ void set_num_threads(int count);
 // is thrown again here.
 void run_tasks(int64_t count, int threads, const std::function<void(int64_t)>& task);
 
-// The same on the threads of torch's OpenMP runtime where that is in the process. They wait for work by watching for it,
+// The same on the threads of torch's OpenMP runtime if that is in the process. They wait for work by watching for it,
 // as ours do: between torch's own operations, two pools would keep each other from the cores.
 void run_beside_torch(int64_t count, int threads, const std::function<void(int64_t)>& task);
 

@@ -57,7 +57,8 @@ struct type_caster<trellis::Array<T, More...>> {
 
 namespace trellis {
 
-// Where an array's numbers are. It must be what is wanted as it comes: a converted copy would be gone before it is used.
+// Where an array's numbers are. It must be what is wanted as it comes: a converted copy would be gone before it is
+// used.
 template <typename T>
 T* data_of(nanobind::handle array) {
   Array<T> found;

@@ -29,7 +29,7 @@ void bind_attributes(nb::module_& m) {
         const std::string_view name = self.view()[i];
         return nb::bytes(name.data(), name.size());
       })
-      .def("select",  // those of the given numbers, numbered anew
+      .def("select",  // those of the given numbers, with new numbers
            [](const Attributes& self, const Array<const int64_t>& numbers) {
              Attributes chosen{std::make_unique<StringIndex>(), {}, {}};
              for (size_t i = 0; i < numbers.size(); ++i) chosen.growing->add(self.view()[uint64_t(numbers.data()[i])]);
@@ -44,10 +44,15 @@ void bind_attributes(nb::module_& m) {
       .def("arrays", [](const Attributes& self) {
         const IndexView& view = self.view();
         const size_t bytes = view.count ? size_t(view.ends[view.count - 1]) : 0;
-        return nb::make_tuple(copy_of(reinterpret_cast<const uint8_t*>(view.bytes), bytes),
-                              copy_of(view.ends, size_t(view.count)), copy_of(view.marks, size_t(view.capacity)),
-                              copy_of(view.table, size_t(view.capacity)));
-      });
+        const auto names = copy_of(reinterpret_cast<const uint8_t*>(view.bytes), bytes);
+        const auto ends = copy_of(view.ends, size_t(view.count));
+        if (!self.growing)
+          return nb::make_tuple(names, ends, copy_of(view.marks, size_t(view.capacity)),
+                                copy_of(view.table, size_t(view.capacity)));
+        IndexTable table = self.growing->table();
+        return nb::make_tuple(names, ends, to_numpy(std::move(table.marks)), to_numpy(std::move(table.numbers)));
+      })
+      .def_prop_ro("secret", [](const Attributes& self) { return self.view().key != nullptr; });  // which hash
 }
 
 }  // namespace trellis

@@ -8,7 +8,8 @@
 
 namespace trellis {
 
-// Arrays of saved models: of one dimension, and, with `unconverted`, never converted, since conversion takes -1 for 65535.
+// Arrays of saved models: of one dimension, and, with `unconverted`, never converted, since conversion takes -1 for
+// 65535.
 template <typename T>
 using Flat = Array<T, nanobind::ndim<1>>;
 inline auto unconverted() { return nanobind::arg().noconvert(); }

@@ -81,14 +81,14 @@ void emissions_of(const Dataset& data, const ReadyWeights& weights, const Array<
   score_dataset(data, weights.table, emissions);
 }
 
-// Leaves the scorer in order, also where reading ends with an error.
+// Leaves the scorer in order, even if reading ends with an error.
 struct Finish {
   Scorer& scorer;
   ~Finish() { scorer.finish(); }
 };
 
-// A scorer with the Python objects that it points into. One call at a time: the lock is never waited for with the
-// interpreter lock in hand.
+// A scorer with the Python objects that it points into. One call at a time: nothing waits for the lock while it holds
+// the interpreter lock.
 struct TokenScorer {
   Scorer scorer;
   std::mutex mutex;

@@ -1,6 +1,6 @@
 // Chain inference: arrays in, arrays out. An array argument is anything nanobind takes as a contiguous CPU array of the
 // right type, or the address of one as an int (torch tensors come that way, since their array protocols cost
-// more than a small batch), or 0 where the C++ side says null. Sizes and lifetimes are the caller's business:
+// more than a small batch), or 0 for null. Sizes and lifetimes are the caller's business:
 // trellis.chain and trellis.chain.torch are the callers, and check everything first.
 #include "chain/inference.h"
 
@@ -11,7 +11,6 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <numeric>
 
 namespace nb = nanobind;
@@ -36,7 +35,7 @@ Report unlocked(F f) {
   return {outcome.status, outcome.sequence};
 }
 
-// Spans as arrays, sorted by sequence: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
+// Spans as arrays: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
 // masks before[S, labels] and after[S, labels].
 std::vector<Span> span_list(const int64_t* spans, int64_t count, const int64_t* tags, const uint8_t* before,
                             const uint8_t* after, int64_t labels) {
@@ -47,7 +46,6 @@ std::vector<Span> span_list(const int64_t* spans, int64_t count, const int64_t* 
                     after ? after + s * labels : nullptr});
     tags += span[2] - span[1];
   }
-  std::stable_sort(list.begin(), list.end(), [](const Span& a, const Span& b) { return a.sequence < b.sequence; });
   return list;
 }
 
@@ -128,7 +126,7 @@ void bind(nb::module_& m, const char* name) {
                                          pointer<const uint8_t>(before), pointer<const uint8_t>(after), labels);
              const int64_t* label = pointer<const int64_t>(state_labels);
              double* to = pointer<double>(out);
-             return unlocked([&] { return self.spans(list, label, labels, to); });
+             return unlocked([&] { return self.spans({list, self.layout().sequences()}, label, labels, to); });
            })
       .def("weighted_nll",
            [](I& self, nb::handle tags, nb::handle weights, nb::handle out) {

@@ -30,7 +30,7 @@ struct Place {
   refuse(where + ": " + problem);
 }
 
-// The error that Python code of the caller's raised, unless it says that an object is not what it should be.
+// The error that the caller's Python code raised, unless it says that an object is not what it should be.
 void pass_on_others() {
   if (!PyErr_Occurred()) return;
   for (PyObject* kind : {PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError}) {
@@ -47,7 +47,7 @@ std::string quoted(const std::string& name) {
 
 bool is_text(PyObject* object) { return PyUnicode_Check(object) || PyBytes_Check(object); }
 
-// The bytes of a str (lone surrogates pass) or bytes object; `spare` holds them where the object does not.
+// The bytes of a str (lone surrogates pass) or bytes object; `spare` holds them if the object does not.
 std::string_view text_of(PyObject* object, std::string& spare) {
   if (PyBytes_Check(object)) return {PyBytes_AS_STRING(object), size_t(PyBytes_GET_SIZE(object))};
   Py_ssize_t size = 0;
@@ -80,7 +80,7 @@ class FeatureReader {
     holder(item, "the features of a token");
     data_.bundle_ends.push_back(int64_t(data_.attributes.size()));
   }
-  // Values are kept only where one is not 1.
+  // Values are kept only if one is not 1.
   void finish() {
     if (!weighted_) data_.values.clear();
   }

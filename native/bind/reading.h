@@ -7,7 +7,7 @@
 
 namespace trellis {
 
-// One column: a sequence of sentences, each a sequence of strings. Fills offsets where they are empty; where they are
+// One column: a sequence of sentences, each a sequence of strings. Fills offsets if they are empty; if they are
 // not, the lengths must agree with them.
 void read_column(nanobind::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column);
 

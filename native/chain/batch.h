@@ -7,8 +7,8 @@
 namespace trellis {
 
 // A ragged batch of scores. Sequence b owns the tokens offsets[b] .. offsets[b + 1] - 1, and token n has its emissions
-// in row rows[n] (row n where rows is null). Everything else by token, in or out (tags, weights, gradients), lies in
-// that same row, so a padded batch with any mask is worked on where it stands.
+// in row rows[n] (row n if rows is null). Everything else by token, in or out (tags, weights, gradients), lies in
+// that same row, so a padded batch with any mask is used in place.
 template <typename R>
 struct Batch {
   const R* emissions;       // [rows, L]
@@ -38,15 +38,18 @@ struct Prepared {
   R* start;           // [P] exp(start - start_max)
   R* end;             // [P] exp(end - end_max)
   double transition_max, start_max, end_max;
-  double gap;         // scores this far below the largest were flushed to zero; infinity where none was
-  bool mixing;        // no transition or end score is zero: whatever underflows can never matter again
+  double gap;         // scores this far below the largest were flushed to zero; infinity if none was
+  bool mixing;        // no transition or end score is zero: nothing that underflows can ever matter again
 };
 
-// The rows of a matrix that are not minus infinity throughout `live_columns` columns, for each such block of columns:
-// where histories or a scheme forbid most transitions, sums in log space go over these alone. Null: all rows.
+// What makes sums in log space over a matrix of transitions cheap, see log_multiply; a null pointer means that there is
+// no such help. A scheme or histories may forbid most transitions: for each block of `live_columns` columns, the rows
+// are listed that are not minus infinity in all of them.
 constexpr int64_t live_columns = 8;
-struct LiveRows {
-  const int64_t* ends;   // [blocks] where the rows of each block end
+struct LogFactors {
+  const double* tops;     // [P] the largest score of each column
+  const double* factors;  // [L, P] exp(A[i, j] - tops[j]), or 0 if the score is minus infinity
+  const int64_t* ends;    // [blocks] where the rows of each block end
   const int32_t* rows;
 };
 
@@ -58,7 +61,7 @@ struct LogPrepared {
   R* backward;  // [L, P] their transpose
   R* start;     // [P]
   R* end;       // [P]
-  LiveRows forward_rows, backward_rows;
+  LogFactors forward_factors, backward_factors;
 };
 
 // What the forward pass leaves for the backward pass, by token.
@@ -67,7 +70,7 @@ struct Tape {
   R* alpha;   // [N, P] forward probabilities, each row summing to one
   R* factor;  // [N, P] exp(emission - peak)
   R* scale;   // [N] what the row of alpha was divided by
-  R* steps;   // [N, L, P] scaled transitions into the token where there are edges; null where there are none
+  R* steps;   // [N, L, P] scaled transitions into the token if there are edges, else null
 };
 
 enum Status : uint8_t {
@@ -95,24 +98,6 @@ struct Neighbours {
   R* of(int64_t b, int64_t token, int64_t L) const {
     return values + ((rows ? rows[token] : token) - shift[b]) * L * L;
   }
-};
-
-// The label that each state of a chain stands for, and the states of each label. Mostly states are labels.
-struct StateLabels {
-  const int64_t* label;    // [L] of each state
-  const int64_t* ends;     // [labels] label k has the states members[ends[k - 1] .. ends[k] - 1]
-  const int64_t* members;  // [L]
-
-  int64_t begin(int64_t k) const { return k ? ends[k - 1] : 0; }
-};
-
-// One labelled span and what surrounds it; see span_log_prob in logspace.h.
-struct Span {
-  int64_t index;           // its place among all spans asked for
-  int64_t sequence, begin, end;
-  const int64_t* tags;     // [end - begin]
-  const uint8_t* before;   // [labels] which are allowed just before, or null
-  const uint8_t* after;    // [labels] which are allowed just after, or null
 };
 
 }  // namespace trellis

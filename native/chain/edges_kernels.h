@@ -1,14 +1,14 @@
-// Scaled forward and backward, and Viterbi, where every pair of neighbouring tokens has transition scores of its own:
+// Scaled forward and backward, and Viterbi, if every pair of neighbouring tokens has its own transition scores:
 // the chain's, plus its edges. One sequence at a time, since no two tokens share a matrix.
 //
-// With X[t, i, j] = exp(edge[t, i, j] - top[t]), the step into token t is M[t] = A X[t] (elementwise), A and the rest as
-// in lockstep_kernels.h. Two factors, each scaled by its own maximum, instead of the exponential of a sum: the sum of two large
-// scores would be rounded, or overflow.
+// With X[t, i, j] = exp(edge[t, i, j] - top[t]), the step into token t is M[t] = A X[t] (elementwise), A and the rest
+// as in lockstep_kernels.h. Two factors, each scaled by its own maximum, instead of the exponential of a sum: the sum
+// of two large scores would be rounded, or overflow.
 //
-// Why this is exact: as in lockstep_kernels.h, with M in the place of A. Steps below exp(least_log) are flushed to zero, so that
-// `tiny` times any other is a normal number; how far the nearest of them lies below its top is the gap. Whether the
-// chain mixes is known only when all its steps have been seen: until then what is lost is noted, and forgotten if it
-// does. The backward pass loses at most what underflows, which is far below `least_overlap`.
+// Why this is exact: as in lockstep_kernels.h, with M in the place of A. Steps below exp(least_log) are flushed to
+// zero, so that `tiny` times any other is a normal number; how far the nearest of them lies below its top is the gap.
+// Whether the chain mixes is known only when all its steps have been seen: until then what is lost is noted, and
+// forgotten if it does. The backward pass loses at most what underflows, which is far below `least_overlap`.
 #pragma once
 
 #include "chain/logspace_kernels.h"
@@ -120,7 +120,7 @@ inline void multiply_rows(const R* M, const R* w, int64_t L, int64_t P, R* out) 
   for (int64_t i = 0; i < L; ++i) out[i] = dot(M + i * P, w, P);
 }
 
-// P(y[t-1] = i, y[t] = j) = alpha[t-1, i] M[i, j] v[j], times weight: to `pair` where asked for, and added to `sums`.
+// P(y[t-1] = i, y[t] = j) = alpha[t-1, i] M[i, j] v[j], times weight: to `pair` if asked for, and added to `sums`.
 template <typename R>
 inline void pair_step(const R* alpha, const R* M, const R* v, R weight, int64_t L, int64_t P, R* pair, R* sums) {
   for (int64_t i = 0; i < L; ++i) {
@@ -186,8 +186,8 @@ void edge_backward(const Batch<R>& batch, const Prepared<R>& prepared, int64_t b
   if (!kept) status[b] = trellis::underflow;
 }
 
-// delta[t, j] = max_i (delta[t-1, i] + A[i, j] + edge[t, i, j]) + e[t, j], each row shifted so that its maximum is 0; the
-// best predecessor of the one label that the path goes through is found again on the way back.
+// delta[t, j] = max_i (delta[t-1, i] + A[i, j] + edge[t, i, j]) + e[t, j], each row shifted so that its maximum is 0;
+// the best predecessor of the one label that the path goes through is found again on the way back.
 template <typename R>
 bool edge_viterbi(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, int64_t* tags) {
   const int64_t L = prepared.L, P = prepared.P, first = batch.offsets[b], T = batch.length(b);

@@ -6,12 +6,14 @@
 namespace TRELLIS_ISA {
 
 // out[j] = sum_i p(i | j) (h[i] - log p(i | j)) with p(i | j) = exp(x[i] + A[i, j] - norm[j]), norm = lse_i(x + A)
-inline void mix_entropies(const double* x, const double* A, const double* norm, const double* h, int64_t L, int64_t P,
-                          double* out) {
+inline void mix_entropies(const double* x, const double* A, const LogFactors& f, const double* norm, const double* h,
+                          int64_t L, int64_t P, double* out) {
   for (int64_t j = 0; j < P; j += width<double>) {
     const Vec<double> whole = load(norm + j), base = whole == -infinity<double> ? Vec<double>{} : whole;
+    const RowList rows(f, j / trellis::live_columns, L);
     Vec<double> sum{};
-    for (int64_t i = 0; i < L; ++i) {
+    for (int64_t k = 0; k < rows.count; ++k) {
+      const int64_t i = rows[k];
       const Vec<double> log_p = x[i] + load(A + i * P + j) - base, p = exp<double>(log_p);
       sum += p > 0.0 ? p * (h[i] - log_p) : Vec<double>{};
     }
@@ -26,15 +28,15 @@ double entropy(const Batch<R>& batch, const LogPrepared<double>& prepared, int64
   const int64_t T = batch.length(b), L = prepared.L, P = prepared.P;
   LogRows a(T, P);
   log_forward(batch, prepared, b, a);
-  Block<double> current(P, 0.0), next(P, 0.0), norm(P), last(L);
+  Block<double> current(P, 0.0), next(P, 0.0), norm(P), work(P), last(L);
   const double total = log_last(prepared, a, last);
   if (total == -infinity<double>) return total;
   double *h = current, *g = next;
   const Steps<R> steps(batch, prepared, b);
   for (int64_t t = 1; t < T; ++t) {
     const double* A = steps.into(batch.offsets[b] + t);
-    log_multiply(a.row(t - 1), A, prepared.forward_rows, L, P, norm);
-    mix_entropies(a.row(t - 1), A, norm, h, L, P, g);
+    log_multiply(a.row(t - 1), A, steps.forward_factors(), L, P, work, norm);
+    mix_entropies(a.row(t - 1), A, steps.forward_factors(), norm, h, L, P, g);
     double* swap = h;
     h = g;
     g = swap;

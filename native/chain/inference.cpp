@@ -1,16 +1,19 @@
 #include "chain/inference.h"
 
 #include "chain/kbest.h"
-#include "chain/sums.h"
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 namespace trellis {
 namespace {
 
 constexpr double forbidden = -std::numeric_limits<double>::infinity();
+
+// A result that is not finite although nothing was forbidden: scores near the end of a double's range.
+void check_range(double result, uint8_t& status) {
+  if (status <= underflow && !(std::abs(result) < std::numeric_limits<double>::infinity())) status = sum_too_large;
+}
 constexpr double score_cost = 3.0;  // nanoseconds per token
 
 template <typename R>
@@ -19,18 +22,6 @@ bool all_below_infinity(const R* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) fine &= x[i] < std::numeric_limits<R>::infinity();
   return fine;
 }
-
-// The states of each label, in their order.
-struct LabelStates {
-  std::vector<int64_t> label, ends, members;
-  LabelStates(const int64_t* labels, int64_t count, int64_t L) : label(size_t(L)), ends(size_t(count)), members(size_t(L)) {
-    for (int64_t j = 0; j < L; ++j) ++ends[size_t(label[size_t(j)] = labels ? labels[j] : j)];
-    std::partial_sum(ends.begin(), ends.end(), ends.begin());
-    std::vector<int64_t> place(ends);
-    for (int64_t j = L - 1; j >= 0; --j) members[size_t(--place[size_t(label[size_t(j)])])] = j;
-  }
-  StateLabels view() const { return {label.data(), ends.data(), members.data()}; }
-};
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -123,6 +114,7 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
       out[b] = kernels_.log_partition(batch_, log_prepared(), b);
       if (out[b] == forbidden) status_[size_t(b)] = no_path;
     }
+    for (int g = 0; g < count; ++g) check_range(out[sequences[g]], status_[size_t(sequences[g])]);
   });
   return first_problem(status_);
 }
@@ -151,7 +143,7 @@ uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out, in
     previous = tag;
   }
   out = batch_.length(b) ? sum + double(batch_.end[previous]) : 0.0;
-  return exact;
+  return out < std::numeric_limits<double>::infinity() ? exact : sum_too_large;
 }
 
 template <typename R>
@@ -189,12 +181,13 @@ Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
       status[size_t(b)] = path_score(b, tags, gold, kept);
       if (status[size_t(b)] == exact && gold == forbidden) status[size_t(b)] = forbidden_path;
       out[b] = std::max(out[b] - gold, 0.0);
+      check_range(out[b], status[size_t(b)]);
     }
   });
   return first_problem(status);
 }
 
-// The kernels' backward pass for a group. Should a sequence underflow, the group's counts are spoilt: it is run again
+// The kernels' backward pass for a group. If a sequence underflows, the group's counts are wrong: it is run again
 // without that sequence, which then goes through log space.
 template <typename R>
 void Inference<R>::backward_group(const int64_t* sequences, int count, const double* weights, R* gradient,
@@ -276,7 +269,7 @@ Outcome Inference<R>::gradient(const double* weights, double weight, int64_t row
   return {};
 }
 
-// f(b) -> a value that is minus infinity where sequence b has no path; sequences are shared out in tasks.
+// f(b) -> a value that is minus infinity if sequence b has no path; sequences are shared out in tasks.
 template <typename R>
 template <typename F>
 Outcome Inference<R>::for_sequences(F f) {
@@ -287,9 +280,11 @@ Outcome Inference<R>::for_sequences(F f) {
       const int64_t b = sequences[g];
       if (!sequence_is_finite(b)) {
         status_[size_t(b)] = not_finite;
-      } else if (f(task, b) == forbidden) {
-        status_[size_t(b)] = no_path;
+        continue;
       }
+      const double value = f(task, b);
+      if (value == forbidden) status_[size_t(b)] = no_path;
+      check_range(value, status_[size_t(b)]);
     }
   });
   return first_problem(status_);
@@ -328,7 +323,11 @@ Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) {
   std::vector<uint8_t> status(size_t(batch_.B), exact);
   for_groups(threads_for(10 + 0.03 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
     kernels_.viterbi(batch_, padded.view(), sequences, count, tags, status.data());
-    for (int g = 0; g < count; ++g) path_score(sequences[g], tags, scores[sequences[g]]);
+    for (int g = 0; g < count; ++g) {
+      const int64_t b = sequences[g];
+      path_score(b, tags, scores[b]);
+      check_range(scores[b], status[size_t(b)]);
+    }
   });
   return first_problem(status);
 }
@@ -345,16 +344,30 @@ Outcome Inference<R>::sample(int64_t n, uint64_t seed, int64_t* tags, int64_t st
       [&](int64_t, int64_t b) { return kernels_.sample(batch_, log_prepared(), b, n, seed, tags, stride); });
 }
 
-// The spans come sorted by sequence; those of one sequence share its forward and backward sums.
+// Scaled arithmetic goes over all transitions: log space is as fast if most of them are forbidden.
 template <typename R>
-Outcome Inference<R>::spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out) {
+std::vector<uint8_t> Inference<R>::scaled_spans(const SortedSpans& spans, const StateLabels& labels, double* out) {
+  std::vector<uint8_t> done(size_t(batch_.B), 0);
+  if (batch_.edges || log_prepared().forward_factors.ends) return done;
+  const ScaledSpans<R> scaled(batch_, labels);
+  run_tasks(tasks_.count(), threads_for(4 * forward_cost()), [&](int64_t task) {
+    std::vector<int64_t> asked;
+    for (int64_t i = tasks_.begin[size_t(task)]; i < tasks_.begin[size_t(task) + 1]; ++i)
+      if (spans.count(tasks_.order[size_t(i)])) asked.push_back(tasks_.order[size_t(i)]);
+    for (size_t i = 0; i < asked.size(); i += size_t(scaled.group()))
+      scaled.run(&asked[i], int(std::min(asked.size() - i, size_t(scaled.group()))), spans, out, done.data());
+  });
+  return done;
+}
+
+template <typename R>
+Outcome Inference<R>::spans(const SortedSpans& spans, const int64_t* labels, int64_t count, double* out) {
+  if (!chain_is_finite()) return {bad_chain_score, 0};
   const LabelStates states(labels, count, batch_.L);
+  const std::vector<uint8_t> done = scaled_spans(spans, states.view(), out);
   return for_sequences([&](int64_t, int64_t b) {
-    const auto before = [](const Span& span, int64_t sequence) { return span.sequence < sequence; };
-    const auto low = std::lower_bound(spans.begin(), spans.end(), b, before);
-    const auto high = std::lower_bound(low, spans.end(), b + 1, before);
-    if (low == high) return 0.0;
-    return kernels_.spans(batch_, log_prepared(), states.view(), b, &*low, high - low, out);
+    if (done[size_t(b)] || spans.count(b) == 0) return 0.0;
+    return kernels_.spans(batch_, log_prepared(), states.view(), b, spans.of(b), spans.count(b), out);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "chain/kernels.h"
 #include "chain/layout.h"
 #include "chain/log_scores.h"
+#include "chain/spans.h"
 #include "chain/sums.h"
 
 #include <memory>
@@ -17,11 +18,12 @@
 
 namespace trellis {
 
-// What went wrong first, in order of sequences; `status` is exact where nothing did. Beside the kernels' codes:
+// What went wrong first, in order of sequences; `status` is exact if nothing did. In addition to the kernels' codes:
 enum Problem : uint8_t {
   tag_out_of_range = 4,
   forbidden_path = 5,     // the given tags use a score of minus infinity
   bad_chain_score = 6,    // a transition, start or end score is NaN or plus infinity
+  sum_too_large = 7,      // finite scores that add up to more than a double holds
 };
 
 struct Outcome {
@@ -40,7 +42,7 @@ class Inference {
   // Score of the given tags (rows as the emissions).
   Outcome score(const int64_t* tags, double* out) const;
   // log Z - score, never negative: the negative log-likelihood of the tags. With keep, `gradient` and `kept_tags`
-  // have tags of their own: those of the caller may change before the backward pass.
+  // have their own tags: those of the caller may change before the backward pass.
   Outcome nll(const int64_t* tags, double* out, bool keep);
   // Weighted marginals and expected counts, minus the indicators of the kept tags if there are any: the gradient of
   // sum_b weights[b] (log Z_b - score_b). weights null: `weight` for all. The rows of
@@ -49,14 +51,14 @@ class Inference {
                    int64_t edge_count = 0, R* edges = nullptr);
   // By token; empty unless `nll` or `weighted_nll` kept them.
   const std::vector<int32_t>& kept_tags() const { return kept_tags_; }
-  // Everything `log_partition` and `gradient` give, and the pairwise marginals [pairs, L, L] besides.
+  // Everything `log_partition` and `gradient` give, and also the pairwise marginals [pairs, L, L].
   Outcome pairwise(double* log_partition, R* emissions, R* transitions, R* start, R* end, R* pairs);
   // The best tags and their scores; the tags of rows of no token, of `rows` in all, become -1.
   Outcome viterbi(int64_t* tags, int64_t rows, double* scores);
   Outcome entropy(double* out);
   Outcome sample(int64_t n, uint64_t seed, int64_t* tags, int64_t stride);
-  // labels[L]: what each state stands for, in 0 .. count - 1, or null where the states are the labels
-  Outcome spans(const std::vector<Span>& spans, const int64_t* labels, int64_t count, double* out);
+  // labels[L]: what each state stands for, in 0 .. count - 1, or null if the states are the labels
+  Outcome spans(const SortedSpans& spans, const int64_t* labels, int64_t count, double* out);
   Outcome weighted_nll(const int64_t* tags, const double* weights, double* out);
   // Of the tags that `weighted_nll` was asked for.
   Outcome weighted_nll_gradient(const double* weights, const double* outer, R* emissions, R* transitions, R* start,
@@ -75,6 +77,8 @@ class Inference {
   bool sequence_is_finite(int64_t b) const;
   int threads_for(double cost_per_token) const;
   double forward_cost() const;  // nanoseconds per token
+  // Whether each sequence has its spans; the others are left to log space.
+  std::vector<uint8_t> scaled_spans(const SortedSpans& spans, const StateLabels& labels, double* out);
   Outcome viterbi_edges(int64_t* tags, double* scores);
   template <typename F>
   void for_groups(int threads, F f) const;
@@ -83,8 +87,8 @@ class Inference {
   Outcome for_sequences(F f);
   void forward_group(const int64_t* sequences, int count, bool keep, double* out);
   void backward_group(const int64_t* sequences, int count, const double* weights, R* gradient, Sums& sums);
-  void backward_edges(const int64_t* sequences, int count, const double* weights, R* gradient, const Neighbours<R>* pairs,
-                      Sums& sums);
+  void backward_edges(const int64_t* sequences, int count, const double* weights, R* gradient,
+                      const Neighbours<R>* pairs, Sums& sums);
   void subtract_tags(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums) const;
   Neighbours<R> edge_pairs(R* values) const { return {values, batch_.rows, batch_.edge_shift}; }
 

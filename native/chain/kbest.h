@@ -13,7 +13,7 @@
 namespace trellis {
 
 struct KBest {
-  std::vector<double> scores;  // descending; fewer than k where fewer paths exist
+  std::vector<double> scores;  // descending; fewer than k if fewer paths exist
   std::vector<int32_t> tags;   // the paths, one after another
 };
 
@@ -127,7 +127,7 @@ class KBestSearch {
     return nodes_[size_t(number)];
   }
 
-  // Finds one more way to label j at t; false where there is none. Before the next way can be taken from the heap, the
+  // Finds one more way to label j at t; false if there is none. Before the next way can be taken from the heap, the
   // successor of the last one must be in it, which may have to be found first, and so on down to the start.
   bool extend(int64_t t, int64_t j) {
     waiting_.clear();
@@ -174,7 +174,7 @@ class KBestSearch {
   int64_t b_, first_, T_, L_;
   std::vector<double> best_;      // [T, L] score of the best way to each label, with its emission
   std::vector<int32_t> back_;     // [T L + 1] the predecessor on that way
-  std::vector<int32_t> opened_;   // [T L + 1] the node of each label, or -1 where only the best way is known
+  std::vector<int32_t> opened_;   // [T L + 1] the node of each label, or -1 if only the best way is known
   std::vector<Node> nodes_;
   std::vector<std::pair<int64_t, int64_t>> waiting_;
 };

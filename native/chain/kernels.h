@@ -3,6 +3,7 @@
 
 #include "base/instruction_set.h"
 #include "chain/batch.h"
+#include "chain/span.h"
 
 namespace trellis {
 
@@ -17,7 +18,7 @@ struct Kernels {
   void (*forward)(const Batch<R>&, const Prepared<R>&, const int64_t* sequences, int count, const Tape<R>* tape,
                   double* log_partition, uint8_t* status);
   // Marginals times weight into gradient rows, expected counts into counts (both from the tape). A sequence that
-  // underflows is marked in status; then the counts of the whole group are spoilt.
+  // underflows is marked in status; then the counts of the whole group are wrong.
   void (*backward)(const Batch<R>&, const Prepared<R>&, const int64_t* sequences, int count, const Tape<R>& tape,
                    const double* weights, R* gradient, const Counts& counts, uint8_t* status);
 
@@ -41,7 +42,8 @@ struct Kernels {
   double (*spans)(const Batch<R>&, const LogPrepared<double>&, const StateLabels&, int64_t b, const Span* spans,
                   int64_t count, double* out);
   double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int32_t* tags,
-                         const double* weights, double outer, R* gradient, const Counts* counts, const Neighbours<R>* pairs);
+                         const double* weights, double outer, R* gradient, const Counts* counts,
+                         const Neighbours<R>* pairs);
   double (*fma_peak)(int64_t repeats);
 };
 

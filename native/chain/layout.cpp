@@ -21,7 +21,7 @@ Layout layout_of_lengths(const int64_t* lengths, int64_t B, int64_t tokens) {
 Layout layout_of_mask(const uint8_t* mask, const int64_t* tags, int64_t ignored, int64_t B, int64_t T,
                       int64_t stride_b, int64_t stride_t) {
   Layout layout;
-  layout.edge_first = stride_t;  // (B, T - 1) where the batch comes first, else (T - 1, B)
+  layout.edge_first = stride_t;  // (B, T - 1) if the batch comes first, else (T - 1, B)
   layout.edge_step = stride_t == 1 ? 1 : 0;
   layout.offsets.resize(size_t(B) + 1);
   layout.rows.resize(size_t(B * T));

@@ -12,10 +12,10 @@
 // so nothing underflows inside a step. Where every transition and end score is finite and within a narrower range
 // (`mixing`), no mark is needed: what exp loses (below exp_lowest) is divided by a scale of at least exp(mixing_log),
 // and a step later every label has got at least exp(mixing_log) of what was kept, so that the lost share is negligible
-// for each label; and a positive linear map keeps such a bound for ever. Scores flushed to zero because they lie
+// for each label; and a positive linear map keeps such a bound forever. Scores flushed to zero because they lie
 // further than that below the largest (magic -10000, say) are covered by `gap`: all paths through them together are
 // below exp(-gap) L^T times the product of the maxima, which is compared with the result. The backward pass needs one
-// check only: what beta loses is below exp_lowest of its row, so where alpha . beta is above 1 / huge, the paths lost
+// check only: what beta loses is below exp_lowest of its row, so if alpha . beta is above 1 / huge, the paths lost
 // are a negligible part of all.
 #pragma once
 
@@ -71,7 +71,7 @@ struct Product {
   double log() const { return std::log(value) + double(folds) * 500 * 0.693147180559945309417; }
 };
 
-// The finite maximum of a row of scores; 0 where all are minus infinity.
+// The finite maximum of a row of scores; 0 if all are minus infinity.
 template <typename R>
 double finite_max(const R* x, int64_t n) {
   double best = -infinity<double>;

@@ -1,9 +1,15 @@
 #include "chain/log_scores.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace trellis {
+namespace {
+
+constexpr double forbidden = -std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 template <typename To>
 template <typename R>
@@ -19,23 +25,39 @@ PaddedScores<To>::PaddedScores(const Batch<R>& batch, int64_t P)
   }
 }
 
-template <typename R>
-LogScores::LogScores(const Batch<R>& batch, int64_t P) : PaddedScores<double>(batch, P) {
-  view_.forward_rows = find_live_rows(view_.forward, view_.L, P, forward_);
-  view_.backward_rows = find_live_rows(view_.backward, view_.L, P, backward_);
+FactoredMatrix::FactoredMatrix(const double* matrix, int64_t L, int64_t P)
+    : tops_(size_t(P), forbidden), factors_(L * P) {
+  for (int64_t i = 0; i < L; ++i)
+    for (int64_t j = 0; j < P; ++j) tops_[size_t(j)] = std::max(tops_[size_t(j)], matrix[i * P + j]);
+  for (int64_t i = 0; i < L; ++i)
+    for (int64_t j = 0; j < P; ++j) {
+      const double score = matrix[i * P + j];
+      factors_[i * P + j] = score == forbidden ? 0.0 : std::exp(score - tops_[size_t(j)]);
+    }
+  list_live_rows(matrix, L, P);
 }
 
-// Lists the live rows of matrix[L, P]; null where most are live, and a list would only be in the way.
-LiveRows LogScores::find_live_rows(const double* matrix, int64_t L, int64_t P, Rows& found) {
-  const auto possible = [](double score) { return score != -std::numeric_limits<double>::infinity(); };
+void FactoredMatrix::list_live_rows(const double* matrix, int64_t L, int64_t P) {
+  const auto possible = [](double score) { return score != forbidden; };
   for (int64_t j = 0; j < P; j += live_columns) {
     const int64_t stop = std::min(P, j + live_columns);
     for (int64_t i = 0; i < L; ++i)
-      if (std::any_of(matrix + i * P + j, matrix + i * P + stop, possible)) found.rows.push_back(int32_t(i));
-    found.ends.push_back(int64_t(found.rows.size()));
+      if (std::any_of(matrix + i * P + j, matrix + i * P + stop, possible)) rows_.push_back(int32_t(i));
+    ends_.push_back(int64_t(rows_.size()));
   }
-  if (2 * found.rows.size() > found.ends.size() * size_t(L)) return {};
-  return {found.ends.data(), found.rows.data()};
+  sparse_ = 2 * rows_.size() <= ends_.size() * size_t(L);
+}
+
+// A list of most of the rows would only be in the way.
+LogFactors FactoredMatrix::view() const {
+  return {tops_.data(), factors_, sparse_ ? ends_.data() : nullptr, sparse_ ? rows_.data() : nullptr};
+}
+
+template <typename R>
+LogScores::LogScores(const Batch<R>& batch, int64_t P)
+    : PaddedScores<double>(batch, P), forward_(view_.forward, view_.L, P), backward_(view_.backward, view_.L, P) {
+  view_.forward_factors = forward_.view();
+  view_.backward_factors = backward_.view();
 }
 
 template PaddedScores<float>::PaddedScores(const Batch<float>&, int64_t);

@@ -8,7 +8,7 @@
 
 namespace trellis {
 
-// Scores padded with minus infinity, and the transitions transposed beside them.
+// Scores padded with minus infinity, and the transposed transitions.
 template <typename To>
 class PaddedScores {
  public:
@@ -21,20 +21,30 @@ class PaddedScores {
   LogPrepared<To> view_;
 };
 
-// The same in double, with the live rows of the transitions.
+// The memory of LogFactors.
+class FactoredMatrix {
+ public:
+  FactoredMatrix(const double* matrix, int64_t L, int64_t P);
+  LogFactors view() const;
+
+ private:
+  void list_live_rows(const double* matrix, int64_t L, int64_t P);
+
+  std::vector<double> tops_;
+  Block<double> factors_;
+  std::vector<int64_t> ends_;
+  std::vector<int32_t> rows_;
+  bool sparse_ = false;
+};
+
+// The same in double, with factors.
 class LogScores : public PaddedScores<double> {
  public:
   template <typename R>
   LogScores(const Batch<R>& batch, int64_t P);
 
  private:
-  struct Rows {
-    std::vector<int64_t> ends;
-    std::vector<int32_t> rows;
-  };
-  static LiveRows find_live_rows(const double* matrix, int64_t L, int64_t P, Rows& found);
-
-  Rows forward_, backward_;
+  FactoredMatrix forward_, backward_;
 };
 
 }  // namespace trellis

@@ -34,7 +34,7 @@ void pair_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared, 
   }
 }
 
-// Marginals times weight into the gradient rows, expected counts times weight added to `counts`, and, where asked
+// Marginals times weight into the gradient rows, expected counts times weight added to `counts`, and, if asked
 // for, P(y[t-1], y[t]) times weight for t = 1 .. T-1 into `pairs`.
 template <typename R>
 double log_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, double weight, R* gradient,

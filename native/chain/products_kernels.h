@@ -84,8 +84,8 @@ inline void with_rows(int rows, F f) {
   return f(std::integral_constant<int, group_size>{});
 }
 
-// Calls f(NV) with NV the number of vectors a row takes where that is small, so that the loops over a row unroll, and
-// 0 where it is not.
+// Calls f(NV) with NV the number of vectors a row takes if that is small, so that the loops over a row unroll, and
+// 0 if it is not.
 template <typename R, typename F>
 inline void with_vectors(int64_t P, F f) {
   if (P == width<R>) return f(std::integral_constant<int, 1>{});

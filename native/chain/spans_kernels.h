@@ -2,14 +2,16 @@
 #pragma once
 
 #include "chain/logspace_kernels.h"
+#include "chain/span.h"
 
 namespace TRELLIS_ISA {
 
 using trellis::Span;
 using trellis::StateLabels;
 
-// The log probability of a span: the labels of y[begin] .. y[end-1] are its tags, that of y[begin-1] is in `before`, that
-// of y[end] in `after`. w[t, j] is the log of the sum over the paths that keep to this up to t and are in state j then:
+// The log probability of a span: the labels of y[begin] .. y[end-1] are its tags, that of y[begin-1] is in `before`,
+// that of y[end] in `after`. w[t, j] is the log of the sum over the paths that keep to this up to t and are in state j
+// then:
 //   w[begin, j] = a[begin, j], or e[begin, j] + lse_i(a[begin-1, i] + A[i, j]) over the states i in `before`
 //   w[t, j]     = e[t, j] + lse_i(w[t-1, i] + A[i, j])                         over the states i of the tag before
 //   log P       = lse_j(w[end-1, j] + b[end-1, j]) - lse_j(a[begin, j] + b[begin, j])
@@ -24,7 +26,8 @@ class SpanSums {
 
   double log_prob(const Span& span) {
     enter(span);
-    for (int64_t t = span.begin + 1; t < span.end; ++t) step(t, span.tags[t - span.begin - 1], span.tags[t - span.begin]);
+    const int64_t length = span.end - span.begin;
+    for (int64_t k = 1; k < length; ++k) step(span.begin + k, span.tags[k - 1], span.tags[k]);
     double score = leave(span) - whole(span.begin);
     for (int64_t t = span.begin; t < span.end - 1; ++t) score -= beta_.step[t];
     return score < 0.0 ? score : 0.0;

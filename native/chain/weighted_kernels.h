@@ -33,7 +33,8 @@ void pass_on(const double* moves, int64_t L, int64_t P, double* counts, R* out) 
 // token to the last, since b[t-1] is made from b[t]: flow(i, j) = adjoint[t-1, i] P(y[t] = j | y[t-1] = i).
 template <typename R>
 double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, const int32_t* tags,
-                    const double* weights, double outer, R* gradient, const Counts* counts, const Neighbours<R>* pairs) {
+                    const double* weights, double outer, R* gradient, const Counts* counts,
+                    const Neighbours<R>* pairs) {
   const int64_t T = batch.length(b), L = prepared.L, P = prepared.P, first = batch.offsets[b];
   LogRows beta(T, P);
   log_backward(batch, prepared, b, beta);

@@ -18,10 +18,10 @@ namespace trellis {
 struct Dataset {
   std::vector<int64_t> offsets{0};       // [B + 1] tokens of each sentence
   int64_t groups = 1;
-  std::vector<int32_t> token_bundles;    // [N, groups]; empty where token n is bundle n
+  std::vector<int32_t> token_bundles;    // [N, groups]; empty if token n is bundle n
   std::vector<int64_t> bundle_ends;      // [U] where the attributes of a bundle end
   std::vector<int32_t> attributes;       // [E]
-  std::vector<double> values;            // [E], or empty where all are 1
+  std::vector<double> values;            // [E], or empty if all are 1
 
   int64_t sentences() const { return int64_t(offsets.size()) - 1; }
   int64_t tokens() const { return offsets.back(); }
@@ -46,9 +46,10 @@ class AttributeSource {
  public:
   explicit AttributeSource(StringIndex* growing) : growing_(growing) {}
   explicit AttributeSource(const IndexView& fixed) : growing_(nullptr), fixed_(fixed) {}
-  int64_t number(std::string_view name) { return number(name, hash_bytes(name)); }
+  int64_t number(std::string_view name) { return growing_ ? growing_->add(name) : fixed_.find(name); }
+  // The hash is that of hash_bytes; a growing index may have changed to a secret one.
   int64_t number(std::string_view name, uint64_t hash) {
-    return growing_ ? growing_->add(name, hash) : fixed_.find(name, hash);
+    return view().key ? number(name) : growing_ ? growing_->add(name, hash) : fixed_.find(name, hash);
   }
   const IndexView& view() const { return growing_ ? growing_->view() : fixed_; }
 

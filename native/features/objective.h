@@ -45,7 +45,7 @@ class Objective {
   Supervision supervision_;
   StateFeatures states_;
   std::vector<int32_t> steps_;
-  std::vector<double> base_, start_, end_;  // 0, or minus infinity where forbidden
+  std::vector<double> base_, start_, end_;  // 0, or minus infinity if forbidden
   bool single_precision_;
   std::unique_ptr<Evaluation> evaluation_;  // of these states; made when first asked for
 };

@@ -81,7 +81,7 @@ struct Batched {
     labels.resize(tokens.size());
     return chain(scores).viterbi(labels.data(), int64_t(labels.size()), &score);
   }
-  // Labels known in part become those of the best path among the allowed.
+  // Partly known labels become those of the best path among the allowed.
   Outcome complete() {
     if (allowed.empty()) return {};
     std::vector<double> masked(emissions);
@@ -91,7 +91,7 @@ struct Batched {
   }
 };
 
-// weights -= step * gradient, where tokens have the derivatives given. Each task owns the attributes of one
+// weights -= step * gradient, given the derivatives of the tokens. Each task owns the attributes of one
 // remainder, so that no two write the same weight and the order of the tokens decides the order of the sums.
 void step_states(const Batched& batch, const double* derivatives, double step, double* weights) {
   constexpr int64_t tasks = 4;

@@ -6,7 +6,7 @@
 namespace trellis {
 
 // One pass of mini-batch gradient descent over the sentences `order`. The weights are scale * weights, so that the
-// decay of L2 costs one multiplication a batch; step k of the pass takes
+// decay of L2 costs one multiplication per batch; step k of the pass takes
 //   rate = rate0 / (1 + rate0 * decay * (done + k)),   w -= rate * (decay * w + mean gradient of the batch)
 struct Descent {
   double rate0, decay, scale;

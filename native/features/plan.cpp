@@ -32,7 +32,7 @@ void put_lists(const Part& part, int64_t from, std::vector<int64_t>& next, Lists
   }
 }
 
-// The lists turned round: for each of the items from .. from + count - 1, the rows of the lists that have it.
+// The lists inverted: for each of the items from .. from + count - 1, the rows of the lists that have it.
 Lists inverse(int64_t from, int64_t count, std::initializer_list<Part> parts) {
   Lists result;
   result.ends.assign(size_t(count), 0);

@@ -8,7 +8,7 @@
 //   row of an attribute = its weights    row of a bundle = sum of its attributes' rows and pairs
 //   emissions of a token = sum of its bundles' and attributes' rows and pairs
 //
-// and the way back sums derivatives of the rows of tokens and bundles by the same lists turned round. Rows hold numbers
+// and the way back sums derivatives of the rows of tokens and bundles by the same lists inverted. Rows hold numbers
 // of type R; sums on the way back are in double.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace trellis {
 struct Lists {
   std::vector<int64_t> ends;
   std::vector<int32_t> items;
-  std::vector<double> values;  // of each item, or empty where all are 1
+  std::vector<double> values;  // of each item, or empty if all are 1
 
   int64_t size() const { return int64_t(ends.size()); }
   int64_t begin(int64_t i) const { return i ? ends[size_t(i) - 1] : 0; }
@@ -41,7 +41,7 @@ class Plan {
  public:
   Plan(const Dataset& data, const Pairs& pairs);
 
-  // From here on `weights` are those of the pairs. Once an evaluation: the rows of attributes and of bundles.
+  // From here on `weights` are those of the pairs. Once per evaluation: the rows of attributes and of bundles.
   void score_rows(const double* weights);
   // emissions[n - first] for tokens first .. last - 1
   void score_tokens(const double* weights, int64_t first, int64_t last, R* emissions) const;
@@ -66,7 +66,7 @@ class Plan {
   Lists token_parts_, token_pairs_;    // of each token
   Lists bundle_uses_;                  // of each shared bundle: the tokens' rows
   Lists attribute_uses_;               // of each attribute with a row: rows of bundles and tokens
-  Lists pair_uses_;                    // of each pair, where its attribute has no row
+  Lists pair_uses_;                    // of each pair whose attribute has no row
   const RowKernels<R>& kernels_;
   Block<R> rows_;
 };

@@ -12,10 +12,10 @@ namespace trellis {
 struct RowLists {
   const int64_t* ends;
   const int32_t* items;  // rows_ahead more than the last list has, of any rows that there are
-  const double* values;  // of each item, or null where all are 1
+  const double* values;  // of each item, or null if all are 1
 };
 
-constexpr int rows_ahead = 32;    // rows are fetched so many steps before they are added
+constexpr int rows_ahead = 32;    // rows are fetched this many steps before they are added
 constexpr int rows_padding = 64;  // numbers that must follow the last row: whole vectors are read
 
 // out[i - first, l] = sum over the items r of list i, with value v, of v * rows[r, l], for lists first .. last - 1

@@ -21,7 +21,7 @@ inline Vec<S> load_as(const R* p) {
   }
 }
 
-// Writes the first `count` lanes, or all if there are not so many.
+// Writes the first `count` lanes, or all if there are fewer.
 template <typename S, typename O>
 inline void store_as(O* p, Vec<S> v, int64_t count) {
   if (count <= 0) return;

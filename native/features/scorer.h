@@ -1,5 +1,6 @@
-// Emissions from tokens, for a model that stays: what a group of templates says about the strings in its cells is kept
-// from call to call, as a row of scores, since most words of a text, and many pairs of them, have been seen before.
+// Emissions from tokens, for a model that is used many times: what a group of templates says about the strings in its
+// cells is kept from call to call, as a row of scores, since most words of a text, and many pairs of them, have been
+// seen before.
 #pragma once
 
 #include "features/numbering.h"
@@ -12,7 +13,7 @@ class Scorer {
   // Points into all three.
   Scorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights);
 
-  // What is kept from call to call, strings and rows and their numbers, takes at most so many bytes.
+  // What is kept from call to call, strings and rows and their numbers, takes at most this many bytes.
   static constexpr int64_t most_bytes = 96 << 20;
   int64_t bytes() const;
 
@@ -33,7 +34,7 @@ class Scorer {
   IndexView attributes_;
   const WeightTable<double>& weights_;
   std::vector<std::unique_ptr<Column>> columns_;
-  std::vector<GroupNumbers> numbers_;  // of each group, or none where nothing is known
+  std::vector<GroupNumbers> numbers_;  // of each group, or none if nothing is known
   int64_t bundles_ = 0;
   std::vector<double> rows_;           // [bundles, L], and rows_padding more
 };

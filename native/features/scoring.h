@@ -13,7 +13,7 @@
 
 namespace trellis {
 
-// Loops over rows of L numbers gain from wide vectors, which the compiler may use where the machine has them.
+// Loops over rows of L numbers gain from wide vectors, which the compiler may use if the machine has them.
 #if defined(TRELLIS_X86) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
 #define TRELLIS_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
 #else

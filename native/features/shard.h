@@ -10,7 +10,7 @@
 
 namespace trellis {
 
-// The emissions of some sentences, and what is known of their labels; null where there is nothing.
+// The emissions of some sentences, and what is known about their labels; null if there is nothing.
 template <typename R>
 struct Shard {
   std::shared_ptr<const Layout> layout;
@@ -20,7 +20,7 @@ struct Shard {
   const double* weights;        // [sentences]
   const double* token_weights;  // [tokens] or null
   int64_t L;
-  R* derivatives;               // [tokens, L]; null where only the loss is asked for
+  R* derivatives;               // [tokens, L]; null if only the loss is asked for
   std::vector<double> nll = std::vector<double>(size_t(layout->sequences()));  // of each sentence
   std::vector<R> steps = std::vector<R>(size_t(L * (L + 2)));  // derivatives of transitions, then of start and end
 

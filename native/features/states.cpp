@@ -10,7 +10,7 @@ namespace trellis {
 namespace {
 
 // What the bundles say about labels: how often each label stands at a token that has the bundle. A token whose label
-// is known in part counts for each label it may have, one of which nothing is known for none.
+// is partly known counts for each label it may have, a token of unknown label for none.
 class LabelCounts {
  public:
   LabelCounts(const Dataset& data, const Supervision& known, int64_t L)
@@ -25,7 +25,7 @@ class LabelCounts {
     });
   }
 
-  // counts[l] += value * how often label l stands where bundle u is
+  // counts[l] += value * how often label l is that of a token with bundle u
   void add(int64_t u, double value, double* counts) const {
     const int32_t row = row_of_[size_t(u)];
     if (row >= 0) return add_row(counts, rows_.data() + row * L_, value, L_);

@@ -8,10 +8,10 @@
 
 namespace trellis {
 
-// What is known about the labels of the corpus, and how much each part of it counts; null where there is nothing.
+// What is known about the labels of the corpus, and how much each part of it counts; null if there is nothing.
 struct Supervision {
   const int64_t* tags = nullptr;             // [N]
-  const uint8_t* allowed = nullptr;          // [N, L] labels not ruled out, where some are known only in part
+  const uint8_t* allowed = nullptr;          // [N, L] labels not ruled out, if some are only partly known
   const double* sentence_weights = nullptr;  // [B]
   const double* token_weights = nullptr;     // [N]
 };

@@ -1,11 +1,17 @@
-// Strings numbered in the order in which they first came. The whole index is four flat arrays, so that a saved one is
-// used where it lies in the file:
+// Strings numbered in the order of their first appearance. The whole index is four flat arrays, so that a saved one is
+// used in place:
 //   bytes    the strings one after another, UTF-8
 //   ends     [count] where string i ends (it begins where the one before ends)
-//   marks    [capacity, a power of two] open addressing, linear probing: 0 where free, else 8 bits of the string's hash
+//   marks    [capacity, a power of two] open addressing, linear probing: 0 if free, else 8 bits of the string's hash
 //   table    [capacity] the number of the string there
 // A search runs over the marks, many of which share a cache line, and looks at a string only where its mark agrees.
+//
+// The hash is part of the file format, so everybody knows it. An index that grows takes a secret one as soon as a
+// search is longer than chance allows, that is, when somebody has chosen the strings for their hashes; what is saved
+// has the known one.
 #pragma once
+
+#include "features/hashing.h"
 
 #include <cstdint>
 #include <cstring>
@@ -14,36 +20,15 @@
 
 namespace trellis {
 
-// Up to eight bytes as a little-endian number.
-inline uint64_t read_bytes(const char* from, size_t count) {
-  uint64_t word = 0;
-  std::memcpy(&word, from, count);
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-  word = __builtin_bswap64(word);
-#endif
-  return word;
-}
-
-// 64 bits from any bytes: multiply and fold eight bytes at a time. Part of the file format: do not change.
-inline uint64_t hash_bytes(std::string_view s) {
-  constexpr uint64_t k0 = 0x9e3779b97f4a7c15ull, k1 = 0xd6e8feb86659fd93ull;
-  const auto fold = [](uint64_t x, uint64_t k) {
-    x *= k;
-    return x ^ (x >> 32);
-  };
-  uint64_t h = fold(s.size() + k0, k1);
-  size_t i = 0;
-  for (; i + 8 <= s.size(); i += 8) h = fold(h ^ read_bytes(s.data() + i, 8), k0);
-  return fold(fold(h ^ read_bytes(s.data() + i, s.size() - i), k0), k1);
-}
-
 struct IndexView {
   const char* bytes = nullptr;
   const uint64_t* ends = nullptr;
   const uint8_t* marks = nullptr;
   const uint32_t* table = nullptr;
   uint64_t count = 0, capacity = 0;
+  const HashKey* key = nullptr;  // of the secret hash, or null for hash_bytes
 
+  uint64_t hash(std::string_view s) const { return key ? keyed_hash(s, *key) : hash_bytes(s); }
   static uint8_t mark_of(uint64_t hash) { return uint8_t((hash >> 56) | 1); }
   std::string_view operator[](uint64_t i) const {
     const uint64_t begin = i ? ends[i - 1] : 0;
@@ -73,58 +58,91 @@ struct IndexView {
     if (marks[at] == mark_of(hash) && table[at] < count) __builtin_prefetch((*this)[table[at]].data());
   }
   // Its number, or -1.
-  int64_t find(std::string_view s) const { return find(s, hash_bytes(s)); }
+  int64_t find(std::string_view s) const { return find(s, hash(s)); }
   int64_t find(std::string_view s, uint64_t hash) const {
     const uint64_t at = slot(s, hash);
     return at == capacity || !marks[at] ? -1 : int64_t(table[at]);
   }
 };
 
-class StringIndex {
- public:
-  StringIndex() : marks_(1024, 0), table_(1024) { look(); }
-  StringIndex(const StringIndex&) = delete;
-  StringIndex& operator=(const StringIndex&) = delete;
+// The table of some strings, all different.
+struct IndexTable {
+  std::vector<uint8_t> marks;
+  std::vector<uint32_t> numbers;
 
-  int64_t add(std::string_view s) { return add(s, hash_bytes(s)); }
-  int64_t add(std::string_view s, uint64_t hash) {
-    const uint64_t at = view_.slot(s, hash);
-    if (marks_[at]) return int64_t(table_[at]);
-    bytes_.insert(bytes_.end(), s.begin(), s.end());
-    ends_.push_back(bytes_.size());
-    marks_[at] = IndexView::mark_of(hash);
-    table_[at] = uint32_t(ends_.size() - 1);
-    look();
-    if (ends_.size() * 3 > table_.size() * 2) grow();
-    return int64_t(ends_.size()) - 1;
-  }
-  const IndexView& view() const { return view_; }
-  int64_t bytes() const {
-    return int64_t(bytes_.capacity() + ends_.capacity() * sizeof(uint64_t) + marks_.capacity() +
-                   table_.capacity() * sizeof(uint32_t));
+  explicit IndexTable(size_t capacity) : marks(capacity, 0), numbers(capacity) {}
+  void fill(const IndexView& strings) {
+    for (uint64_t i = 0; i < strings.count; ++i) {
+      const uint64_t hash = strings.hash(strings[i]), at = first_free(hash & (marks.size() - 1));
+      marks[at] = IndexView::mark_of(hash);
+      numbers[at] = uint32_t(i);
+    }
   }
 
  private:
-  void look() {
-    view_ = {bytes_.data(), ends_.data(), marks_.data(), table_.data(), ends_.size(), table_.size()};
+  uint64_t first_free(uint64_t from) const {
+    const void* found = std::memchr(marks.data() + from, 0, marks.size() - from);
+    if (!found) found = std::memchr(marks.data(), 0, from);
+    return uint64_t(static_cast<const uint8_t*>(found) - marks.data());
   }
-  void grow() {
-    marks_.assign(marks_.size() * 2, 0);
-    table_.resize(marks_.size());
+};
+
+class StringIndex {
+ public:
+  StringIndex() : table_(1024) { look(); }
+  StringIndex(const StringIndex&) = delete;
+  StringIndex& operator=(const StringIndex&) = delete;
+
+  int64_t add(std::string_view s) { return add(s, view_.hash(s)); }
+  // The hash is that of `view`.
+  int64_t add(std::string_view s, uint64_t hash) {
+    const uint64_t at = view_.slot(s, hash);
+    if (table_.marks[at]) return int64_t(table_.numbers[at]);
+    bytes_.insert(bytes_.end(), s.begin(), s.end());
+    ends_.push_back(bytes_.size());
+    table_.marks[at] = IndexView::mark_of(hash);
+    table_.numbers[at] = uint32_t(ends_.size() - 1);
     look();
-    for (uint64_t i = 0; i < ends_.size(); ++i) {
-      const uint64_t hash = hash_bytes(view_[i]);
-      uint64_t at = hash & (view_.capacity - 1);
-      while (marks_[at]) at = (at + 1) & (view_.capacity - 1);
-      marks_[at] = IndexView::mark_of(hash);
-      table_[at] = uint32_t(i);
-    }
+    if (!view_.key && ((at - hash) & (view_.capacity - 1)) > farthest) return hide(), int64_t(ends_.size()) - 1;
+    if (ends_.size() * 3 > table_.marks.size() * 2) fill(table_.marks.size() * 2);
+    return int64_t(ends_.size()) - 1;
+  }
+  const IndexView& view() const { return view_; }
+  // With the hash of the file format.
+  IndexTable table() const {
+    if (!view_.key) return table_;
+    IndexTable known(table_.marks.size());
+    IndexView strings = view_;
+    strings.key = nullptr;
+    known.fill(strings);
+    return known;
+  }
+  int64_t bytes() const {
+    return int64_t(bytes_.capacity() + ends_.capacity() * sizeof(uint64_t) + table_.marks.capacity() +
+                   table_.numbers.capacity() * sizeof(uint32_t));
+  }
+
+ private:
+  // Places between where a string belongs and where it is. Two thirds full, by chance one in e^70 is farther.
+  static constexpr uint64_t farthest = 1024;
+
+  void look() {
+    view_ = {bytes_.data(), ends_.data(), table_.marks.data(), table_.numbers.data(), ends_.size(), table_.marks.size(),
+             view_.key};
+  }
+  void hide() {
+    view_.key = &process_key();
+    fill(table_.marks.size());
+  }
+  void fill(size_t capacity) {
+    table_ = IndexTable(capacity);
+    table_.fill(view_);
+    look();
   }
 
   std::vector<char> bytes_;
   std::vector<uint64_t> ends_;
-  std::vector<uint8_t> marks_;
-  std::vector<uint32_t> table_;
+  IndexTable table_;
   IndexView view_;
 };
 

@@ -112,7 +112,7 @@ char type_of(uint32_t code) {
   return code < 0x2e80 || (code >= 0xff21 && code <= 0xff5a) ? 'l' : 'h';
 }
 
-// The type all characters share, or m where they are mixed.
+// The type all characters share, or m if they are mixed.
 void append_type(std::string_view s, std::string& out) {
   char all = 0;
   for (size_t at = 0; at < s.size();) {

@@ -16,7 +16,7 @@ namespace trellis {
 
 enum class Function : int { value, lower, shape, short_shape, prefix, suffix, type };
 
-// Fixed text followed by one function of one cell; `column` is -1 where only text is left.
+// Fixed text followed by one function of one cell; `column` is -1 if only text is left.
 struct Piece {
   std::string text;
   Function function;

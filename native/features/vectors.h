@@ -23,8 +23,8 @@ double add_decay(const double* weights, double factor, int64_t size, double* gra
 struct Steps {
   const double *x, *x_before, *g, *g_before;
 };
-// s = x - x_before, y = g - g_before, and the products of s, y and v with the vectors, s, y and v, row after row: all in
-// one pass.
+// s = x - x_before, y = g - g_before, and the products of s, y and v with the vectors, s, y and v, row after row: all
+// in one pass.
 std::vector<double> learn_step(const Steps& step, const double* v, const std::vector<const float*>& vectors,
                                int64_t size, float* s, float* y);
 

@@ -40,7 +40,8 @@ Expectation::Expectation(const HmmTokens& tokens, int64_t B, int64_t N, int64_t 
 }
 
 Outcome Expectation::run(const double* start, const double* transitions, const double* end, const double* emissions,
-                         double* start_counts, double* transition_counts, double* emission_counts, double* log_likelihood) {
+                         double* start_counts, double* transition_counts, double* emission_counts,
+                         double* log_likelihood) {
   const HmmKernels& kernels = hmm_kernels();
   const int64_t P = padded(L_);
   Model model(start, transitions, end, emissions, L_, V_, P);
@@ -71,7 +72,7 @@ void Expectation::expect_all(const HmmKernels& kernels, const Model& model, doub
   }
 }
 
-// Should a sequence underflow, the group's counts are spoilt: it is run again without that sequence.
+// If a sequence underflows, the group's counts are wrong: it is run again without that sequence.
 void Expectation::expect_group(const HmmKernels& kernels, const Model& model, const int64_t* sequences, int count,
                                Sums& sums, double* logs) {
   Sums group(L_, model.prepared.chain.P);
@@ -109,7 +110,7 @@ void Expectation::expect_in_log_space(const Model& model, int64_t b, Sums& sums,
 }
 
 // counts[v] = sum of gamma[n] over the tokens n with symbol v. A symbol may lie in several stretches: what a stretch
-// finds for its first symbol waits in a row of its own and is added afterwards, in order.
+// finds for its first symbol waits in its own row and is added afterwards, in order.
 void Expectation::gather_all(const HmmKernels& kernels, double* counts) {
   for_stretches(V_, [&](int64_t, int64_t begin, int64_t end) {
     std::fill(counts + begin * L_, counts + end * L_, 0.0);

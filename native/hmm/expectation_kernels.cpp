@@ -1,5 +1,5 @@
-// The E-step's kernels of one instruction set, on the primitives of lockstep_kernels.h, whose argument for exactness holds
-// here too: probabilities are looked up instead of exponentiated, everything else is the same.
+// The E-step's kernels of one instruction set, on the primitives of lockstep_kernels.h, whose argument for exactness
+// holds here too: probabilities are looked up instead of exponentiated, everything else is the same.
 //   alpha[0, j] = pi[j] B[j, o[0]]            alpha[t, j] = sum_i alpha[t-1, i] A[i, j] * B[j, o[t]]
 //   gamma[t, j] = P(state t is j | o)         xi[t, i, j] = P(states t-1, t are i, j | o)
 // Forward and backward of a group run one after the other, while the forward rows are still in the cache.

@@ -9,7 +9,7 @@
 namespace trellis {
 
 // A model made ready for one E-step. Emissions are divided by the greatest of their symbol's row, so that products
-// stay near 1 however many symbols there are; the logarithm of what was taken off is the symbol's peak.
+// stay near 1 however many symbols there are; the logarithm of the divisor is the symbol's peak.
 struct HmmPrepared {
   Prepared<double> chain;   // transitions and their transpose, start, end
   const double* emissions;  // [V, P] P(symbol | state) / exp(peak)

@@ -8,8 +8,8 @@ namespace trellis {
 namespace {
 
 constexpr double forbidden = -std::numeric_limits<double>::infinity();
-// The bounds of Range<double> in lockstep_kernels.h: transitions below exp(least_log) are flushed to zero and narrow the
-// gap; if all are above exp(mixing_log), nothing that underflows can ever matter.
+// The bounds of Range<double> in lockstep_kernels.h: transitions below exp(least_log) are flushed to zero and narrow
+// the gap; if all are above exp(mixing_log), nothing that underflows can ever matter.
 constexpr double least_log = -340.0, mixing_log = -220.0;
 
 }  // namespace

@@ -12,8 +12,8 @@
 namespace trellis {
 namespace {
 
-constexpr int64_t least_share = 6;  // sequences that make a task worth while
-constexpr int64_t most_share = 24;  // sequences whose states stay in the first cache, beside the weights of some units
+constexpr int64_t least_share = 6;  // sequences that make a task worthwhile
+constexpr int64_t most_share = 24;  // sequences whose states stay in the first cache, next to the weights of some units
 
 // The sequences of a batch in shares of like lengths, each longest first; empty sequences are in none.
 class Shares {
@@ -73,7 +73,7 @@ void run(const Sequences& sequences, int threads, const R* weights, const Recurr
     }
     step(shares.strand(task / 2, way == 1), own);
   };
-  if (shares.count() == 1)  // then both directions have a task each, which may as well pack its weights
+  if (shares.count() == 1)  // then each direction is one task, which packs its own weights
     return run_beside_torch(2, threads, [&](int64_t task) { pack_way(task), one(task); });
   run_beside_torch(2, threads, pack_way);
   run_beside_torch(2 * shares.count(), threads, one);

@@ -17,8 +17,8 @@ struct Strand {
   bool reversed;  // read from the last token to the first
 };
 
-// Arrays of one direction, one row per token. `gates` has the input, forget, cell and output gates side by side, H numbers
-// each; where `gate_rows` is given, tokens share its rows, as those of the same word do.
+// Arrays of one direction, one row per token. `gates` has the input, forget, cell and output gates side by side, H
+// numbers each; if `gate_rows` is given, tokens share its rows, as those of the same word do.
 template <typename R>
 struct Recurrence {
   int64_t H;
@@ -62,8 +62,8 @@ struct Sequences {
   int64_t count;
 };
 
-// Both directions of a layer. `arrays` are those of the forward direction, with the other direction's numbers beside
-// them in each row; its weights[2, 4H, H] come unpacked.
+// Both directions of a layer. `arrays` are those of the forward direction, with the other direction's numbers next
+// to them in each row; its weights[2, 4H, H] come unpacked.
 template <typename R>
 void lstm_forward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays);
 template <typename R>

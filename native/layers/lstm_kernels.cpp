@@ -71,7 +71,7 @@ inline Vec<R> reciprocal(Vec<R> x) {
   return R(1) / x;
 }
 
-// 1 / (1 + exp(x)); exp is that of simd.h, which takes numbers up to where it would overflow.
+// 1 / (1 + exp(x)); exp is that of simd.h, which accepts numbers up to where it would overflow.
 template <typename R>
 inline Vec<R> logistic_of_minus(Vec<R> x) {
   constexpr R most = -Simd<R>::exp_lowest;

@@ -195,6 +195,8 @@ def _parsed(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"] if text else None
     except tomllib.TOMLDecodeError:
         return text
+    except RecursionError:
+        raise ConfigError(f"the value {shown(text)} is nested too deeply") from None
 
 
 def _assign(values: dict[str, Any], key: str, value: Any, config: Any) -> None:

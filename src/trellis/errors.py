@@ -15,6 +15,8 @@
     └── ModelError                 a model was asked for something it cannot give (also a ValueError)
         └── NotFittedError         a model was asked before it was trained (also an AttributeError)
 
+`DataWarning` is no error: data were not as they should be, and it says what was done about it.
+
 Every message says what is wrong, where, what was expected and what was found.
 """
 
@@ -85,6 +87,10 @@ class CorpusError(DataError):
         self.line = line
         self.text = text
         self.whole = text if whole is None else whole
+
+
+class DataWarning(UserWarning):
+    """Data that were not as they should be, and what was done about it."""
 
 
 class ConfigError(TrellisError, ValueError):

@@ -23,9 +23,10 @@ _SUFFIX = ".partial"
 def replacing(path: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> Iterator[Path]:
     """A temporary path next to `path`; what the block writes there replaces `path` if it succeeds.
 
-    An `OSError` of the block becomes `error` with the path and the reason; the temporary file is removed.
+    An `OSError` of the block becomes `error` with the path and the reason; the temporary file is removed. A symbolic
+    link stays one: the file that it leads to is replaced. A device or a pipe is never replaced by a file.
     """
-    target = Path(path)
+    target = _resolved(path, error)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
     try:
         # Created by open, so that the permissions follow the user's umask.
@@ -35,10 +36,22 @@ def replacing(path: str | os.PathLike[str], error: type[TrellisError] = StoreErr
         os.replace(partial, target)
         _sync(target.parent)
     except OSError as problem:
-        raise error(f"{target} cannot be written: {problem.strerror or problem}") from None
+        raise error(f"{path} cannot be written: {problem.strerror or problem}") from None
     finally:
         with suppress(OSError):
             partial.unlink()
+
+
+def _resolved(path: str | os.PathLike[str], error: type[TrellisError]) -> Path:
+    """The file that a path leads to, which is a regular one or does not exist yet."""
+    try:
+        target = Path(os.path.realpath(path))
+        usable, is_folder = target.is_file() or not target.exists(), target.is_dir()
+    except (OSError, ValueError) as problem:  # a name that is too long, or no name
+        raise error(f"{os.fspath(path)!r} cannot be written: {problem}") from None
+    if not usable:
+        raise error(f"{path} cannot be written: it is {'a folder' if is_folder else 'not a regular file'}")
+    return target
 
 
 def write_text(path: str | os.PathLike[str], text: str, error: type[TrellisError] = StoreError) -> None:

@@ -46,6 +46,8 @@ class Sentence:
     path: str | None = field(default=None, compare=False)
     lines: Sequence[int] = field(default=(), compare=False)
     """The line, from 1, of each token; a single number if one line holds the whole sentence."""
+    frame: object = field(default=None, compare=False, repr=False)
+    """What else a reader found around the tokens, for the writer of the same format."""
 
     def __post_init__(self) -> None:
         if type(self.tokens) is not tuple:

@@ -60,6 +60,15 @@ def shown(value: Any) -> str:
         return f"a value of type {type(value).__name__}"
 
 
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can write a text; it cannot write half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Fields:
     """A JSON object from outside, asked for its fields by name and type.
 

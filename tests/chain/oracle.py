@@ -33,7 +33,7 @@ class Case:
         return self.emissions, self.lengths, self.transitions, self.start, self.end, *edges
 
     def split(self, flat: np.ndarray) -> list[np.ndarray]:
-        """Flat rows -> one array a sequence."""
+        """Flat rows -> one array per sequence."""
         bounds = np.concatenate([[0], np.cumsum(self.lengths)])
         return [flat[a:b] for a, b in itertools.pairwise(bounds)]
 

@@ -326,3 +326,34 @@ def test_what_is_not_finite_is_found_among_the_largest_numbers(dtype: npt.DTypeL
             for operation in operations:
                 with pytest.raises(NonFiniteError, match=f"position 1, label {place} are {value}"):
                     operation(scores)
+
+
+QUESTIONS = {
+    "log_partition": lambda s: s.log_partition(),
+    "score": lambda s: s.score([0] * 8),
+    "nll": lambda s: s.nll([0] * 8),
+    "weighted": lambda s: s.nll([0] * 8, weights=np.ones(8)),
+    "viterbi": lambda s: s.viterbi(),
+    "kbest": lambda s: s.kbest(3),
+    "marginals": lambda s: s.marginals(),
+    "pairwise": lambda s: s.marginals(pairwise=True),
+    "sample": lambda s: s.sample(2),
+    "entropy": lambda s: s.entropy(),
+    "spans": lambda s: s.span_log_prob([(0, 1, 3)], [[0, 1]]),
+}
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, 1.7e308, -1.7e308])
+@pytest.mark.parametrize("edges", [False, True])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_finite_scores_whose_sum_is_not_are_refused_or_answered_by_numbers(question, edges, value):
+    matrices = np.zeros((6, 3, 3)) if edges else None
+    scores = chain.ChainScores(np.full((8, 3), value), [5, 3], np.zeros((3, 3)), edges=matrices)
+    try:
+        found = QUESTIONS[question](scores)
+    except NonFiniteError:
+        with pytest.raises(NonFiniteError, match="add up to more than float64 holds"):
+            QUESTIONS[question](scores)
+        return
+    values = found if isinstance(found, np.ndarray) else found.scores if hasattr(found, "scores") else found.tokens
+    assert not np.isnan(np.concatenate([np.ravel(x) for x in values])).any()

@@ -27,7 +27,8 @@ def test_scheme_and_format_are_converted_and_reported_on_stderr(source: Path) ->
     assert result.exit_code == 0
     assert result.stdout == ""
     assert result.stderr == (
-        "in.conll: conll, since it has columns separated by tabs\nout.jsonl.gz: 2 sentences as jsonl, IOB2 to BIOES\n"
+        "in.conll: read as conll, since it has columns separated by tabs\n"
+        "out.jsonl.gz: 2 sentences as jsonl, IOB2 to BIOES\n"
     )
     back = run(app, ["out.jsonl.gz", "-", "--to", "conll"])
     assert back.stdout == "Ada\tB-PER\nKing\tE-PER\n\nUlm\tS-LOC\n\n"
@@ -50,7 +51,9 @@ def test_illegal_tags_are_an_error_that_names_the_line(source: Path) -> None:
     source.write_text("Ada\tB-PER\n\nUlm\tI-LOC\n")
     result = run(app, ["in.conll", "out.conll", "--scheme", "BIOES", "--from-scheme", "bio"])
     assert isinstance(result.exception, CorpusError)
-    assert str(result.exception).startswith("in.conll:3: the tags are not legal IOB2")
+    assert str(result.exception).startswith(
+        "in.conll:3: bad tag 'I-LOC': I-LOC must follow B-LOC or I-LOC, not O (IOB2); 1 bad tag in 1 of 2"
+    )
     assert not Path("out.conll").exists()
 
 

@@ -48,7 +48,7 @@ def test_what_cannot_be_scored(here, shell, ner_model):
     assert shell("eval", ner_model, "bare.conll", "--format", "conll").err == (
         "trellis: bare.conll:1: the sentence has no tags to score\n"
     )
-    assert shell("eval", ner_model, "empty.conll").err == "trellis: empty.conll: there is no sentence to score\n"
+    assert shell("eval", ner_model, "empty.conll", "-q").err == "trellis: empty.conll: there is no sentence to score\n"
 
 
 def test_a_model_saved_by_an_earlier_version_has_no_tokenizer(here, ner_model, shell):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -66,3 +67,16 @@ def test_out_of_memory_and_interruption(shell, monkeypatch):
     monkeypatch.setattr(trellis.cli.score, "_read", fail(KeyboardInterrupt()))
     done = shell("score", "a", "b")
     assert (done.code, done.err) == (130, "trellis: interrupted\n")
+
+
+def test_closed_standard_output_is_one_clear_error():
+    command = f"{shlex.quote(sys.executable)} -m trellis --version >&-"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "trellis: standard output and standard error must be open\n")
+
+
+def test_a_setting_nested_without_end_is_one_clear_error(here, shell):
+    done = shell("train", "-m", "crf", "--train", "train.conll", "--out", "m", "--set", f"c2={'[' * 3000}")
+    assert done.code == 2
+    assert "\ntrellis: the value '[[[[" in done.err
+    assert "is nested too deeply" in done.err

@@ -34,7 +34,7 @@ def run(*arguments):
 def run_json(*arguments):
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.output
-    return json.loads(result.output)
+    return json.loads(result.stdout)
 
 
 def test_entities_are_scored_and_the_scheme_is_detected(files):

@@ -29,7 +29,10 @@ def text(here):
 def test_raw_text_becomes_columns_in_a_pipe(text, shell, ner_model):
     done = shell("tag", ner_model, "text.txt")
     assert done.code == 0
-    assert done.err == ""
+    told = "text.txt: read as text (one sentence per line), since it has lines of words, not columns or JSON\n"
+    assert done.err == told
+    assert shell("tag", ner_model, "text.txt", "--from", "text").err == ""
+    assert shell("tag", ner_model, "text.txt", "--quiet").err == ""
     assert done.out == "Anna\tB-PER\nlives\tO\nin\tO\nRome\tB-LOC\n.\tO\n\nIt\tO\nrained\tO\n.\tO\n\n"
 
 
@@ -131,14 +134,14 @@ def test_known_labels_are_kept(here, shell, ner_model, hmm_model):
 def test_known_labels_that_do_not_fit(here, shell, ner_model, known, message):
     Path("text.txt").write_text("Anna\nIt\n")
     Path("known.conll").write_text(known)
-    done = shell("tag", ner_model, "text.txt", "--constrain", "known.conll")
+    done = shell("tag", ner_model, "text.txt", "--constrain", "known.conll", "-q")
     assert done.code == 1
     assert done.err.startswith(f"trellis: {message}")
 
 
 def test_a_broken_line_stops_with_its_number(here, shell, ner_model):
     Path("text.txt").write_bytes(b"Anna slept.\nbad \xff byte\nIt rained.\n")
-    done = shell("tag", ner_model, "text.txt")
+    done = shell("tag", ner_model, "text.txt", "-q")
     assert done.code == 1
     assert done.err == (
         "trellis: text.txt:2: expected text in utf-8, found byte 0xff at character 5; pass the right encoding: "
@@ -183,7 +186,7 @@ def test_a_terminal_without_the_characters_of_a_text_shows_them_escaped(here, ne
 def test_a_sentence_the_model_refuses_is_named(here, shell, tmp_path):
     trellis.HMM(unknown=False).fit(sentences()).save(tmp_path / "closed")
     Path("text.txt").write_text("Anna slept .\nAnna sang .\n")
-    done = shell("tag", "closed", "text.txt")
+    done = shell("tag", "closed", "text.txt", "-q")
     assert done.code == 1
     assert done.err.startswith("trellis: text.txt:2: ")
     passed = shell("tag", "closed", "text.txt", "--on-error", "pass", "--to", "inline")
@@ -194,13 +197,13 @@ def test_a_sentence_the_model_refuses_is_named(here, shell, tmp_path):
     ("arguments", "message"),
     [
         (["--from", "word"], "--from: unknown format 'word', expected one of text, tokens, conll, conllu, "),
-        (["--to", "xml"], "--to: unknown form 'xml', expected one of inline, conll, jsonl, segmented"),
+        (["--to", "xml"], "--to: unknown form 'xml', expected one of inline, conll, conllu, jsonl, segmented, wordtag"),
         (["missing.txt"], "missing.txt: No such file or directory"),
         (["-o", "nowhere/out.txt"], "nowhere/out.txt cannot be written: No such file or directory"),
     ],
 )  # fmt: skip
 def test_wrong_names(text, shell, ner_model, arguments, message):
-    done = shell("tag", ner_model, "text.txt", *arguments)
+    done = shell("tag", ner_model, "text.txt", "-q", *arguments)
     assert done.code == (2 if arguments[0] in ("--from", "--to") else 1)
     assert done.err.startswith(f"trellis: {message}")
 
@@ -221,7 +224,7 @@ def test_memory_does_not_grow_with_the_input(here, ner_model):
     """Twenty times the input takes at most a few megabytes more."""
     code = (
         "import sys, resource; from trellis.cli import main\n"
-        "try: main(['tag', sys.argv[1], sys.argv[2], '--to', 'conll'])\n"
+        "try: main(['tag', sys.argv[1], sys.argv[2], '--to', 'conll', '-q'])\n"
         "except SystemExit: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)"
     )
     peaks = []
@@ -235,7 +238,7 @@ def test_memory_does_not_grow_with_the_input(here, ner_model):
 
 def test_a_reader_that_goes_away_ends_it_well(here, ner_model):
     Path("text.txt").write_text("Anna Smith lives in New York .\n" * 20_000)
-    command = f"{sys.executable} -m trellis tag {ner_model} text.txt"
+    command = f"{sys.executable} -m trellis tag {ner_model} text.txt -q"
     shell = ["bash", "-c", f"{command} | head -1; echo ${{PIPESTATUS[0]}}"]
     done = subprocess.run(shell, capture_output=True, text=True, check=True, timeout=600)
     assert done.stdout == "Anna\tB-PER\n0\n"
@@ -244,7 +247,7 @@ def test_a_reader_that_goes_away_ends_it_well(here, ner_model):
 
 def test_a_full_disk_is_said(text, ner_model):
     with open("/dev/full", "w") as full:
-        run = [sys.executable, "-m", "trellis", "tag", str(ner_model), "text.txt"]
+        run = [sys.executable, "-m", "trellis", "tag", str(ner_model), "text.txt", "-q"]
         done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert done.stderr == "trellis: No space left on device\n"

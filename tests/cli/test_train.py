@@ -21,7 +21,7 @@ from trellis import config
 from trellis.cli._signals import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
 from trellis.models.families import FAMILIES
-from trellis.tags import Scheme, convert_tags
+from trellis.tags import Scheme, convert_tags, fit_schemes
 from trellis.training import Step
 from trellis.training.lock import locked
 from trellis.training.progress import LiveLine
@@ -72,6 +72,21 @@ def test_the_folder_holds_settings_history_and_record(here, shell):
     assert (record["iterations"], record["reason"]) == (3, "max_iterations")
 
 
+def test_the_scheme_of_each_file_is_detected_once(here, shell, monkeypatch):
+    counts = []
+    for place in ("trellis.cli._tasks", "trellis.models.data", "trellis.tags.tagset"):
+        monkeypatch.setattr(f"{place}.fit_schemes", lambda *a, **o: counts.append(1) or fit_schemes(*a, **o))
+    assert shell(*TRAIN, "--dev", "dev.conll").code == 0
+    assert len(counts) == 2
+
+
+def test_the_settings_in_the_folder_train_the_same_model(here, shell):
+    shell(*TRAIN, "--set", "algorithm=sgd")
+    before = Path("model/model.safetensors").read_bytes()
+    done = shell(*TRAIN, "--config", "model/config.toml")
+    assert (done.code, Path("model/model.safetensors").read_bytes()) == (0, before)
+
+
 def test_a_folder_loads_as_its_file_does(here, shell):
     shell(*TRAIN)
     by_folder, by_file = trellis.load("model"), trellis.load("model/model.safetensors")
@@ -96,7 +111,7 @@ def test_segmentation_learns_characters_and_scores_words(here, shell):
 def test_words_of_a_column_file_become_characters_for_segmentation(here, shell):
     Path("words.conll").write_text("我\tPRON\n喜欢\tVERB\n\n他\tPRON\n也\tADV\n喜欢\tVERB\n")
     assert shell("train", "-m", "hmm", "--task", "seg", "--train", "words.conll", "-o", "model", "-q").code == 0
-    assert set(trellis.load("model").labels_) == {"B", "E", "S"}
+    assert set(trellis.load("model").labels_) == {"B", "M", "E", "S"}
 
 
 def test_tags_alone_are_parts_of_speech(here, shell):

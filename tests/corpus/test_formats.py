@@ -216,8 +216,8 @@ def test_spans_of_an_array_over_many_lines_know_their_lines(tmp_path: Path) -> N
 def test_a_finer_tokenizer_settles_a_span_that_cuts_a_word(tmp_path: Path) -> None:
     record = '{"text": "Covid19 x", "label": [[0, 5, "D"]]}\n'
     with pytest.raises(DataError, match="cuts the token 'Covid19'"):
-        read(tmp_path, record, "a.jsonl")
-    (sentence,) = read(tmp_path, record, "a.jsonl", tokenizer="characters")
+        read(tmp_path, record, "a.jsonl", align="error")
+    (sentence,) = read(tmp_path, record, "a.jsonl", tokenizer="characters", align="error")
     assert sentence.tags == ("B-D", "I-D", "I-D", "I-D", "I-D", "O", "O", "O")
 
 

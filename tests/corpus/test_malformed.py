@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from trellis import corpus
 from trellis.corpus import CorpusError
+from trellis.corpus._binary import binary_kind
 from trellis.errors import DataError
 
 
@@ -146,18 +147,6 @@ LINES = {
         '{"tokens": ["a"], "text": "a", "offsets": [0]}\n',
         'f:1: expected a list of [start, end] in \'offsets\': \'{"tokens": ["a"], "text": "a", "offsets": [0]}\'',
     ),
-    "a span that cuts a token at its start": Case(
-        "spans",
-        '{"text": "in Paris", "label": [[4, 8, "LOC"]]}\n',
-        "f:1: the span [4, 8, 'LOC'] cuts the token 'Paris' at [3, 8]; expected spans to begin and end with a token"
-        ': \'{"text": "in Paris", "label": [[4, 8, "LOC"]]}\'',
-    ),
-    "a span that cuts a token at its end": Case(
-        "spans",
-        '{"text": "in Paris", "label": [[0, 4, "X"]]}\n',
-        "f:1: the span [0, 4, 'X'] cuts the token 'Paris' at [3, 8]; expected spans to begin and end with a token"
-        ': \'{"text": "in Paris", "label": [[0, 4, "X"]]}\'',
-    ),
     "a span beyond the text": Case(
         "spans",
         '{"text": "Paris", "label": [[0, 6, "X"]]}\n',
@@ -191,7 +180,8 @@ LINES = {
     "two annotators of one task": Case(
         "spans",
         '{"data": {"text": "a"}, "annotations": [{"result": []}, {"result": []}]}\n',
-        "f:1: expected one annotation of the task, found 2; export one annotator's: "
+        "f:1: expected one annotation of the task, found 2 by ?, ?; "
+        "choose an annotator by name, or ask for the majority: "
         '\'{"data": {"text": "a"}, "annotations": [{"result": []}, {"result": []}]}\'',
     ),
     "annotations that are none": Case(
@@ -306,7 +296,7 @@ WHOLE_FILES = {
     ),
     "unknown unit": Case("segmented", "", "unit must be 'characters' or 'words', got 'bytes'", {"unit": "bytes"}),
     "unknown format": Case(
-        "xml", "", "unknown format 'xml', expected one of conll, conllu, jsonl, spans, segmented, wordtag"
+        "xml", "", "unknown format 'xml', expected one of conll, conllu, jsonl, spans, segmented, wordtag, spacy"
     ),
     "unknown option": Case("wordtag", "", "reading wordtag knows no option 'tags', only delimiter", {"tags": 1}),
     "unknown encoding": Case("conll", "", "unknown encoding 'utf-9'", {"encoding": "utf-9"}),
@@ -388,7 +378,8 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, format: str | None, conte
     path.write_bytes(content)
     with contextlib.suppress(DataError):
         corpus.read(path, format=format)
-    assert corpus.read(path, format=format or "conll", on_error="skip").report.skipped >= 0
+    if format != "spacy" and binary_kind(content) is None:
+        assert corpus.read(path, format=format or "conll", on_error="skip").report.skipped >= 0
 
 
 def test_a_bad_element_of_an_array_leaves_the_others(tmp_path: Path) -> None:

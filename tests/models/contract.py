@@ -16,7 +16,16 @@ import numpy as np
 import pytest
 
 from trellis import chain, models
-from trellis.errors import ConfigError, DataError, ModelError, NotFittedError, StoreError, TagError, TrellisError
+from trellis.errors import (
+    ConfigError,
+    DataError,
+    DataWarning,
+    ModelError,
+    NotFittedError,
+    StoreError,
+    TagError,
+    TrellisError,
+)
 from trellis.tags import Scheme, Span, validate_tags
 from trellis.text import Sentence
 
@@ -291,9 +300,29 @@ class TaggerContract:
         with pytest.raises(DataError, match=r"sentence 0 \(f.txt:3\) has no tags"):
             self.make().fit([Sentence(["a"], path="f.txt", lines=(3,))])
 
+    def test_held_out_labels_that_training_lacks_are_counted_and_missed(self):
+        held_out = [TRAIN[0], Sentence(["Acme"], ["B-ORG"])]
+        with pytest.warns(DataWarning, match=r"^held-out tokens with labels that .*: 1, with B-ORG \(1\)"):
+            model = self.make().fit(TRAIN, dev=held_out)
+        assert model.evaluate(held_out).types["ORG"].recall == 0
+
+    def test_labels_that_the_scheme_implies_are_in_the_tag_set(self):
+        model = self.make().fit([Sentence(["1", "rose"], ["B-LST", "O"]), Sentence(["it", "fell"], ["O", "O"])])
+        assert set(model.labels_) == {"O", "B-LST", "I-LST"}
+        assert model("1 rose").tags[0] in model.labels_
+
+    def test_bad_tags_are_refused_by_their_place_or_repaired_or_dropped(self):
+        bad = [*TRAIN, *TRAIN, Sentence(["a", "Anna"], ["o", "I-PER"], path="x.txt", lines=(4, 5))]
+        with pytest.raises(DataError, match=r"^x.txt:4: bad tag 'o': .*; 1 bad tag in 1 of 13 sentences: on"):
+            self.make().fit(bad)
+        with pytest.warns(DataWarning, match=r"2 tags repaired \(IOB2\):\n  x.txt:4: o -> O\n  x.txt:5: I-PER -> B"):
+            assert self.make().fit(bad, on_bad_tags="repair").tagset_.scheme is Scheme.IOB2
+        with pytest.warns(DataWarning, match="1 of 13 sentences dropped for bad tags"):
+            self.make().fit(bad, on_bad_tags="drop", sentence_weights=[1.0] * 13)
+
     def test_unknown_labels_name_the_sentence(self, model):
-        held_out = [Sentence(["a"], ["O"]), Sentence(["b"], ["B-ORG"], path="dev.txt", lines=(7,))]
-        with pytest.raises(TagError, match=r"sentence 1 \(dev.txt:7\): label 'B-ORG' at position 0"):
+        held_out = [TRAIN[0], Sentence(["b"], ["PER"], path="dev.txt", lines=(7,))]
+        with pytest.raises(DataError, match=r"^dev.txt:7: bad tag 'PER'"):
             self.make().fit(TRAIN, dev=held_out)
         with pytest.raises(TagError, match="sentence 0: label 'B-ORG'"):
             model.sequence_probabilities([["a"]], [["B-ORG"]])

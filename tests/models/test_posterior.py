@@ -131,3 +131,15 @@ def test_a_list_of_texts_is_several_texts_and_a_list_of_token_lists_is_tokens() 
     assert tagger([["Anna", "met", "Rome"]]) == [alone]
     assert tagger(Sentence(["Anna", "met", "Rome"])) == alone
     assert tagger([]) == []
+
+
+def test_without_constraints_a_span_is_as_probable_as_reading_it_off_the_tags() -> None:
+    """Also O I-A is read as a span, and is part of its probability."""
+    random = np.random.default_rng(5)
+    scores = chain.ChainScores(random.normal(size=(4, 3)), [4], random.normal(size=(3, 3)))
+    posterior = Posterior(scores, TAGS)
+    every = enumerated(posterior, 0)
+    spans = {span for path in every for span in spans_from_tags(path, Scheme.IOB2)}
+    for span, probability in posterior.span_probabilities([sorted(spans)])[0]:
+        holds = (p for path, p in every.items() if span in spans_from_tags(path, Scheme.IOB2))
+        np.testing.assert_allclose(probability, sum(holds))

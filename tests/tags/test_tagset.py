@@ -48,6 +48,21 @@ def test_the_ways_of_writing_a_span_hold_exactly_where_it_is_read(scheme):
             assert sum(held) == (span in spans_from_tags(tags, scheme)), (tags, span)
 
 
+@pytest.mark.parametrize("scheme", SPAN_SCHEMES, ids=lambda scheme: scheme.value)
+def test_with_illegal_tags_the_ways_hold_exactly_where_lenient_reading_finds_the_span(scheme):
+    tagset = TagSet(tuple(labels_of(scheme, ("A", "B"))), scheme)
+    length = 4 if len(tagset) <= 5 else 3
+    every = [tagset.decode(path) for path in product(range(len(tagset)), repeat=length)]
+    lengths = np.array([length])
+    for start, end in [(0, 1), (1, 2), (1, 3), (0, 2), (length - 1, length), (0, length)]:
+        span = Span(start, end, "A")
+        table = tagset.table_of_spans([[span]], lengths)
+        ways = [way for way in tagset.ways_of_writing(table, lengths, illegal=True) if len(way.rows)]
+        for tags in every:
+            held = [_holds(way, tagset.encode(tags), span) for way in ways]
+            assert sum(held) == (span in spans_from_tags(tags, scheme)), (tags, span)
+
+
 def _holds(way, ids, span):
     inside = np.array_equal(ids[span.start : span.end], way.tags)
     before = span.start == 0 or way.before is None or way.before[0, ids[span.start - 1]]

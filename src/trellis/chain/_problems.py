@@ -14,7 +14,7 @@ import numpy as np
 from trellis.arrays import AnyArray, BoolArray
 from trellis.errors import ChainError, NonFiniteError, NoPathError, TagRangeError
 
-NOT_FINITE, NO_PATH, TAG_RANGE, FORBIDDEN_PATH, BAD_CHAIN_SCORE = 2, 3, 4, 5, 6
+NOT_FINITE, NO_PATH, TAG_RANGE, FORBIDDEN_PATH, BAD_CHAIN_SCORE, SUM_TOO_LARGE = 2, 3, 4, 5, 6, 7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +58,8 @@ def _raise_about(status: int, one: OneSequence) -> NoReturn:
         _raise_not_finite(one)
     if status == NO_PATH:
         _raise_no_path(one)
+    if status == SUM_TOO_LARGE:
+        _raise_too_large(one)
     assert one.tags is not None, f"native status {status} without tags"
     if status == TAG_RANGE:
         _raise_tag_range(one.number, one.tags, one.emissions.shape[1])
@@ -79,6 +81,16 @@ def _raise_not_finite(one: OneSequence) -> NoReturn:
     raise NonFiniteError(f"{what} are {value}: scores must be finite or minus infinity")
 
 
+def _raise_too_large(one: OneSequence) -> NoReturn:
+    """Each score is finite, and a sum of them is not."""
+    finite = np.where(np.isfinite(one.emissions), np.abs(one.emissions), 0.0)
+    position, label = np.unravel_index(np.argmax(finite), finite.shape)
+    raise NonFiniteError(
+        f"the scores of sequence {one.number} add up to more than float64 holds; the largest emission by size is "
+        f"{one.emissions[position, label]} at position {position}, label {label}"
+    )
+
+
 def _raise_no_path(one: OneSequence) -> NoReturn:
     T = len(one.emissions)
     reachable: BoolArray = np.asarray(one.start > -np.inf)
@@ -90,7 +102,8 @@ def _raise_no_path(one: OneSequence) -> NoReturn:
             raise NoPathError(
                 f"sequence {one.number} of length {T} has no valid path: no label can be reached at position {position}"
             )
-    assert not (reachable & (one.end > -np.inf)).any()
+    if (reachable & (one.end > -np.inf)).any():
+        _raise_too_large(one)
     raise NoPathError(
         f"sequence {one.number} of length {T} has no valid path: "
         "every label it can reach at its last position is forbidden to end with"
@@ -115,4 +128,6 @@ def _raise_forbidden(one: OneSequence, tags: AnyArray) -> NoReturn:
             raise NoPathError(
                 f"{where}the transition from tag {tags[position - 1]} to tag {tag} has score -inf (position {position})"
             )
+    if one.end[tags[-1]] > -np.inf:
+        _raise_too_large(one)
     raise NoPathError(f"{where}it may not end with tag {tags[-1]} (position {len(tags) - 1})")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from trellis import _native
 from trellis.errors import ConfigError
 
+MOST_THREADS = 1024
+
 
 def get_num_threads() -> int:
     """How many threads the core may use: all cores this process may run on, unless set otherwise."""
@@ -16,8 +18,8 @@ def set_num_threads(count: int) -> None:
 
     Results are the same bit for bit with any number.
     """
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise ConfigError(f"the number of threads must be an integer >= 1, got {count!r}")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_THREADS:
+        raise ConfigError(f"the number of threads must be an integer in 1..{MOST_THREADS}, got {count!r}")
     _native.set_num_threads(count)
 
 

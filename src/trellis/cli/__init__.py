@@ -71,6 +71,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     wait_asleep()
     given = sys.argv[1:] if arguments is None else arguments
     given, debug = _without_debug(given)
+    if sys.stdout is None or sys.stderr is None:  # closed by the shell: >&-
+        _fail("standard output and standard error must be open", debug)
     _accept_any_text(sys.stdout, sys.stderr)
     try:
         app(given, prog_name="trellis", obj=given)

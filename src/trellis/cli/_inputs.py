@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import typer
+
 from trellis.cli._reading import Reader, RelayingSource
 from trellis.corpus import CorpusError, OnError, Source, guess_format
 from trellis.errors import DataError
@@ -25,22 +27,30 @@ class Inputs:
     tokenizer: str
     form: str | None
     on_error: OnError
+    column: str = "upos"
+    """The column of CoNLL-U that gets the tags; all others stay."""
 
-    def pieces(self, path: str) -> tuple[str, Iterator[Piece]]:
+    def pieces(self, path: str, *, quiet: bool = False) -> tuple[str, Iterator[Piece]]:
         """The format of a file, and its sentences with what is broken between them, in order."""
         source = RelayingSource(path, encoding=self.reader.encoding, on_error=self.on_error)
-        form = self.form or _guess(source)
+        form = self.form or _guess(source, quiet)
         if form not in TEXTS:
-            return form, _relayed(source, replace(self.reader, format=form).open(source))
+            reader = replace(self.reader, format=form, spans={"gold": False}, tokenizer=self.tokenizer)
+            if form == "conllu":
+                reader = replace(reader, options={"tags": None if "." in self.column else self.column} | reader.options)
+            return form, _relayed(source, reader.open(source))
         tokenizer = "whitespace" if form == "tokens" else self.tokenizer
         return form, _relayed(source, _lines(source, tokenizer))
 
 
-def _guess(source: RelayingSource) -> str:
-    """Only what cannot be anything else is not raw text."""
+def _guess(source: RelayingSource, quiet: bool) -> str:
+    """What all commands guess; lines of words are raw text here, since they are there to be tagged."""
     form, reason = guess_format(source)
-    sure = form.name in ("conllu", "jsonl", "spans") or "spaces" not in reason
-    return form.name if sure and form.name not in ("segmented", "wordtag") else "text"
+    name = "text" if form.name == "segmented" else form.name
+    if not quiet:
+        shown_as = "text (one sentence per line)" if name == "text" else name
+        typer.echo(f"{source.name}: read as {shown_as}, since {reason}", err=True)
+    return name
 
 
 def _lines(source: RelayingSource, tokenizer: str) -> Iterator[Sentence]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trellis.corpus import CorpusError, dumps, format_rows, words_from_sentence
+from trellis.corpus import conllu as corpus_conllu
+from trellis.corpus import wordtag as corpus_wordtag
 from trellis.models import Labelling, Tagged
 from trellis.tags import Scheme
 from trellis.text import Sentence, hue
@@ -31,12 +33,16 @@ class Drawing:
     colour: bool = False
     words: bool = False
     """The labels have no types: what counts is where words begin and end."""
+    column: str | None = None
+    """Where CoNLL-U gets the tags."""
 
 
 def inline(answer: Answer, style: Drawing) -> str:
     """The text on one line with its spans marked, and the k best below one another."""
     assert answer.probable is not None
     lines = [_marked(answer.probable, style)]
+    if not len(answer.sentence):
+        return f"{lines[0]}\n"
     lines += [f"  {item.probability:.4f}  {' '.join(item.tags)}" for item in answer.labellings]
     return "\n".join(lines) + "\n"
 
@@ -44,6 +50,8 @@ def inline(answer: Answer, style: Drawing) -> str:
 def conll(answer: Answer, style: Drawing) -> str:
     """One token per line with further columns, tag, and probability if asked for; the k best with comments."""
     sentence = answer.sentence
+    if not len(sentence):
+        return "\n"  # a blank line stays one
     if answer.labellings:
         parts = []
         for rank, item in enumerate(answer.labellings, 1):
@@ -54,6 +62,37 @@ def conll(answer: Answer, style: Drawing) -> str:
     if style.probs and answer.probable is not None:
         columns.append([f"{p:.{_DIGITS}f}" for p in answer.probable.probabilities])
     return format_rows(sentence, columns, "\t")
+
+
+def conllu(answer: Answer, style: Drawing) -> str:
+    """CoNLL-U with all that the input had; probabilities go to MISC, the k best have a comment of their own."""
+    if not len(answer.sentence):
+        return "\n"
+    if not answer.labellings:
+        return "".join(corpus_conllu.write([_with_probabilities(answer, style)], tags=style.column))
+    parts = []
+    for rank, item in enumerate(answer.labellings, 1):
+        rows = corpus_conllu.write([answer.sentence.with_tags(item.tags)], tags=style.column)
+        parts.append(f"# kbest = {rank} {item.probability:.{_DIGITS}f}\n{''.join(rows)}")
+    return "".join(parts)
+
+
+def _with_probabilities(answer: Answer, style: Drawing) -> Sentence:
+    if not style.probs or answer.probable is None:
+        return answer.sentence
+    sentence = answer.sentence
+    before = sentence.columns.get("misc", ("_",) * len(sentence))
+    pairs = [f"Prob={p:.{_DIGITS}f}" for p in answer.probable.probabilities]
+    misc = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(before, pairs, strict=True)]
+    return replace(sentence, columns={**sentence.columns, "misc": misc})
+
+
+def wordtag(answer: Answer, style: Drawing) -> str:
+    """A line of word/TAG items; the k best one below the other with their probabilities."""
+    if not answer.labellings:
+        return "".join(corpus_wordtag.write([answer.sentence]))
+    lines = [(item, corpus_wordtag.write([answer.sentence.with_tags(item.tags)])) for item in answer.labellings]
+    return "".join(f"{item.probability:.{_DIGITS}f}\t{''.join(line)}" for item, line in lines)
 
 
 def jsonl(answer: Answer, style: Drawing) -> str:
@@ -81,8 +120,10 @@ def segmented(answer: Answer, style: Drawing) -> str:
 FORMS: dict[str, Callable[[Answer, Drawing], str]] = {
     "inline": inline,
     "conll": conll,
+    "conllu": conllu,
     "jsonl": jsonl,
     "segmented": segmented,
+    "wordtag": wordtag,
 }
 
 
@@ -90,7 +131,7 @@ def passed_on(error: CorpusError, form: str) -> str:
     """What could not be tagged, unchanged; in JSON Lines with the reason."""
     if form == "jsonl":
         return dumps({"error": str(error), "line": error.line, "raw": error.whole})
-    return error.whole + ("\n\n" if form == "conll" else "\n")
+    return error.whole + ("\n\n" if form in ("conll", "conllu") else "\n")
 
 
 def _marked(tagged: Tagged, style: Drawing) -> str:

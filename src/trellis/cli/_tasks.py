@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
 from trellis import metrics
-from trellis.corpus import sentence_from_words, words_from_sentence
+from trellis.corpus import mend_tags, sentence_from_words, words_from_sentence
 from trellis.errors import ConfigError, DataError
-from trellis.tags import Scheme, SchemeFit, Style, convert_tags, fit_schemes
+from trellis.tags import Detection, OnBadTags, Scheme, Style, convert_tags, detect
+from trellis.tags.detection import MOST_ODD, respelled
 from trellis.tags.schemes import ALL_LETTERS
 from trellis.text import Sentence
 
@@ -44,8 +46,8 @@ class Setting:
     scheme: Scheme
     style: Style
     strict: bool = False
-    found: SchemeFit | None = None
-    """The scheme that fits best the tags from which this setting was made."""
+    found: Detection | None = None
+    """What was detected in the tags from which this setting was made."""
 
     @property
     def reading(self) -> _Reading:
@@ -58,10 +60,10 @@ def find_setting(
 ) -> Setting:
     """What was asked for, and for the rest what fits the tags best."""
     sequences = [sentence.tags for sentence in sentences if sentence.tags]
-    fit = fit_schemes(sequences)[0]
-    chosen = fit.scheme if scheme is None else Scheme.parse(scheme)
+    fit = detect(sequences, scheme=None if scheme is None else Scheme.parse(scheme))
+    chosen = fit.scheme
     if task is None:
-        bare = all(len(label) == 1 and label != "O" for labels in sequences for label in labels)
+        bare = all((len(label) == 1 and label != "O") or label in fit.odd for labels in sequences for label in labels)
         task = Task.POS if chosen is Scheme.PLAIN else Task.SEG if bare else Task.NER
     if task in (Task.NER, Task.CHUNK) and chosen is Scheme.PLAIN:
         raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag per token")
@@ -96,23 +98,37 @@ def _is_spelled(sentences: list[Sentence]) -> bool:
 
 def _are_letters(sequences: Iterable[Sequence[str]], scheme: Scheme | None) -> bool:
     letters = ALL_LETTERS if scheme is None else scheme.letters
-    return all(tag in letters for tags in sequences for tag in tags)
+    counts = Counter(tag for tags in sequences for tag in tags)
+    read = sum(count for tag, count in counts.items() if (respelled(tag) or tag) in letters)
+    return read >= (1 - MOST_ODD) * counts.total()
 
 
-def in_scheme(sentences: list[Sentence], setting: Setting, found: SchemeFit | None = None) -> list[Sentence]:
-    """Sentences with the right tags in the scheme of a model; their own scheme is detected unless it was `found`."""
+def in_scheme(
+    sentences: list[Sentence], setting: Setting, how: OnBadTags, found: Detection | None = None
+) -> tuple[list[Sentence], list[str]]:
+    """Sentences with the right tags in the scheme of a model, and what was done for it.
+
+    Their own scheme is detected unless it was `found`.
+    """
+    if setting.scheme is Scheme.PLAIN:
+        return [sentence.with_tags(tags_of(sentence)) for sentence in sentences], []
+    if setting.task is not Task.SEG:
+        for sentence in sentences:
+            tags_of(sentence)
+    sequences = [sentence.tags for sentence in sentences if sentence.tags is not None]
+    own = found or detect(sequences, scheme=setting.scheme, style=setting.style)
+    if own.scheme is not setting.scheme or own.spelling or not own.is_clean:
+        own = detect(sequences)
+    mended = mend_tags(sentences, on_bad_tags=how, found=own)
     if setting.task is Task.SEG:
-        return characters(sentences, setting.scheme)
-    fit = found or fit_schemes([tags_of(sentence) for sentence in sentences])[0]
-    if Scheme.PLAIN in (fit.scheme, setting.scheme) or (fit.scheme, fit.style) == (setting.scheme, setting.style):
-        return sentences
-    return [_converted(sentence, fit.scheme, fit.style, setting) for sentence in sentences]
+        return characters(mended.sentences, setting.scheme), mended.notes
+    if Scheme.PLAIN is own.scheme or (own.scheme, own.style) == (setting.scheme, setting.style):
+        return mended.sentences, mended.notes
+    return [_converted(sentence, own.scheme, own.style, setting) for sentence in mended.sentences], mended.notes
 
 
 def _converted(sentence: Sentence, scheme: Scheme, style: Style, to: Setting) -> Sentence:
-    return sentence.with_tags(
-        convert_tags(tags_of(sentence), scheme, to.scheme, style=style, target_style=to.style, repair=True)
-    )
+    return sentence.with_tags(convert_tags(tags_of(sentence), scheme, to.scheme, style=style, target_style=to.style))
 
 
 def units(sentences: list[Sentence], setting: Setting) -> Units:

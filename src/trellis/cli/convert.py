@@ -7,7 +7,18 @@ from typing import Annotated, Literal, cast
 import typer
 
 from trellis import corpus
-from trellis.cli._reading import reading_options
+from trellis.cli._reading import (
+    AlignOption,
+    AnnotatorOption,
+    MajorityOption,
+    OnBadTagsOption,
+    QuietOption,
+    UnapprovedOption,
+    bad_tags_option,
+    reading_options,
+    span_options,
+    tell_notes,
+)
 from trellis.corpus import convert as conversion
 from trellis.tags import Scheme
 
@@ -36,6 +47,12 @@ def convert(
     on_error: Annotated[
         str, typer.Option(help="raise, or skip sentences that cannot be read and count them.")
     ] = "raise",
+    on_bad_tags: OnBadTagsOption = None,
+    align: AlignOption = None,
+    annotator: AnnotatorOption = None,
+    majority: MajorityOption = False,
+    unapproved: UnapprovedOption = False,
+    quiet: QuietOption = False,
     # Former names of --from and --to.
     from_format: Annotated[str | None, typer.Option(hidden=True)] = None,
     to_format: Annotated[str | None, typer.Option(hidden=True)] = None,
@@ -53,6 +70,7 @@ def convert(
       trellis convert eng.train - --to jsonl --columns token,pos,chunk,ner
     """  # noqa: D301 - \b tells click to keep the lines
     options = reading_options(tokens, tags, columns)
+    options |= span_options(align, annotator, majority, unapproved)
     if tokenizer is not None:
         options["tokenizer"] = tokenizer
     done = conversion.convert(
@@ -64,19 +82,20 @@ def convert(
         to_scheme=None if scheme is None else Scheme.parse(scheme),
         encoding=encoding,
         on_error=cast("Literal['raise', 'skip']", on_error),
+        on_bad_tags=None if on_bad_tags is None else bad_tags_option(on_bad_tags),
         read_options=options,
         write_options={} if shape is None else {"shape": shape},
     )
-    _print(done, source, target)
+    if not quiet:
+        _print(done, source, target)
 
 
 def _print(done: conversion.Conversion, source: str, target: str) -> None:
     """What was done, to standard error, since standard output may be the file."""
     report = done.report
-    typer.echo(f"{source}: {report.format}, since {report.reason}", err=True)
+    typer.echo(f"{source}: read as {report.format}, since {report.reason}", err=True)
+    tell_notes(source, [*report.notes(), *done.notes])
     schemes = ""
     if done.from_scheme is not None and done.to_scheme is not None:
         schemes = f", {done.from_scheme.value} to {done.to_scheme.value}"
     typer.echo(f"{target}: {done.sentences:,} sentences as {done.to_format}{schemes}", err=True)
-    if report.skipped:
-        typer.echo(f"{report.skipped:,} skipped, the first: {report.errors[0]}", err=True)

@@ -8,14 +8,25 @@ import typer
 
 import trellis
 from trellis.cli._reading import (
+    AlignOption,
+    AnnotatorOption,
     ColumnsOption,
     EncodingOption,
     FormatOption,
+    MajorityOption,
+    OnBadTagsOption,
+    QuietOption,
     Reader,
     TagsOption,
     TokensOption,
+    UnapprovedOption,
+    bad_tags_option,
     reading_options,
     remembered_options,
+    span_options,
+    tell_notes,
+    tell_reading,
+    tell_unseen,
 )
 from trellis.cli._settings import TaskOption
 from trellis.cli._tasks import Setting, Task, find_setting, in_scheme, vocabulary
@@ -30,6 +41,7 @@ from trellis.cli.score import (
 )
 from trellis.errors import DataError
 from trellis.models import Tagger, folder
+from trellis.tags import OnBadTags
 from trellis.text import Sentence
 from trellis.untrusted import shown
 
@@ -48,6 +60,12 @@ def evaluate(
     tags: TagsOption = None,
     columns: ColumnsOption = None,
     encoding: EncodingOption = "utf-8",
+    on_bad_tags: OnBadTagsOption = None,
+    align: AlignOption = None,
+    annotator: AnnotatorOption = None,
+    majority: MajorityOption = False,
+    unapproved: UnapprovedOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Tag a file with a model and score the result against the tags it has.
 
@@ -63,9 +81,13 @@ def evaluate(
     setting = model_setting(tagger, model, task)
     remembered = remembered_options(folder.read_record(model))
     options = reading_options(tokens, tags, columns)
-    reader = Reader(format, encoding, options, setting.scheme.value, tagger.tokenizer_, remembered)
-    truth = _tagged(reader, file, setting)
-    seen = None if train is None else vocabulary(_tagged(reader, train, setting), setting)
+    spans = span_options(align, annotator, majority, unapproved)
+    reader = Reader(format, encoding, options, setting.scheme.value, tagger.tokenizer_, remembered, spans)
+    how = bad_tags_option(on_bad_tags)
+    truth = _tagged(reader, file, setting, how, quiet)
+    if not quiet:
+        tell_unseen(file, truth, tagger.labels_)
+    seen = None if train is None else vocabulary(_tagged(reader, train, setting, how, quiet), setting)
     results = judge(truth, tagger.tag(truth), setting, seen=seen, errors=errors, interval=interval)
     show(results, setting, as_json=as_json, markdown=markdown)
 
@@ -90,8 +112,14 @@ def _known_task(name: str, path: str) -> Task:
     return Task(name)
 
 
-def _tagged(reader: Reader, path: str, setting: Setting) -> list[Sentence]:
-    sentences = reader.read(path).sentences
-    if not sentences:
+def _tagged(reader: Reader, path: str, setting: Setting, how: OnBadTags, quiet: bool) -> list[Sentence]:
+    data = reader.read(path)
+    tell_reading(path, data.report, given=reader.format is not None, quiet=quiet)
+    if not data.sentences:
         raise DataError(f"{path}: there is no sentence to score")
-    return in_scheme(sentences, setting)
+    mended, notes = in_scheme(data.sentences, setting, how)
+    if not quiet:
+        tell_notes(path, notes)
+    if not mended:
+        raise DataError(f"{path}: there is no sentence left to score")
+    return mended

@@ -9,6 +9,7 @@ import typer
 
 from trellis import metrics
 from trellis.cli._console import Output
+from trellis.cli._reading import QuietOption, tell_reading
 from trellis.cli._tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
 from trellis.corpus import read
 from trellis.errors import DataError
@@ -47,6 +48,7 @@ def score(
     interval: IntervalOption = False,
     as_json: JsonOption = False,
     markdown: MarkdownOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Score predicted tags against gold tags.
 
@@ -66,13 +68,13 @@ def score(
 
       trellis score test.conll old.conll --versus new.conll
     """
-    truth, system = _read(gold, format), _read(pred, format)
+    truth, system = _read(gold, format, quiet), _read(pred, format, quiet)
     setting = find_setting(task, scheme, truth, strict=strict)
     _check_tokens(truth, system, setting)
-    seen = None if train is None else vocabulary(_read(train, format), setting)
+    seen = None if train is None else vocabulary(_read(train, format, quiet), setting)
     results = judge(truth, system, setting, seen=seen, errors=errors, interval=interval)
     if versus is not None:
-        rival = _read(versus, format)
+        rival = _read(versus, format, quiet)
         _check_tokens(truth, rival, setting)
         (before, statistic), (after, _) = (counts(truth, side, setting) for side in (system, rival))
         results["versus"] = metrics.paired_significance(before, after, statistic)
@@ -97,8 +99,10 @@ def judge(
     return results
 
 
-def _read(path: str, format: str | None) -> list[Sentence]:
-    return read(path, format=format).sentences
+def _read(path: str, format: str | None, quiet: bool) -> list[Sentence]:
+    data = read(path, format=format)
+    tell_reading(path, data.report, given=format is not None, quiet=quiet)
+    return data.sentences
 
 
 def _check_tokens(gold: list[Sentence], predicted: list[Sentence], setting: Setting) -> None:

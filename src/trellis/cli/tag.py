@@ -18,6 +18,7 @@ from trellis.cli._progress import Tell, counted
 from trellis.cli._reading import (
     ColumnsOption,
     EncodingOption,
+    QuietOption,
     Reader,
     TagsOption,
     TokensOption,
@@ -70,11 +71,13 @@ def tag(
     tags: TagsOption = None,
     columns: ColumnsOption = None,
     encoding: EncodingOption = "utf-8",
+    quiet: QuietOption = False,
 ) -> None:
     """Tag raw text, tokens, CoNLL columns or JSON Lines.
 
-    Raw text has one sentence per line and is split like the training data. Order is kept, memory does not grow with the
-    input, and JSON Lines come with spans, character offsets and exact probabilities.
+    Raw text has one sentence per line, and is split as the training data were; what the input is taken for, and why,
+    is said on standard error. CoNLL-U stays CoNLL-U with all that is in it, and blank lines stay. Order is kept, memory
+    does not grow with the input, and JSON Lines come with spans, character offsets and exact probabilities.
 
     \b
     Examples:
@@ -89,13 +92,14 @@ def tag(
     tagger = trellis.load(model)
     remembered = remembered_options(folder.read_record(model))
     reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
-    inputs = Inputs(reader, tagger.tokenizer_, source, "raise" if on_error is OnError.STOP else "skip")
+    column = _column(tagger, reader, tags)
+    inputs = Inputs(reader, tagger.tokenizer_, source, "raise" if on_error is OnError.STOP else "skip", column)
     known = None if constrain is None else Constraints(constrain, reader)
-    job = Job(tagger, probs, kbest, known, on_error is OnError.PASS)
+    job = Job(tagger, probs, kbest, known, on_error is OnError.PASS, column)
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
     with open_output(out) as file, counted(watched) as tell:
         for path in files or ["-"]:
-            form, pieces = inputs.pieces(path)
+            form, pieces = inputs.pieces(path, quiet=quiet)
             _write(job, form, pieces, to, file, tell)
         if known is not None:
             known.check_end()
@@ -117,11 +121,12 @@ class Job:
     kbest: int
     known: Constraints | None
     forgiving: bool
+    column: str = "upos"
 
     def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
         colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
-        return Drawing(self._scheme(), self.probs, colour, self.segments())
+        return Drawing(self._scheme(), self.probs, colour, self.segments(), self.column)
 
     def segments(self) -> bool:
         """Whether the labels only say where words begin and end."""
@@ -212,10 +217,20 @@ def _as_it_came(text: str) -> bytes:
         return text.encode("utf-8", "backslashreplace")
 
 
+def _column(tagger: Tagger[Any], reader: Reader, tags: str | None) -> str:
+    """The column of CoNLL-U for the tags: the one asked for or learned from; tags of spans do not replace another."""
+    learned = reader.remembered.get("conllu")
+    if tags is not None or learned is not None:
+        return tags or str((learned or {}).get("tags", "upos"))
+    return "upos" if tagger.tagset_.scheme is Scheme.PLAIN else "misc.NER"
+
+
 def _form(job: Job, source: str, file: IO[bytes]) -> str:
     """Inline for people, the form of the input for programs."""
     if file.isatty():
         return "inline"
     if source in ("jsonl", "spans"):
         return "jsonl"
+    if source in ("conllu", "wordtag") and not job.segments():
+        return source
     return "segmented" if source in TEXTS and job.segments() else "conll"

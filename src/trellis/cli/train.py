@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import sys
 import time
+import warnings
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -16,24 +17,35 @@ from rich.table import Table
 import trellis
 from trellis.cli._console import Output
 from trellis.cli._reading import (
+    AlignOption,
+    AnnotatorOption,
     ColumnsOption,
     EncodingOption,
     FormatOption,
+    MajorityOption,
+    OnBadTagsOption,
+    QuietOption,
     Reader,
     TagsOption,
     TokensOption,
+    UnapprovedOption,
+    bad_tags_option,
     quoted,
     reading_options,
+    span_options,
+    tell_notes,
+    tell_unseen,
 )
 from trellis.cli._settings import ModelOption, SetOption, TaskOption, start_settings
 from trellis.cli._signals import Stop, StoppableLine, stoppable
 from trellis.cli._tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
 from trellis.corpus import Corpus
-from trellis.errors import ConfigError, DataError, ModelError
+from trellis.errors import ConfigError, DataError, DataWarning, ModelError
 from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
 from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
+from trellis.tags import OnBadTags, Scheme, detect
 from trellis.text import Sentence, get_tokenizer
 from trellis.training import History
 from trellis.training.progress import LiveLine
@@ -79,7 +91,12 @@ def train(
     tags: TagsOption = None,
     columns: ColumnsOption = None,
     encoding: EncodingOption = "utf-8",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")] = False,
+    on_bad_tags: OnBadTagsOption = None,
+    align: AlignOption = None,
+    annotator: AnnotatorOption = None,
+    majority: MajorityOption = False,
+    unapproved: UnapprovedOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Train a tagger and leave it in a folder.
 
@@ -103,13 +120,21 @@ def train(
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     family = get_family(model)
     _check_options(model, tokenizer, resume, overwrite)
-    reader = Reader(format, encoding, reading_options(tokens, tags, columns), scheme, tokenizer)
+    reader = Reader(
+        format,
+        encoding,
+        reading_options(tokens, tags, columns),
+        scheme,
+        tokenizer,
+        spans=span_options(align, annotator, majority, unapproved),
+    )
+    how = bad_tags_option(on_bad_tags)
     # The folder comes first: nobody wants to hear of its errors after an hour of reading.
     with stoppable() as stop, folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place:
         if resume and not place.training.resuming:
             say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
         start = None if warm_start is None else _loaded(warm_start, model)
-        data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, say)
+        data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, how, quiet, say)
         settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
         command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
         run = Run(model, data, settings, command)
@@ -181,19 +206,33 @@ class Data:
         }
 
 
-def _read(reader: Reader, paths: dict[str, str | None], task: Task | None, scheme: str | None, say: Console) -> Data:
+def _read(
+    reader: Reader,
+    paths: dict[str, str | None],
+    task: Task | None,
+    scheme: str | None,
+    how: OnBadTags,
+    quiet: bool,
+    say: Console,
+) -> Data:
     given = {role: path for role, path in paths.items() if path is not None}
     raw = {}
     for role, path in given.items():
         raw[role] = reader.read(path)
         say.print(f"{role}: {escape(path)}, {raw[role].format} since {raw[role].report.reason}")
+        if not quiet:
+            tell_notes(path, raw[role].report.notes())
     if not raw["train"].sentences:
         raise DataError(f"{given['train']}: there is no sentence to learn from")
-    setting = training_setting(task, scheme, raw["train"].sentences)
-    found = {"train": setting.found}
-    files = {
-        role: replace(file, sentences=in_scheme(file.sentences, setting, found.get(role))) for role, file in raw.items()
-    }
+    setting = _setting(raw, task, scheme)
+    files = {}
+    for role, file in raw.items():
+        sentences, notes = in_scheme(file.sentences, setting, how, setting.found if role == "train" else None)
+        files[role] = replace(file, sentences=sentences)
+        if not quiet:
+            tell_notes(given[role], notes)
+    if not files["train"].sentences:
+        raise DataError(f"{given['train']}: there is no sentence left to learn from")
     data = Data(files, given, setting, reader.options)
     for role in files:
         about = data.described(role)
@@ -201,6 +240,15 @@ def _read(reader: Reader, paths: dict[str, str | None], task: Task | None, schem
     guessed = "" if task is not None else " (guessed from the tags)"
     say.print(f"task {setting.task}{guessed}, scheme {setting.scheme.value}{'' if scheme else ' (detected)'}")
     return data
+
+
+def _setting(raw: dict[str, Corpus], task: Task | None, scheme: str | None) -> Setting:
+    """How tags are read: as those of the training file; where it never needs a B and another file does, with B."""
+    setting = training_setting(task, scheme, raw["train"].sentences)
+    others = (detect([s.tags for s in file if s.tags]).scheme for role, file in raw.items() if role != "train")
+    if scheme is None and setting.scheme is Scheme.IO and Scheme.IOB1 in others:
+        return replace(setting, scheme=Scheme.IOB1)
+    return setting
 
 
 @dataclass
@@ -222,9 +270,13 @@ class Run:
         self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         begin = time.perf_counter()
         sentences, dev = self.data.sentences("train") or [], self.data.sentences("dev")
-        with LiveLine(say) as line:
+        with LiveLine(say) as line, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # said already, file by file
             tagger.fit(sentences, dev=dev, warm_start=warm_start, progress=StoppableLine(line, stop), folder=place)
         self.seconds = time.perf_counter() - begin
+        for role in ("dev", "test"):
+            if role in self.data.files and not say.quiet:
+                tell_unseen(self.data.paths[role], self.data.sentences(role) or [], tagger.labels_)
         say.print(f"{self.model}: {_ending(tagger.history_)}, {self.seconds:.1f} s")
         return tagger
 

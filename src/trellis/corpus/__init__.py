@@ -17,11 +17,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trellis.corpus._alignment import check_align
+from trellis.corpus._binary import DOCBIN
 from trellis.corpus._cells import format_rows
 from trellis.corpus._files import StrPath, open_output, write_text
 from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
 from trellis.corpus._json import dumps
 from trellis.corpus._source import LONGEST, OnError, ReadReport, Source
+from trellis.corpus.mending import MendedSentences, mend_tags
 from trellis.corpus.rows import from_rows, to_rows
 from trellis.corpus.segmented import sentence_from_words, words_from_sentence
 from trellis.errors import CorpusError, DataError
@@ -33,16 +36,19 @@ __all__ = [
     "Corpus",
     "CorpusError",
     "Format",
+    "MendedSentences",
     "OnError",
     "ReadReport",
     "Source",
     "Stream",
+    "check_align",
     "dumps",
     "format_rows",
     "from_rows",
     "get_format",
     "guess_format",
     "iterate",
+    "mend_tags",
     "open_output",
     "read",
     "sentence_from_words",
@@ -85,6 +91,8 @@ class Stream:
     def of(cls, form: Format, source: Source, options: dict[str, Any]) -> Stream:
         """What a format reads from an opened file, with options of its own."""
         _check_options(form.read, options, f"reading {form.name}")
+        if source.data is not None and form.name != "spacy":
+            raise DataError(f"{source.name}: expected {form.name}, found {DOCBIN}")
         return cls(source.report, form.read(source, **options))
 
     @property

@@ -16,6 +16,10 @@ class LineError(Exception):
     """What is wrong with a line, for the reader that knows file and number to report."""
 
 
+class LeftOut(Exception):  # noqa: N818 - nothing is wrong
+    """A record that is not gold, with the reason by which the report counts it."""
+
+
 def refuse(sentence: Sentence, problem: str) -> NoReturn:
     """Raise that a sentence cannot be written, saying where it came from or else how it begins."""
     place = sentence.where or f"sentence {shortened(' '.join(sentence.tokens[:LONGEST_SHOWN]))!r}"

@@ -13,10 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
-from typing import Literal
+from typing import IO, Literal
 
+from trellis.caching import cached
+from trellis.corpus._binary import DOCBIN, binary_kind
 from trellis.corpus._files import StrPath, get_codec, open_input, read_block
 from trellis.errors import CorpusError, DataError
 
@@ -31,11 +32,26 @@ _BLOCK = 1 << 20
 _OPENING = 1 << 12
 _MOST_DROPPED = 16
 _KEPT_ERRORS = 100
+_SHOWN = 10
 _KEPT_TEXT = 1000
 _BLANK_LINE = re.compile(r"(?m)^[ \t]+$")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CUT = "\udfff"
 """Stands for the rest of a line that is too long."""
+
+
+@dataclass(slots=True)
+class Listed:
+    """Things that were done to the data: how many, and the first ten with their places."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, what: str) -> None:
+        """One more."""
+        self.count += 1
+        if len(self.first) < _SHOWN:
+            self.first.append(what)
 
 
 @dataclass(slots=True)
@@ -47,10 +63,28 @@ class ReadReport:
     """Why that format: given, or what in the name or content told."""
     ignored: Counter[str] = field(default_factory=Counter)
     """Lines that are no data in the format: comments, document marks, multiword ranges, empty nodes."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Records that are not gold, by reason: rejected, skipped or not approved by those who annotated them."""
     skipped: int = 0
     """Sentences left out for an error, with ``on_error="skip"``."""
     errors: list[CorpusError] = field(default_factory=list)
     """The first hundred of their errors, with the beginnings of their texts."""
+    changed: dict[str, Listed] = field(default_factory=dict)
+    """What a reader had to change, by kind: tokens split at the edges of spans, say."""
+
+    def change(self, kind: str, what: str) -> None:
+        """Note one change."""
+        self.changed.setdefault(kind, Listed()).add(what)
+
+    def notes(self) -> list[str]:
+        """What was left out or changed, for people: one line per kind, below it the first ten changes."""
+        notes = [f"left out {kind}: {count:,}" for kind, count in self.left_out.items()]
+        if self.skipped:
+            notes.append(f"{self.skipped:,} skipped, the first: {self.errors[0]}")
+        for kind, listed in self.changed.items():
+            more = [f"  and {listed.count - _SHOWN:,} more"] if listed.count > _SHOWN else []
+            notes += [f"{kind}: {listed.count:,}", *(f"  {what}" for what in listed.first), *more]
+        return notes
 
 
 class Source:
@@ -66,6 +100,8 @@ class Source:
         self._codec = get_codec(encoding)
         self._encoding = encoding
         self._cut_lines: set[int] = set()
+        self.data: bytes | None = None
+        """All bytes of a spaCy DocBin, which has no text to be read."""
         texts = self._read_text()
         first = _take(texts, _OPENING)
         self.opening = "".join(first)
@@ -73,7 +109,7 @@ class Source:
         self._texts = chain(first, texts)
         self._blocks: Iterator[Block] = self._read_blocks()
 
-    @cached_property
+    @cached
     def head(self) -> str:
         """The first block: what a format is guessed from, and a layout taken from."""
         first = next(self._blocks, None)
@@ -212,6 +248,8 @@ class Source:
         with open_input(self.path) as file:
             while True:
                 data = read_block(file, self.name, _BLOCK)
+                if not count and self._check_binary(data, file):
+                    return
                 count += len(data)
                 try:
                     text = held + decoder.decode(data, final=not data)
@@ -223,6 +261,18 @@ class Source:
                 first = first and not text
                 if not data:
                     return
+
+    def _check_binary(self, head: bytes, file: IO[bytes]) -> bool:
+        """Refuse a file that is not text by its name; the bytes of a DocBin are taken, and then nothing is left."""
+        if self._codec.name.startswith(("utf-16", "utf-32")) or (kind := binary_kind(head)) is None:
+            return False
+        if kind != DOCBIN:
+            raise DataError(f"{self.name}: expected text, found {kind}")
+        blocks = [head]
+        while block := read_block(file, self.name, _BLOCK):
+            blocks.append(block)
+        self.data = b"".join(blocks)
+        return True
 
     def _misfit(self, error: UnicodeError, count: int) -> str:
         """What does not decode, and where, after so many bytes."""

@@ -11,18 +11,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from trellis.corpus._source import ReadReport
-from trellis.tags import Scheme, SchemeFit, Style, fit_schemes, spans_from_sequences, validate_tags
+from trellis.tags import Scheme, SchemeFit, Style, detect, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
 from trellis.untrusted import shown
 
 Severity = Literal["error", "warning"]
 
-_MOSTLY = 0.9
 _JOINERS_AND_TAGS = re.compile("(?<=.)[\u200c\u200d](?=.)|[\U000e0020-\U000e007f]")
 
 
@@ -98,9 +97,11 @@ class CheckedFile:
 
 def check_files(files: Sequence[CheckedFile], *, scheme: Scheme | None = None, longest: int = 500) -> CheckReport:
     """Check files that belong together, the training data first; the scheme is the best fitting unless given."""
+    files, spellings = _respelled(files)
     fits = _fit(files)
     chosen = None if not fits else SchemeFit(scheme, fits[0].style, 0, 0) if scheme else fits[0]
     findings = [
+        *spellings,
         *(finding for file in files for finding in _reading(file)),
         *(finding for file in files for finding in _tagging(file, chosen)),
         *_repeats(files),
@@ -119,17 +120,32 @@ def check_files(files: Sequence[CheckedFile], *, scheme: Scheme | None = None, l
 def _fit(files: Sequence[CheckedFile]) -> list[SchemeFit]:
     """The schemes of the data, best first; none where there are no tags.
 
-    A few labels that no scheme can read, typing errors say, must not make all the others plain: sequences
-    with such labels do not count if nearly all labels can be read.
+    Sequences with labels that the scheme cannot read, typing errors say, do not count.
     """
-    tags = sum((file.tags for file in files), Counter())
-    if not tags:
-        return []
     sequences = [sentence.tags for file in files for sentence in file.sentences if sentence.tags]
-    strange = {tag for tag in tags if len(fit_schemes([[tag]])) == 1}
-    if sum(tags[tag] for tag in strange) <= (1 - _MOSTLY) * tags.total():
-        sequences = [sequence for sequence in sequences if strange.isdisjoint(sequence)]
-    return fit_schemes(sequences)
+    if not sequences:
+        return []
+    odd = detect(sequences).odd
+    return fit_schemes([sequence for sequence in sequences if odd.keys().isdisjoint(sequence)])
+
+
+def _respelled(files: Sequence[CheckedFile]) -> tuple[Sequence[CheckedFile], list[Finding]]:
+    """The files with tags as their scheme writes them, where nearly all are written in another way."""
+    found = detect([sentence.tags for file in files for sentence in file.sentences if sentence.tags])
+    if not found.spelling:
+        return files, []
+    some = ", ".join(f"{before} for {after}" for before, after in list(found.spelling.items())[:4])
+    message = f"the tags are {found.scheme.value} in another spelling, as {some}; they are read so"
+    finding = Finding("warning", "spelling", files[0].path, None, message, len(found.spelling))
+    return [_spelled(file, found.spelling) for file in files], [finding]
+
+
+def _spelled(file: CheckedFile, spelling: Mapping[str, str]) -> CheckedFile:
+    sentences = [
+        sentence if sentence.tags is None else sentence.with_tags([spelling.get(tag, tag) for tag in sentence.tags])
+        for sentence in file.sentences
+    ]
+    return CheckedFile(file.path, sentences, file.report)
 
 
 def _reading(file: CheckedFile) -> Iterator[Finding]:

@@ -5,10 +5,10 @@
     Ada     NNP  B-PER      token first, tag last, further columns between
     wrote   VBD  O
 
-Columns are separated by single tabs if the first line of data has a tab, and by runs of spaces and tabs
-otherwise. Every line has as many columns as the first. The reader passes over ``# ...`` lines at the head of
-a sentence that do not have that many (so ``#<tab>O`` is a token); ``comment="#"`` says that every line that
-starts so is a comment.
+Columns are separated by single tabs if the first line of data has a tab, and by runs of spaces and tabs otherwise, or
+where some lines have tabs, others spaces, and all of them as many columns so. Every line has as many columns as the
+first. The reader passes over ``# ...`` lines at the head of a sentence that do not have that many (so ``#<tab>O`` is a
+token); ``comment="#"`` says that every line that starts so is a comment.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ Column = int | str
 _COMMENT = re.compile(r"#(?:[ \t]|$)")
 _EDGES = re.compile(r"(?m)^\t|\t$")
 _SPACES = re.compile(r"[ \t]+")
+_SAMPLE = 500
 _SEPARATORS = {"tab": "\t", "space": " ", "\t": "\t", " ": " "}
 
 
@@ -141,7 +142,7 @@ def _find_layout(
     if first is None:
         return None
     number, line = first
-    tabs = ("\t" in line) if separator is None else _separator(separator) == "\t"
+    tabs = _is_tabbed(line, source.head) if separator is None else _separator(separator) == "\t"
     width = (line.count("\t") if tabs else len(_SPACES.findall(line.strip(" \t")))) + 1
     names = [str(i) for i in range(width)] if columns is None else list(columns)
     try:
@@ -154,6 +155,17 @@ def _find_layout(
     tag = None if tag == token else tag  # a file of one column has no tags
     extra = [(name, i) for i, name in enumerate(names) if i not in (token, tag)]
     return _Layout(number, Table(width), tabs, comment, token, tag, extra)
+
+
+def _is_tabbed(line: str, head: str) -> bool:
+    """Whether tabs alone separate columns; not where some lines have spaces instead and all have as many columns so."""
+    if "\t" not in line:
+        return False
+    lines = [own for own in head.split("\n", _SAMPLE)[:_SAMPLE] if own.strip(" \t") and not own.startswith(DOCSTART)]
+    data = [own for own in lines if _COMMENT.match(own) is None]
+    if all("\t" in own for own in data):
+        return True
+    return len({len(_SPACES.split(own.strip(" \t"))) for own in data}) > 1
 
 
 def _index(column: Column, names: list[str]) -> int:

@@ -1,9 +1,12 @@
 """CoNLL-U, the format of Universal Dependencies: ten columns, a blank line after each sentence.
 
     # text = Dámelo ya         comments stand before the words; this one is the raw text
-    1-2  Dámelo  _  _ ...      a multiword token: the next words are its parts; passed over
+    1-2  Dámelo  _  _ ...      a multiword token: the next words are its parts
     1    Da      dar  VERB ... ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
-    1.1  ...                   an empty node, for ellipsis; passed over
+    1.1  ...                   an empty node, for ellipsis
+
+Comments, multiword tokens and empty nodes take no part in tagging. They stay with their sentence, so that a file that
+is read and written again differs in nothing but the tags.
 
 Tags come from any of the ten columns, UPOS unless told otherwise. ``tags="form"`` reads word segmentation
 instead: the words are joined, the tokens are their characters, and the tags say where a word begins and ends
@@ -13,6 +16,7 @@ instead: the words are joined, the tokens are their characters, and the tags say
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from sys import intern
 
 from trellis.corpus._cells import format_rows
@@ -28,6 +32,15 @@ FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 _TEXT = "# text = "
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The lines of a sentence that are no words, each with the number of words before it."""
+
+    tags: str | None
+    """The column that the tags came from."""
+    lines: tuple[tuple[int, str], ...]
+
+
 def read(
     source: Source, *, tokens: str = "form", tags: str | None = "upos", columns: Sequence[str] | None = None
 ) -> Iterator[Sentence]:
@@ -37,7 +50,8 @@ def read(
     kept = [name for name in FIELDS[1:] if name not in (tokens, tags)] if columns is None else columns
     extra = [(name, _index(name)) for name in kept]
     for lines, paragraph in source.paragraphs():
-        text, numbers, rows = _words(source, lines, paragraph)
+        others: list[tuple[int, str]] = []
+        text, numbers, rows = _words(source, lines, paragraph, others)
         if not rows:
             continue
         cells = list(zip(*rows, strict=True))
@@ -53,24 +67,58 @@ def read(
             {name: tuple(map(intern, cells[i])) for name, i in extra},
             source.name,
             numbers,
+            Frame(tags, tuple(others)),
         )
 
 
-def write(sentences: Iterable[Sentence], *, tags: str = "upos") -> Iterator[str]:
-    """Each sentence with its text, if known; tags go to the column `tags`, further columns by name."""
-    _index(tags)
+def write(sentences: Iterable[Sentence], *, tags: str | None = None) -> Iterator[str]:
+    """Each sentence with all that was around its words, or with its text if that is all that is known.
+
+    Tags go to the column `tags`: by default the one they were read from, else UPOS. ``misc.NAME`` writes them as
+    ``NAME=tag`` into MISC, beside what is there. Further columns go where their names say.
+    """
+    if tags is not None:
+        _index(tags.partition(".")[0])
     for sentence in sentences:
-        if sentence.text is not None:
-            if "\n" in sentence.text or "\r" in sentence.text:
-                refuse(sentence, "a text with a line break cannot be written as CoNLL-U")
-            yield f"{_TEXT}{sentence.text}\n"
-        blank = ("_",) * len(sentence)
-        ids = tuple(str(i) for i in range(1, len(sentence) + 1))
-        known = {**sentence.columns, tags: sentence.tags or blank, "id": ids, "form": sentence.tokens}
-        unknown = [name for name in known if name not in FIELDS]
-        if unknown:
-            refuse(sentence, f"CoNLL-U has no column {shown(unknown[0])}; it has {', '.join(FIELDS)}")
-        yield format_rows(sentence, [known.get(name, blank) for name in FIELDS], "\t")
+        frame = sentence.frame if isinstance(sentence.frame, Frame) else None
+        column = tags or (frame and frame.tags) or "upos"
+        rows = format_rows(sentence, _columns(sentence, column.lower()), "\t")
+        if frame is None:
+            yield _text_line(sentence) + rows
+        else:
+            yield _framed(rows, frame.lines)
+
+
+def _columns(sentence: Sentence, column: str) -> list[Sequence[str]]:
+    blank = ("_",) * len(sentence)
+    place, _, name = column.partition(".")
+    tags = sentence.columns.get(place, blank) if sentence.tags is None else sentence.tags
+    if name and sentence.tags is not None:
+        before = sentence.columns.get(place, blank)
+        pairs = [f"{name.upper()}={tag}" for tag in tags]
+        tags = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(before, pairs, strict=True)]
+    ids = tuple(str(i) for i in range(1, len(sentence) + 1))
+    known = {**sentence.columns, place: tags, "id": ids, "form": sentence.tokens}
+    unknown = [name for name in known if name not in FIELDS]
+    if unknown:
+        refuse(sentence, f"CoNLL-U has no column {shown(unknown[0])}; it has {', '.join(FIELDS)}")
+    return [known.get(name, blank) for name in FIELDS]
+
+
+def _text_line(sentence: Sentence) -> str:
+    if sentence.text is None:
+        return ""
+    if "\n" in sentence.text or "\r" in sentence.text:
+        refuse(sentence, "a text with a line break cannot be written as CoNLL-U")
+    return f"{_TEXT}{sentence.text}\n"
+
+
+def _framed(rows: str, others: Sequence[tuple[int, str]]) -> str:
+    """The lines of the words with the other lines in their places."""
+    lines = rows.removesuffix("\n").split("\n")
+    for before, line in reversed(others):
+        lines.insert(before, line)
+    return "\n".join(lines) + "\n"
 
 
 def _index(name: str) -> int:
@@ -79,8 +127,13 @@ def _index(name: str) -> int:
     return FIELDS.index(name.lower())
 
 
-def _words(source: Source, lines: range, paragraph: str) -> tuple[str | None, list[int], list[list[str]]]:
-    """The raw text and the words of a sentence with their lines; no words, once reported, if one is bad."""
+def _words(
+    source: Source, lines: range, paragraph: str, others: list[tuple[int, str]]
+) -> tuple[str | None, list[int], list[list[str]]]:
+    """The raw text and the words of a sentence with their lines; no words, once reported, if one is bad.
+
+    Lines that are no words are added to `others`.
+    """
     text = None
     numbers: list[int] = []
     rows: list[list[str]] = []
@@ -88,12 +141,15 @@ def _words(source: Source, lines: range, paragraph: str) -> tuple[str | None, li
         if line.startswith("#") and not rows:
             text = line[len(_TEXT) :] if line.startswith(_TEXT) else text
             source.report.ignored["comments"] += 1
+            others.append((0, line))
             continue
         try:
             row = line.split("\t")
             if _is_word(row, len(rows) + 1, source):
                 numbers.append(number)
                 rows.append(row)
+            else:
+                others.append((len(rows), line))
         except LineError as problem:
             source.fail(str(problem), number, line, whole=paragraph)
             return None, [], []

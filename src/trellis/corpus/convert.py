@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trellis.corpus import ReadReport, iterate, write
-from trellis.corpus._errors import refuse, refuse_illegal
+from trellis.corpus._errors import refuse
 from trellis.corpus._files import StrPath
 from trellis.corpus._formats import format_of_path, get_format
 from trellis.corpus._source import OnError
+from trellis.corpus.mending import mend_tags
 from trellis.corpus.segmented import words_from_sentence
-from trellis.tags import Scheme, Style, convert_tags, fit_schemes, parse_label
+from trellis.tags import OnBadTags, Scheme, Style, convert_tags, parse_label
 from trellis.text import Sentence
 from trellis.untrusted import shown
 
@@ -27,6 +28,8 @@ class Conversion:
     to_format: str
     from_scheme: Scheme | None
     to_scheme: Scheme | None
+    notes: list[str] = field(default_factory=list)
+    """What was done about bad tags."""
 
 
 def convert(
@@ -39,22 +42,24 @@ def convert(
     to_scheme: Scheme | None = None,
     encoding: str = "utf-8",
     on_error: OnError = "raise",
+    on_bad_tags: OnBadTags | None = None,
     read_options: dict[str, Any] | None = None,
     write_options: dict[str, Any] | None = None,
 ) -> Conversion:
     """Convert a file; tags keep their scheme unless `to_scheme` is given.
 
     Where the scheme of the tags matters and `from_scheme` does not tell, it is the best fitting one, for
-    which all sentences are read first; otherwise they are converted one by one. Illegal tags are an error.
+    which all sentences are read first; otherwise they are converted one by one. Bad tags are an error unless
+    `on_bad_tags` says otherwise: see `trellis.corpus.mending`.
     """
     form = format_of_path(target) if to_format is None else get_format(to_format)
     stream = iterate(source, format=from_format, encoding=encoding, on_error=on_error, **(read_options or {}))
     sentences: Iterable[Sentence] = stream
     options = dict(write_options or {})
-    after = None
-    if to_scheme or form.name in ("spans", "segmented"):
-        kept = list(stream)
-        before, style = _scheme_of(kept, from_scheme)
+    after, notes = None, []
+    if to_scheme or on_bad_tags or form.name in ("spans", "segmented"):
+        mended = mend_tags(stream, on_bad_tags=on_bad_tags or "error", scheme=from_scheme)
+        kept, notes, before, style = mended.sentences, mended.notes, mended.found.scheme, mended.found.style
         from_scheme, after = before, to_scheme or before
         if form.name == "segmented":
             sentences, after = _as_words(kept, before), None
@@ -64,12 +69,7 @@ def convert(
         if form.name == "spans":
             options["scheme"] = after
     count = write(target, sentences, format=form.name, **options)
-    return Conversion(count, stream.report, form.name, from_scheme, after)
-
-
-def _scheme_of(sentences: list[Sentence], given: Scheme | None) -> tuple[Scheme, Style]:
-    fit = fit_schemes([sentence.tags for sentence in sentences if sentence.tags])[0]
-    return given or fit.scheme, fit.style
+    return Conversion(count, stream.report, form.name, from_scheme, after, notes)
 
 
 def _in_scheme(
@@ -77,7 +77,6 @@ def _in_scheme(
 ) -> Iterator[Sentence]:
     for sentence in sentences:
         if sentence.tags is not None:
-            refuse_illegal(sentence, before, style)
             tags = convert_tags(sentence.tags, before, after, style=style, target_style=to_style)
             sentence = sentence.with_tags(tags)
         yield sentence

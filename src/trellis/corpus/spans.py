@@ -8,52 +8,102 @@
     {"data": {"text": "Ada wrote"}, "annotations": [{"result": [{"type": "labels",  Label Studio, as lines
      "value": {"start": 0, "end": 3, "labels": ["PER"]}}]}]}                        or as one array
 
-Ends are exclusive. The text is tokenized, and each span must begin and end with a token: one that cuts a
-token is an error, which a finer tokenizer (``tokenizer="characters"``) settles. White space at the edge of a
-span is not a token.
+Ends are exclusive. The text is tokenized; a token that a span cuts is split there, unless `align` says otherwise, and
+the report counts it. White space at the edge of a span is not a token. Records that were rejected, skipped or not
+approved are left out and counted.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from trellis.corpus._errors import LineError, names_of, refuse_illegal
+from trellis.corpus._alignment import Align, CharSpan, aligned, check_align
+from trellis.corpus._annotations import Annotators, Marked, Selection, check_gold
+from trellis.corpus._errors import LeftOut, LineError, names_of, refuse_illegal
 from trellis.corpus._json import dumps, records
+from trellis.corpus._label_studio import parse_task
 from trellis.corpus._source import Source
 from trellis.errors import DataError, TagError
-from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
+from trellis.tags import Scheme, spans_from_tags, tags_from_spans
 from trellis.text import Offsets, Sentence, Tokenizer, get_tokenizer
 from trellis.untrusted import shown
 
 SPAN_FIELDS = ("label", "labels", "entities", "spans")
 
 
-class CharSpan(NamedTuple):
-    """Characters ``start`` to ``end - 1`` with a label."""
-
-    start: int
-    end: int
-    label: str
-
-
 def read(
-    source: Source, *, tokenizer: str | Tokenizer = "words", scheme: Scheme | str = Scheme.IOB2
+    source: Source,
+    *,
+    tokenizer: str | Tokenizer = "words",
+    scheme: Scheme | str = Scheme.IOB2,
+    align: Align = "split",
+    annotator: str | None = None,
+    majority: bool = False,
+    unapproved: bool = False,
+    gold: bool = True,
 ) -> Iterator[Sentence]:
-    """A sentence a record: the tokens of its text, tagged by its spans if it has a field for them."""
+    """One sentence per record: the tokens of its text, tagged by its spans if it has a field for them.
+
+    Args:
+        source: the file.
+        tokenizer: how texts are split.
+        scheme: how spans are written as tags.
+        align: what to do about a span that cuts a token: split the token, expand the span, skip the sentence, or error.
+        annotator: whose annotations to take where several people annotated.
+        majority: take the spans that more than half of them marked.
+        unapproved: take doccano's examples that nobody approved, too.
+        gold: False takes only the texts, of all records.
+
+    """
+    check_align(align)
+    choice = Selection(annotator, majority, unapproved, gold)
     tokenize = get_tokenizer(tokenizer)
     target = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
+    for marked in _marked(source, choice):
+        try:
+            yield _sentence(marked, source, tokenize, target, align)
+        except LeftOut as reason:
+            source.report.left_out[str(reason)] += 1
+        except (LineError, TagError) as problem:
+            source.fail(str(problem), marked.number, marked.line)
+
+
+def _marked(source: Source, choice: Selection) -> Iterator[Marked]:
+    """The texts that count; what is wrong or left out is reported."""
+    people = Annotators(choice)
     for number, line, record in records(source):
         try:
-            text, spans = parse_record(record)
-            offsets = tokenize(text)
-            tags = None if spans is None else _tags(text, offsets, spans, target)
-        except (LineError, TagError) as problem:
+            for found in parse_record(record, choice):
+                marked = replace(found, number=number, line=line)
+                own = people.take(record, marked) if choice.gold and _is_flat(record) else marked
+                if own is not None:
+                    yield own
+        except LeftOut as reason:
+            source.report.left_out[str(reason)] += 1
+        except LineError as problem:
             source.fail(str(problem), number, line)
-            continue
-        tokens = tuple(text[start:end] for start, end in offsets)
-        yield Sentence(tokens, tags, text, offsets, path=source.name, lines=(number,))
+    yield from people.decided()
+
+
+def _is_flat(record: Any) -> bool:
+    """Whether a record is one annotation; a task of Label Studio has all of them."""
+    return isinstance(record, dict) and not isinstance(record.get("data"), dict)
+
+
+def _sentence(marked: Marked, source: Source, tokenize: Tokenizer, scheme: Scheme, align: Align) -> Sentence:
+    offsets: Sequence[Offsets] = tokenize(marked.text)
+    tags = None
+    if marked.spans is not None:
+        place = f"{source.name}:{marked.number}"
+        changes: list[tuple[str, str]] = []
+        offsets, spans = aligned(marked.text, offsets, marked.spans, align, lambda *change: changes.append(change))
+        tags = tags_from_spans(spans, len(offsets), scheme)
+        for kind, what in changes:  # noted once nothing can be refused any more
+            source.report.change(kind, f"{place}: {what}")
+    tokens = tuple(marked.text[start:end] for start, end in offsets)
+    return Sentence(tokens, tags, marked.text, offsets, path=source.name, lines=(marked.number,))
 
 
 def write(sentences: Iterable[Sentence], *, shape: str = "label", scheme: Scheme | str = Scheme.IOB2) -> Iterator[str]:
@@ -71,40 +121,22 @@ def write(sentences: Iterable[Sentence], *, shape: str = "label", scheme: Scheme
         yield dumps(_SHAPES[shape](whole.text or "", spans))
 
 
-def parse_record(record: Any) -> tuple[str, list[CharSpan] | None]:
-    """The text of a record and its spans; None where it has no field for them."""
+def parse_record(record: Any, choice: Selection = Selection()) -> list[Marked]:  # noqa: B008 - it is frozen
+    """The texts of a record with their spans; None where it has no field for them."""
     if isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict):
         record = {**record[1], "text": record[0]}
     if not isinstance(record, dict):
         raise LineError("expected a JSON object with a text and its spans")
     if isinstance(record.get("data"), dict):
-        return _parse_label_studio(record)
+        return parse_task(record, choice)
     if not isinstance(record.get("text"), str):
         raise LineError(f"expected a string in 'text', found the fields {names_of(record)}")
-    field = next((name for name in SPAN_FIELDS if name in record), None)
-    return record["text"], None if field is None else _parse_spans(record[field], field)
-
-
-def _parse_label_studio(task: dict[str, Any]) -> tuple[str, list[CharSpan] | None]:
-    texts = [value for value in task["data"].values() if isinstance(value, str)]
-    text = task["data"].get("text", texts[0] if len(texts) == 1 else None)
-    if not isinstance(text, str):
-        raise LineError("expected one text in 'data'")
-    annotations = task.get("annotations", task.get("completions"))
-    if annotations is None:
-        return text, None
-    valid = [item for item in _objects(annotations, "annotations") if not item.get("was_cancelled")]
-    if len(valid) > 1:
-        raise LineError(f"expected one annotation of the task, found {len(valid)}; export one annotator's")
-    results = [result for item in valid for result in _objects(item.get("result"), "result")]
-    values = [result.get("value") for result in results if result.get("type", "labels") == "labels"]
-    return text, _parse_spans(values, "result") if valid else None
-
-
-def _objects(values: Any, field: str) -> list[dict[str, Any]]:
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise LineError(f"expected a list of objects in {field!r}")
-    return values
+    fields = [name for name in SPAN_FIELDS if name in record]
+    field = next((name for name in fields if isinstance(record[name], list)), fields[0] if fields else None)
+    if not choice.gold:
+        return [Marked(record["text"], None)]
+    check_gold(record, choice)
+    return [Marked(record["text"], None if field is None else _parse_spans(record[field], field))]
 
 
 def _parse_spans(values: Any, field: str) -> list[CharSpan]:
@@ -127,29 +159,6 @@ def _parse_span(value: Any) -> CharSpan:
     if len(found) != 3 or [type(part) for part in found] != [int, int, str]:
         raise LineError(f"expected a span as [start, end, label], found {shown(value)}")
     return CharSpan(*found)
-
-
-def _tags(text: str, offsets: Sequence[Offsets], spans: list[CharSpan], scheme: Scheme) -> list[str]:
-    starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
-    return tags_from_spans((_token_span(span, text, starts, ends) for span in spans), len(offsets), scheme)
-
-
-def _token_span(span: CharSpan, text: str, starts: list[int], ends: list[int]) -> Span:
-    """The tokens that a character span covers."""
-    name = f"the span [{span.start}, {span.end}, {shown(span.label)}]"
-    if not 0 <= span.start < span.end <= len(text):
-        raise LineError(f"{name} does not lie in the text of {len(text)} characters")
-    first, last = bisect_right(ends, span.start), bisect_left(starts, span.end) - 1
-    if first > last:
-        raise LineError(f"{name} covers no token, only {shown(text[span.start : span.end])}")
-    for index, cut in ((first, starts[first] < span.start), (last, ends[last] > span.end)):
-        if cut:
-            token = text[starts[index] : ends[index]]
-            raise LineError(
-                f"{name} cuts the token {shown(token)} at [{starts[index]}, {ends[index]}]; "
-                "expected spans to begin and end with a token"
-            )
-    return Span(first, last + 1, span.label)
 
 
 def _char_spans(sentence: Sentence, offsets: Sequence[Offsets], scheme: Scheme) -> list[CharSpan]:

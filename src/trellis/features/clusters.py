@@ -11,11 +11,11 @@ that it has.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 
 from trellis.arrays import Arrays, BoolArray, Float32Array, IntArray
+from trellis.caching import cached
 from trellis.store import Stored, pack_strings
 
 UNKNOWN = "?"
@@ -37,7 +37,7 @@ class Clusters:
         codes = _split(array / np.maximum(np.linalg.norm(array, axis=1, keepdims=True), 1e-12)).tolist()
         return cls({word: codes[row] for word, row in rows.items()})
 
-    @cached_property
+    @cached
     def _paths(self) -> dict[str, str]:
         return {word: f"{code:b}"[1:] for word, code in self.codes.items()}
 

@@ -30,13 +30,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from trellis import _native
+from trellis.caching import cached
 from trellis.errors import TemplateError
 from trellis.suggest import did_you_mean
-from trellis.untrusted import shown
+from trellis.untrusted import is_unicode, shown
 
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
 _CLUSTER, _OF_CLUSTERS = "cluster", -2
@@ -82,6 +82,8 @@ class Templates:
             line = raw.strip()
             if not line or line.startswith("#"):
                 continue
+            if not is_unicode(line):
+                raise TemplateError(f"{name}, line {number}: expected text that UTF-8 can write, got {line!r:.80}")
             if line.startswith("B"):
                 _check_bigram(line, f"{name}, line {number}")
                 transitions = True
@@ -103,17 +105,17 @@ class Templates:
             raise TemplateError(f"template file {path} cannot be read: {error}") from None
         return cls.parse(text, name=str(path))
 
-    @cached_property
+    @cached
     def num_columns(self) -> int:
         """How many columns a sentence needs, the tokens included."""
         return 1 + max((column for template in self.lines for column in template.columns), default=0)
 
-    @cached_property
+    @cached
     def uses_clusters(self) -> bool:
         """Whether it looks at clusters of words, which are the column after all others."""
         return any(column == _OF_CLUSTERS for template in self.lines for *_, column in template.pieces)
 
-    @cached_property
+    @cached
     def native(self) -> _native.TemplateSet:
         """The form that is evaluated."""
         return _native.TemplateSet([[self._placed(piece) for piece in template.pieces] for template in self.lines])

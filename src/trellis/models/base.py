@@ -27,7 +27,7 @@ import numpy as np
 from trellis import chain, config, store
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
-from trellis.models.data import Label, Labelled, Supervised, listed, tokenizer_of
+from trellis.models.data import Label, Labelled, Supervised, listed, mended, tokenizer_of
 from trellis.models.estimator import C, Estimator
 from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
 from trellis.models.folder import ModelFolder
@@ -35,7 +35,7 @@ from trellis.models.lattice_view import LatticeView
 from trellis.models.posterior import Known, Posterior
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
-from trellis.tags import Scheme, Span, Style, TagSet
+from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
 from trellis.text import TOKENIZERS, Sentence, split_text, tokenize
 from trellis.training import History, Progress, undisturbed
 
@@ -87,6 +87,7 @@ class Tagger(Estimator[C], ABC):
         warm_start: bool = False,
         progress: Progress | None = None,
         folder: str | Path | ModelFolder | None = None,
+        on_bad_tags: OnBadTags = "error",
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
 
@@ -98,10 +99,13 @@ class Tagger(Estimator[C], ABC):
             warm_start: start from what this model learned before; labels and features may be new.
             progress: called after each iteration.
             folder: where the model is written when it is trained, with its settings and its history.
+            on_bad_tags: what to do about labels that the scheme forbids or cannot read: "error" refuses them, "repair"
+                reads them as seqeval does, "drop" leaves their sentences out; what was done is a `DataWarning`.
 
         """
         with opened(folder, self.kind) as place:
-            self._fit(X, y, dev, sentence_weights, FitOptions(warm_start, progress), place, keep=place is not folder)
+            options = FitOptions(warm_start, progress, on_bad_tags=on_bad_tags)
+            self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
 
     def _fit(
@@ -116,11 +120,13 @@ class Tagger(Estimator[C], ABC):
         keep: bool,
     ) -> None:
         """Check the data, learn, and leave the model in its place if it is to be kept there."""
-        data = Labelled.of(X, y)
+        given = Labelled.of(X, y)
+        weights = check_weights(sentence_weights, len(given.inputs))
+        data, kept = mended(given, self._scheme_asked, options.on_bad_tags)
+        weights = None if weights is None else weights[kept]
         if not data.inputs:
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
-        held_out = None if dev is None else labelled(dev)
-        weights = check_weights(sentence_weights, len(data.inputs))
+        held_out = None if dev is None else self._held_out(labelled(dev), data, options.on_bad_tags)
         options = replace(options, sentence_weights=weights, folder=None if place is None else place.training)
         before = self._state()[1] if place is not None and self._goes_on(options) else None
         identify(options, self.config, self.free_settings, data, held_out, before)
@@ -129,6 +135,16 @@ class Tagger(Estimator[C], ABC):
         self.tokenizer_ = tokenizer
         if place is not None and keep:
             undisturbed(lambda: place.save(self))
+
+    @property
+    def _scheme_asked(self) -> str | None:
+        return getattr(self.config, "scheme", None)
+
+    def _held_out(self, dev: Labelled, data: Labelled, on_bad_tags: OnBadTags) -> Labelled:
+        """Held-out data, whose tags are read by the scheme of the training data."""
+        if on_bad_tags == "error":
+            return dev
+        return mended(dev, data.detect(self._scheme_asked).scheme.value, on_bad_tags)[0]
 
     def posterior(self, X: Iterable[Any], *, known: Known | None = None) -> Posterior:
         """The distribution over labellings of all inputs, from which every answer is read; the encoder runs once.

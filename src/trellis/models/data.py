@@ -6,8 +6,10 @@ them.
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
@@ -15,8 +17,21 @@ from typing import Any, NoReturn
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.errors import ConfigError, DataError, ModelError, TagError
-from trellis.tags import Scheme, TagSet, TagStates, fit_schemes, scheme_to_learn, validate_tags
+from trellis.errors import ConfigError, DataError, DataWarning, ModelError, TagError
+from trellis.tags import (
+    Detection,
+    OnBadTags,
+    Scheme,
+    TagSet,
+    TagStates,
+    check_on_bad_tags,
+    detect,
+    mend,
+    refusal,
+    scheme_to_learn,
+    summary,
+)
+from trellis.tags.mending import SHOWN
 from trellis.text import Sentence, graphemes
 
 Label = str | None | Iterable[str]
@@ -82,11 +97,30 @@ class Labelled:
         sets = (label for own in self.labels for label in own if label is not None and not isinstance(label, str))
         return set(chain.from_iterable(sets)) if self.partial else set()
 
+    def detect(self, scheme: str | None) -> Detection:
+        """The scheme given, or the one that fits best, and what does not fit it."""
+        found = detect(self.fragments(), scheme=None if scheme is None else Scheme.parse(scheme))
+        if not found.spelling:
+            return found
+        # Labels in another spelling stay as they are: what was given is what is predicted.
+        return Detection(Scheme.PLAIN, found.style, 0, {}, {})
+
     def tag_set(self, scheme: str | None) -> TagSet:
-        """The labels with the scheme given, or with the one that fits best."""
-        fragments, others = list(self.fragments()), sorted(self.choices())
-        wanted = fit_schemes(fragments)[0].scheme if scheme is None else Scheme.parse(scheme)
-        return TagSet.from_sequences([*fragments, *([label] for label in others)], scheme=wanted)
+        """The labels with the scheme given, or with the one that fits best; see `labels_in`."""
+        return self.labels_in(self.detect(scheme))
+
+    def labels_in(self, found: Detection) -> TagSet:
+        """The labels, and those that the scheme implies: with B-LST there is I-LST."""
+        labels = self.choices().union(*self.fragments())
+        return TagSet.from_labels(labels, found.scheme, found.style, complete=True)
+
+    def place(self, sentence: int, position: int) -> str:
+        """How messages call a token: by file and line where they are known."""
+        item = self.inputs[sentence]
+        line = item.line_of(position) if isinstance(item, Sentence) else None
+        if line is not None and item.path is not None:
+            return f"{item.path}:{line}"
+        return self._place(sentence, position)
 
     def encode(self, tags: TagSet) -> IntArray:
         """Ids of all labels, flat; an unknown one is an error that names the sentence. Not for partial labels."""
@@ -201,15 +235,15 @@ def _checked(number: int, labels: Any) -> Sequence[Label]:
 
 def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
     """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
-    tags = data.tag_set(scheme)
+    found = data.detect(scheme)
+    _refuse_bad(data, found, constraints)
+    tags = data.labels_in(found)
     if before is not None:
         new = [label for label in tags.labels if label not in before]
         tags = TagSet((*before.labels, *new), before.scheme, before.style)
     if len(tags) < 2:
         only = f"only the label {tags.labels[0]!r} occurs" if len(tags) else "no label occurs"
         raise ModelError(f"there is nothing to learn: {only}, and a tagger chooses between at least two")
-    if constraints:
-        _check_legal(data, tags)
     return tags
 
 
@@ -223,6 +257,23 @@ def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: 
     return TagStates.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
 
 
+def check_held_out(dev: Labelled, tags: TagSet) -> None:
+    """Refuse labels that the scheme cannot read; those that training lacks are fine, and count as missed."""
+    found = detect(dev.strings(), scheme=tags.scheme, style=tags.style)
+    if found.odd or found.spelling:
+        odd = found.odd or dict.fromkeys(found.spelling, 1)
+        _refuse_bad(dev, replace(found, odd=odd, spelling={}), constraints=False)
+    unseen = Counter(label for own in dev.labels for label in own if label not in tags)
+    if unseen:
+        listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(SHOWN))
+        warnings.warn(
+            f"held-out tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
+            f"with {listed}{', ...' if len(unseen) > SHOWN else ''}",
+            DataWarning,
+            stacklevel=4,
+        )
+
+
 def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
     """``(L,)``: how much a token of each label counts; 1 unless given."""
     by_label = np.ones(len(tags))
@@ -233,14 +284,28 @@ def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
     return by_label
 
 
-def _check_legal(data: Labelled, tags: TagSet) -> None:
-    """Labels that break the scheme would have probability zero."""
-    if tags.scheme is Scheme.PLAIN or data.partial:
+def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled, list[int]]:
+    """The data without bad tags, and which of the sentences were kept; what was done is a warning."""
+    check_on_bad_tags(how)
+    every = list(range(len(data.inputs)))
+    if how == "error" or data.partial:
+        return data, every
+    found = data.detect(scheme)
+    result = mend(data.strings(), found, how)
+    if not result.bad:
+        return data, every
+    warnings.warn("\n".join(summary(result, found, data.place)), DataWarning, stacklevel=3)
+    kept = [i for i in every if result.tags[i] is not None]
+    return Labelled([data.inputs[i] for i in kept], [result.tags[i] or () for i in kept], partial=False), kept
+
+
+def _refuse_bad(data: Labelled, found: Detection, constraints: bool) -> None:
+    """Labels that break the scheme would have probability zero, and those that it cannot read have no meaning."""
+    if data.partial or not (found.odd or (constraints and found.violations)):
         return
-    for i, own in enumerate(data.labels):
-        found = validate_tags(own, tags.scheme, style=tags.style)  # type: ignore[arg-type]
-        if found:
-            raise DataError(
-                f"{name_of(i, data.inputs[i])}, position {found[0].position}: {found[0].reason} "
-                f"({tags.scheme.value}); repair the tags, give another scheme, or set constraints=False"
-            )
+    problem = refusal(mend(data.strings(), found, "error"), found, data.place)
+    free = ", or set constraints=False" if not found.odd else ""
+    raise DataError(
+        f"{problem}: on_bad_tags='repair' reads them as seqeval does, 'drop' leaves these sentences out; "
+        f"or give another scheme{free}"
+    )

@@ -17,6 +17,7 @@ from trellis.errors import ConfigError, ModelError
 from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
 from trellis.models.folder import ModelFolder, training
+from trellis.tags import OnBadTags
 from trellis.text import Sentence
 from trellis.training import Progress
 from trellis.training.folder import TrainingFolder
@@ -31,6 +32,7 @@ class FitOptions:
     sentence_weights: FloatArray | None = None
     folder: TrainingFolder | None = None
     """Where families that learn in epochs leave their checkpoints."""
+    on_bad_tags: OnBadTags = "error"
 
 
 @contextmanager

@@ -24,13 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
+from trellis.caching import cached
 from trellis.errors import ChainError, ModelError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
@@ -157,32 +157,41 @@ class Posterior:
         inputs = self.inputs[index : index + 1]
         return Posterior(self.scores.part(index), self.tags, self.state_labels, inputs, self.first + index)
 
-    @cached_property
+    @cached
     def _ids(self) -> IntArray:
         """The best labels, flat ``(N,)``."""
         with self._named():
             return states.to_labels(chain.viterbi(self.scores).tags, self.state_labels)
 
-    @cached_property
+    @cached
     def _marginals(self) -> FloatArray:
         """``(N, L)``."""
         with self._named():
             by_state = chain.marginals(self.scores).tokens
         return states.sum_by_label(by_state, self.state_labels, len(self.tags))
 
-    @cached_property
+    @cached
     def _log_partition(self) -> FloatArray:
         return chain.log_partition(self.scores)
 
-    @cached_property
+    @cached
     def _best_spans(self) -> tuple[SpanTable, FloatArray]:
         table = self.tags.find_spans(self._ids, self.scores.lengths)
         return table, self._span_probabilities(table)
 
+    @cached
+    def _allows_illegal(self) -> bool:
+        """Whether labels may follow each other that the scheme forbids: without constraints they can be decoded."""
+        legal, scores = self.tags.allowed_transitions(), self.scores
+        own = np.arange(len(self.tags)) if self.state_labels is None else self.state_labels
+        forbidden = np.isneginf(scores.transitions), np.isneginf(scores.start), np.isneginf(scores.end)
+        allowed = legal.transitions[np.ix_(own, own)], legal.start[own], legal.end[own]
+        return not all((no | yes).all() for no, yes in zip(forbidden, allowed, strict=True))
+
     def _span_probabilities(self, table: SpanTable) -> FloatArray:
         """The sum over the ways of writing each span."""
         result = np.zeros(len(table.begin))
-        for way in self.tags.ways_of_writing(table, self.scores.lengths):
+        for way in self.tags.ways_of_writing(table, self.scores.lengths, illegal=self._allows_illegal):
             if len(way.rows) == 0:
                 continue
             places = np.stack([table.sequence, table.begin, table.end], axis=1)[way.rows]

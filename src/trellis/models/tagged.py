@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
+from trellis.caching import cached
 from trellis.tags import Span, SpanTable
 from trellis.text import Sentence, hue, sentence_in
 
@@ -107,19 +107,19 @@ class Tagged:
     def __init__(self, answers: Answers, index: int) -> None:
         self._answers, self._index = answers, index
 
-    @cached_property
+    @cached
     def sentence(self) -> Sentence:
         """Tokens with tags, text and offsets."""
         ids = self._answers.ids[self._answers.tokens_of(self._index)]
         tags = tuple([self._answers.labels[i] for i in ids.tolist()])
         return self._answers.sentence(self._index).with_tags(tags)
 
-    @cached_property
+    @cached
     def probabilities(self) -> tuple[float, ...]:
         """The exact probability of each token's tag."""
         return tuple(self._answers.probabilities[self._answers.tokens_of(self._index)].tolist())
 
-    @cached_property
+    @cached
     def spans(self) -> tuple[TextSpan, ...]:
         """By position; if tags stand alone (parts of speech), each token is one."""
         rows, table, text = self._answers.spans_of(self._index), self._answers.spans, self.text

@@ -8,7 +8,6 @@ computed here.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from trellis.arrays import IntArray
+from trellis.caching import cached
 from trellis.ragged import check_lengths
 
 
@@ -46,7 +46,7 @@ class Packing:
         checked = check_lengths(lengths)
         return cls(checked, torch.from_numpy(np.repeat(np.arange(len(checked)), checked)))
 
-    @cached_property
+    @cached
     def by_position(self) -> ByPosition:
         """The input of a `PackedSequence`."""
         lengths = self.lengths

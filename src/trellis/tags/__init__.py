@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from trellis.tags.checking import (
-    SchemeFit,
-    Violation,
-    convert_tags,
-    detect_schemes,
-    detect_style,
-    fit_schemes,
-    validate_tags,
-)
+from trellis.tags.checking import Violation, convert_tags, validate_tags
+from trellis.tags.detection import Detection, SchemeFit, detect, detect_schemes, detect_style, fit_schemes
 from trellis.tags.finer import TagStates, scheme_to_learn
 from trellis.tags.labels import Role, Style
+from trellis.tags.mending import (
+    BadTag,
+    Mended,
+    OnBadTags,
+    TagChange,
+    check_on_bad_tags,
+    mend,
+    refusal,
+    repair_tags,
+    summary,
+)
 from trellis.tags.schemes import Scheme
 from trellis.tags.spans import (
     Span,
@@ -27,6 +31,10 @@ from trellis.tags.writing import SpanTable, SpanWay
 
 __all__ = [
     "AllowedTransitions",
+    "BadTag",
+    "Detection",
+    "Mended",
+    "OnBadTags",
     "Role",
     "Scheme",
     "SchemeFit",
@@ -34,18 +42,25 @@ __all__ = [
     "SpanTable",
     "SpanWay",
     "Style",
+    "TagChange",
     "TagSet",
     "TagStates",
     "Violation",
+    "check_on_bad_tags",
     "convert_tags",
+    "detect",
     "detect_schemes",
     "detect_style",
     "fit_schemes",
     "make_label",
+    "mend",
     "parse_label",
+    "refusal",
+    "repair_tags",
     "scheme_to_learn",
     "spans_from_sequences",
     "spans_from_tags",
+    "summary",
     "tags_from_spans",
     "validate_tags",
 ]

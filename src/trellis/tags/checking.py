@@ -1,13 +1,12 @@
-"""Are these tags legal, and in which scheme? Also conversion, which does not guess the meaning of illegal tags."""
+"""Are these tags legal? Also conversion, which does not guess the meaning of illegal tags."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from trellis.errors import TagError
-from trellis.tags.labels import Role, Style, split_label
+from trellis.tags.labels import Role, Style
 from trellis.tags.schemes import Needs, Scheme, legal_steps, needs_after, needs_before
 from trellis.tags.spans import make_label, parse_label, spans_from_tags, tags_from_spans
 
@@ -86,70 +85,3 @@ def convert_tags(
             raise TagError(f"not legal {source.value} at position {first.position}: {first.reason}{more}")
     spans = spans_from_tags(tags, source, style=style)
     return tags_from_spans(spans, len(tags), target, style=target_style or style)
-
-
-@dataclass(frozen=True)
-class SchemeFit:
-    """How well a scheme fits a corpus: it reads all labels, and ``violations`` steps are illegal in it."""
-
-    scheme: Scheme
-    style: Style
-    violations: int
-    unused: int  # roles of the scheme that never occur
-
-
-def detect_style(labels: Iterable[str]) -> Style:
-    """PREFIX unless only SUFFIX can read all these labels."""
-    distinct = set(labels)
-    if not _readable(distinct, Style.PREFIX) and _readable(distinct, Style.SUFFIX):
-        return Style.SUFFIX
-    return Style.PREFIX
-
-
-def _readable(labels: Iterable[str], style: Style) -> bool:
-    letters = {letter for scheme in Scheme for letter in scheme.letters}
-    try:
-        return all(split_label(label, style)[0] in letters for label in labels)
-    except TagError:
-        return False
-
-
-def fit_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = None) -> list[SchemeFit]:
-    """Each scheme that can read all labels, with its illegal steps: fewest first, then fewest unused roles, then IOB2.
-
-    PLAIN reads anything, so it comes last and never fails.
-    """
-    pairs: dict[tuple[str, str], int] = {}
-    for sequence in sequences:
-        padded = ("", *sequence, "")
-        for pair in pairwise(padded):
-            pairs[pair] = pairs.get(pair, 0) + 1
-    labels = {label for pair in pairs for label in pair if label}
-    style = style or detect_style(labels)
-    fits = [_fit(pairs, labels, scheme, style) for scheme in Scheme if scheme is not Scheme.PLAIN]
-    ranked = sorted(
-        (fit for fit in fits if fit), key=lambda fit: (fit.violations, fit.unused, fit.scheme is not Scheme.IOB2)
-    )
-    return [*ranked, SchemeFit(Scheme.PLAIN, style, 0, 0)]
-
-
-def _fit(pairs: dict[tuple[str, str], int], labels: set[str], scheme: Scheme, style: Style) -> SchemeFit | None:
-    try:
-        parsed = {label: parse_label(label, scheme, style) for label in labels} | {"": (Role.O, "")}
-    except TagError:
-        return None
-    legal = legal_steps(scheme)
-    violations = 0
-    for (before, after), count in pairs.items():
-        (left, left_kind), (right, right_kind) = parsed[before], parsed[after]
-        violations += 0 if legal[left, right, int(left_kind == right_kind)] else count
-    unused = {*scheme.letters.values()} - {role for role, _ in parsed.values()}
-    return SchemeFit(scheme, style, violations, len(unused))
-
-
-def detect_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = None) -> list[Scheme]:
-    """The schemes that can read all these labels, best fitting first; PLAIN is always last.
-
-    :func:`fit_schemes` says how well each fits.
-    """
-    return [fit.scheme for fit in fit_schemes(sequences, style=style)]

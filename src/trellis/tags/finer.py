@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import accumulate, pairwise, product
 
 import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
+from trellis.caching import cached
 from trellis.errors import TagError
 from trellis.tags.chunks import conlleval_tables
 from trellis.tags.labels import Role
@@ -79,7 +80,7 @@ class TagStates:
         """The label that each state stands for; None where the states are the labels."""
         return None if self.scheme is self.tags.scheme else self.labels
 
-    @cached_property
+    @cached
     def names(self) -> tuple[str, ...]:
         """A name for each state: its label in the scheme that is learned."""
         if self.finer is None:
@@ -120,7 +121,7 @@ class TagStates:
             own[1:, 0] & limits.end[self.labels],
         )
 
-    @cached_property
+    @cached
     def _numbers(self) -> IntArray:
         """``(L, roles)``: the state with a label and a role, -1 where there is none."""
         numbers = np.full((len(self.tags), len(Role)), -1, dtype=np.int64)

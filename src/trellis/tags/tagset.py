@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
 from trellis.suggest import nearest
-from trellis.tags.checking import detect_style, fit_schemes
 from trellis.tags.chunks import Alphabet, find_chunks, locate
+from trellis.tags.detection import detect
 from trellis.tags.labels import Role, Style
 from trellis.tags.schemes import Scheme, legal_steps
 from trellis.tags.spans import Span, make_label, parse_label
-from trellis.tags.writing import LabelTable, SpanTable, SpanWay, ways_of_writing
+from trellis.tags.writing import LabelTable, SpanTable, SpanWay, ways_of_reading, ways_of_writing
 from trellis.untrusted import shown
 
 
@@ -71,9 +71,16 @@ class TagSet:
         seen only in single-token spans can then still be predicted over two tokens.
         """
         sequences = list(sequences)
-        labels = set().union(*sequences)
-        style = style or detect_style(labels)
-        scheme = scheme or fit_schemes(sequences, style=style)[0].scheme
+        found = detect(sequences, scheme=scheme, style=style)
+        # Labels in another spelling stay as they are: what was given is what is predicted.
+        scheme, style = Scheme.PLAIN if found.spelling and scheme is None else found.scheme, found.style
+        return cls.from_labels(set().union(*sequences), scheme, style, complete=complete)
+
+    @classmethod
+    def from_labels(
+        cls, labels: Iterable[str], scheme: Scheme, style: Style = Style.PREFIX, *, complete: bool = False
+    ) -> TagSet:
+        """These labels in order; see `from_sequences`."""
         parsed = {parse_label(label, scheme, style) for label in labels}
         if complete and scheme is not Scheme.PLAIN:
             roles = {*scheme.letters.values()} - {Role.O}
@@ -155,6 +162,11 @@ class TagSet:
         columns = numbers.reshape(-1, 4).T
         return SpanTable(columns[0], columns[1], columns[2], columns[3], self._table.kinds)
 
-    def ways_of_writing(self, table: SpanTable, lengths: IntArray) -> list[SpanWay]:
-        """The ways of writing spans, as events that exclude each other: a span's probability is the sum of theirs."""
+    def ways_of_writing(self, table: SpanTable, lengths: IntArray, *, illegal: bool = False) -> list[SpanWay]:
+        """The ways of writing spans, as events that exclude each other: a span's probability is the sum of theirs.
+
+        With `illegal` also those tags which the scheme forbids and `find_spans` reads as the span all the same.
+        """
+        if illegal and self.scheme is not Scheme.PLAIN:
+            return ways_of_reading(table, self._table)
         return ways_of_writing(table, self._table, self.scheme, lengths)

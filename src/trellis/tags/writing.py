@@ -3,6 +3,12 @@
 A span is an event about labels: its tokens carry certain tags, and its neighbours do not extend it. Most schemes write
 a span in one way; IOB1 and IOE1 write it differently next to another span of its type, so they have two ways, which
 exclude each other. The probability of a span is the sum over its ways.
+
+Where illegal tags are possible, lenient reading finds a span in more of them: O I-PER O is a span, too. Inside a span
+the roles are first, I ..., last; between two tokens of a span neither a start nor an end is read, so that
+
+    first is B, I (E, S if it is the only token), and before I or E nothing goes on: no B or I of the same type
+    last is I, E (B, S if it is the only token), and after B or I nothing goes on: no I or E of the same type
 """
 
 from __future__ import annotations
@@ -82,15 +88,44 @@ def ways_of_writing(table: SpanTable, labels: LabelTable, scheme: Scheme, length
     ]
 
 
+def ways_of_reading(table: SpanTable, labels: LabelTable) -> list[SpanWay]:
+    """All ways in which lenient reading finds the spans, legal or not."""
+    sizes = table.end - table.begin
+    single, longer = np.flatnonzero(sizes == 1), np.flatnonzero(sizes > 1)
+    ends = [(single, role, role) for role in (Role.B, Role.I, Role.E, Role.S)]
+    ends += [(longer, first, last) for first in (Role.B, Role.I) for last in (Role.I, Role.E)]
+    return [_reading_way(table, labels, rows, first, last) for rows, first, last in ends]
+
+
+def _reading_way(table: SpanTable, labels: LabelTable, rows: IntArray, first: Role, last: Role) -> SpanWay:
+    kind, sizes = table.kind[rows], (table.end - table.begin)[rows]
+    stops = np.cumsum(sizes)
+    roles = np.full(int(sizes.sum()), Role.I, dtype=np.int64)
+    roles[stops - sizes], roles[stops - 1] = first, last
+    rows, tags = _possible(rows, labels.ids[np.repeat(kind, sizes), roles], sizes)
+    kind = table.kind[rows]
+    same = labels.kind == np.arange(len(labels.kinds))[:, None]  # [K, L]
+    goes_on_before = same & np.isin(labels.role, (Role.B, Role.I))
+    goes_on_after = same & np.isin(labels.role, (Role.I, Role.E))
+    before = ~goes_on_before[kind] if first in (Role.I, Role.E) else None
+    after = ~goes_on_after[kind] if last in (Role.B, Role.I) else None
+    return SpanWay(rows, tags, before, after)
+
+
+def _possible(rows: IntArray, tags: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """The spans whose tags the tag set has, and these tags."""
+    possible = np.ones(len(rows), dtype=np.bool_)
+    possible[np.repeat(np.arange(len(rows)), sizes)[tags < 0]] = False
+    return (rows, tags) if possible.all() else (rows[possible], tags[np.repeat(possible, sizes)])
+
+
 def _way(
     table: SpanTable, labels: LabelTable, scheme: Scheme, rows: IntArray, adjoins_left: bool, adjoins_right: bool
 ) -> SpanWay:
     kind, sizes = table.kind[rows], (table.end - table.begin)[rows]
     tags = labels.ids[np.repeat(kind, sizes), roles_of_spans(sizes, scheme, adjoins_left, adjoins_right)]
-    possible = np.ones(len(rows), dtype=np.bool_)
-    possible[np.repeat(np.arange(len(rows)), sizes)[tags < 0]] = False
-    if not possible.all():
-        tags, rows, kind = tags[np.repeat(possible, sizes)], rows[possible], kind[possible]
+    rows, tags = _possible(rows, tags, sizes)
+    kind = table.kind[rows]
     before, after = _sides(labels, scheme, adjoins_left, adjoins_right)
     return SpanWay(rows, tags, None if before is None else before[kind], None if after is None else after[kind])
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from trellis.caching import cached
 from trellis.errors import ModelError
 from trellis.models import CRF
 
@@ -60,7 +60,7 @@ class Tagger:
         """Names and weights."""
         return self._info
 
-    @cached_property
+    @cached
     def _info(self) -> ModelInfo:
         p, labels = self.model.parameters_, self.model.labels_
         assert p is not None

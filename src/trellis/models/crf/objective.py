@@ -9,13 +9,13 @@ for the first and the last label, since templates see the sentence's edges and C
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import _native, chain
 from trellis.arrays import BoolArray, IntArray
+from trellis.caching import cached
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled
 from trellis.models.data import Labelled, name_of
@@ -39,7 +39,7 @@ class CRFWeights:
     start: Vector  # [L] 0, or minus infinity if no sentence may begin so
     end: Vector  # [L]
 
-    @cached_property
+    @cached
     def ready(self) -> _native.Weights:
         """The weights of pairs as scoring looks them up; made when first asked for."""
         return _native.Weights(self.ends, self.labels, self.weights, len(self.start))

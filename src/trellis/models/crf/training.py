@@ -10,7 +10,7 @@ from trellis.errors import ModelError
 from trellis.features import Compiled
 from trellis.models.crf.config import CRFConfig
 from trellis.models.crf.objective import CRFObjective, scores_of
-from trellis.models.data import Labelled
+from trellis.models.data import Labelled, check_held_out
 from trellis.models.scoring import held_out_scores
 from trellis.training import DevScores, Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
 from trellis.training.objective import Vector
@@ -51,7 +51,8 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[
     if c.algorithm == "sgd":
         assert c.period is not None
         assert c.delta is not None
-        rates.append(c.learning_rate or first_rate(objective, start, batch=c.batch_size, seed=c.seed))
+        found = c.learning_rate
+        rates.append(first_rate(objective, start, batch=c.batch_size, seed=c.seed) if found is None else found)
         yield from sgd(objective, start, batch=c.batch_size, rate=rates[0], period=c.period, delta=c.delta, seed=c.seed)
         return
     shared: dict[str, Any] = {name: getattr(c, name) for name in _QUASI_NEWTON}
@@ -62,7 +63,7 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[
 
 def _validation(objective: CRFObjective, compiled: Compiled, dev: Labelled) -> Callable[[Vector], DevScores]:
     """A function from weights to the score on the held-out sentences."""
-    dev.encode(objective.states.tags)
+    check_held_out(dev, objective.states.tags)
 
     def validate(weights: Vector) -> DevScores:
         return held_out_scores(scores_of(compiled, objective.parameters(weights)), dev, objective.states)

@@ -16,7 +16,7 @@ import numpy as np
 
 from trellis.arrays import FloatArray
 from trellis.errors import ModelError
-from trellis.models.data import Label, Labelled, name_of
+from trellis.models.data import Label, Labelled, check_held_out, name_of
 from trellis.models.fitting import FitOptions
 from trellis.models.hmm.config import HMMConfig, Part, resolved
 from trellis.models.hmm.counting import Estimation, count_labelled
@@ -64,7 +64,7 @@ def learn(
     if settings.fixed and before is None:
         raise ModelError(f"fixed = {settings.fixed} needs a model that has them: use warm_start=True")
     if dev is not None:
-        dev.encode(tags)
+        check_held_out(dev, tags)
     index = index_symbols(data.inputs, None if before is None else before.symbols)
     corpus = number(data, tags, index, options.sentence_weights)
     known = np.array([bool((own >= 0).all()) for own in split(corpus.states, corpus.lengths)])

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
 
 from trellis.arrays import IntArray
+from trellis.caching import cached
 from trellis.nn.dropout import PADDING, UNKNOWN
 from trellis.nn.encoder import Batch, Characters
 from trellis.nn.packing import Packing
@@ -35,7 +35,7 @@ class Words:
     characters: IntArray
     offsets: IntArray
 
-    @cached_property
+    @cached
     def case(self) -> IntArray:
         """How each is written; few taggers ask."""
         return np.fromiter(map(case_of, self.distinct), dtype=np.int64, count=len(self.distinct))

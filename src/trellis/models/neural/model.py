@@ -22,7 +22,7 @@ from trellis.arrays import Arrays, Float32Array, IntArray
 from trellis.errors import ModelError
 from trellis.models import fingerprint
 from trellis.models.base import Tagger
-from trellis.models.data import Label, Labelled, Supervised, learned_states, learned_tag_set
+from trellis.models.data import Label, Labelled, Supervised, check_held_out, learned_states, learned_tag_set
 from trellis.models.fitting import FitOptions, opened
 from trellis.models.folder import ModelFolder
 from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
@@ -34,7 +34,7 @@ from trellis.models.neural.vectors import add_vectors
 from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.models.states import stored_states
 from trellis.store import Stored
-from trellis.tags import TagSet, TagStates
+from trellis.tags import OnBadTags, TagSet, TagStates
 from trellis.training import Progress
 from trellis.training.neural import train
 from trellis.training.neural.settings import FREE
@@ -73,6 +73,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         warm_start: bool = False,
         progress: Progress | None = None,
         folder: str | Path | ModelFolder | None = None,
+        on_bad_tags: OnBadTags = "error",
         resume: bool = False,
     ) -> Self:
         """Learn as every tagger does (see `Tagger.fit`), in epochs, with checkpoints in the `folder` in between.
@@ -83,7 +84,8 @@ class NeuralTagger(Tagger[NeuralConfig]):
         if resume and folder is None:
             raise ModelError("resume needs the folder of the training that is to be continued, got none")
         with opened(folder, self.kind, resume=resume) as place:
-            self._fit(X, y, dev, sentence_weights, FitOptions(warm_start, progress), place, keep=place is not folder)
+            options = FitOptions(warm_start, progress, on_bad_tags=on_bad_tags)
+            self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -91,7 +93,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
         states = self._states(tags, None if before is None else self.states_)
         if dev is not None:
-            dev.encode(tags)
+            check_held_out(dev, tags)
         learned = self._vocabulary(data.inputs, before)
         learned, vectors, coverage = add_vectors(learned, self.config.encoder.words, distinct_tokens(data.inputs))
         settings = resolved(self.config, _facts(self.config, learned, vectors, states))

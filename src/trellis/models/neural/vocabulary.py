@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain, repeat
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from trellis import _native
 from trellis.arrays import IntArray
+from trellis.caching import cached
 from trellis.errors import DataError
 from trellis.models.data import name_of, tokens_of
 from trellis.models.neural.inputs import FIRST, EncodedSentences, Words
@@ -51,7 +51,7 @@ class Symbols:
         """The id of each."""
         return np.fromiter(map(self._ids.get, names, repeat(UNKNOWN)), dtype=np.int64, count=len(names))
 
-    @cached_property
+    @cached
     def _by_code_point(self) -> IntArray:
         """The ids of single characters by their code points, and a last one for all beyond."""
         points = {ord(name): number for name, number in self._ids.items() if len(name) == 1}

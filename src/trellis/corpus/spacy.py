@@ -1,0 +1,85 @@
+"""spaCy's DocBin, the format of its ``.spacy`` files; it is read by spaCy itself, which must be installed.
+
+A document is a sentence, or several where spaCy knows their boundaries. Tags are the entities in IOB2, unless
+``tags`` names another annotation: ``pos``, ``tag`` or ``lemma``. Tokens of white space are left out and counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+from trellis.corpus._source import Source
+from trellis.errors import DataError
+from trellis.text import Sentence
+
+_TAGS = ("ent", "pos", "tag", "lemma")
+_COLUMNS = ("pos", "tag", "lemma")
+
+
+def read(source: Source, *, tags: str = "ent") -> Iterator[Sentence]:
+    """The sentences of all documents; `tags` is one of ``ent``, ``pos``, ``tag`` and ``lemma``."""
+    if tags not in _TAGS:
+        raise DataError(f"tags must be one of {', '.join(_TAGS)}, got {tags!r:.80}")
+    if source.data is None:
+        raise DataError(f"{source.name}: expected a spaCy DocBin, found something else")
+    for number, document in enumerate(_documents(source), 1):
+        for sentence in _sentences(document):
+            yield from _sentence(sentence, number, tags, source)
+
+
+def write(sentences: Iterable[Sentence]) -> NoReturn:
+    """Refused: spaCy converts what Trellis writes."""
+    raise DataError("spaCy's DocBin is only read: write conll, and convert it with `spacy convert`")
+
+
+def _documents(source: Source) -> Iterator[Any]:
+    try:
+        from spacy.tokens import DocBin  # type: ignore[import-not-found, unused-ignore]
+        from spacy.vocab import Vocab  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise DataError(f"{source.name}: .spacy files need spaCy: pip install spacy") from error
+    try:
+        found = DocBin().from_bytes(source.data)
+        yield from found.get_docs(Vocab())
+    except Exception as error:  # whatever spaCy makes of a damaged file
+        raise DataError(f"{source.name}: spaCy cannot read it: {type(error).__name__}: {error}") from error
+
+
+def _sentences(document: Any) -> Iterable[Any]:
+    return document.sents if document.has_annotation("SENT_START") else [document]
+
+
+def _sentence(span: Any, number: int, tags: str, source: Source) -> Iterator[Sentence]:
+    """The tokens of a sentence that are not white space; nothing if there are none."""
+    tokens = [token for token in span if not token.text.isspace()]
+    source.report.ignored["tokens of white space"] += len(span) - len(tokens)
+    source.report.ignored += type(source.report.ignored)()  # drops what is zero
+    if not tokens:
+        return
+    begin = tokens[0].idx
+    text = span.doc.text[begin : tokens[-1].idx + len(tokens[-1].text)]
+    offsets = [(token.idx - begin, token.idx - begin + len(token.text)) for token in tokens]
+    columns = {name: values for name in _COLUMNS if name != tags and (values := _values(tokens, name))}
+    words = [token.text for token in tokens]
+    yield Sentence(words, _tags(tokens, tags), text, offsets, columns, source.name, (number,))
+
+
+def _tags(tokens: list[Any], tags: str) -> list[str] | None:
+    if tags != "ent":
+        return _values(tokens, tags)
+    if not all(token.ent_iob_ for token in tokens):  # "" where nothing is known
+        return None
+    result: list[str] = []
+    for before, token in itertools.pairwise([None, *tokens]):
+        goes_on = token.ent_iob_ == "I" and before is not None and before.ent_type_ == token.ent_type_
+        begins = "O" if token.ent_iob_ == "O" else f"{'I' if goes_on else 'B'}-{token.ent_type_}"
+        result.append(begins)
+    return result
+
+
+def _values(tokens: list[Any], name: str) -> list[str] | None:
+    """The values of an annotation, or None where one lacks it."""
+    values = [getattr(token, f"{name}_") for token in tokens]
+    return values if all(values) else None
