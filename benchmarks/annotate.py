@@ -66,7 +66,7 @@ def timed(path: Path, ask: Callable[[Any], Any], rounds: int) -> tuple[float, fl
 def measure(name: str, tagger: Any, test: list[Any], path: Path) -> list[Row]:
     tagger.save(path)
     tokens = [list(sentence.tokens) for sentence in test]
-    separator = "" if tagger.tokenizer_ == "characters" else " "
+    separator = tagger.tokenizer_.separator
     texts = [str(sentence.with_text(separator).text) for sentence in test]
     asked: dict[str, Callable[[Any], Any]] = {
         "predict(tokens)": lambda tagger: tagger.predict(tokens),

@@ -34,6 +34,7 @@ MODELS = {
 }
 # What is unset in a resolved configuration means: no limit, none, never.
 MAY_BE_UNSET = {
+    "tokenizer",  # like the training data: what was learned of them is stored
     "vectors",
     "max_iterations",
     "delta",
@@ -144,7 +145,18 @@ def test_constraints_of_an_hmm_can_be_changed_after_the_training(tmp_path):
 
 
 def test_a_fit_takes_only_what_its_family_uses():
-    shared = ["self", "X", "y", "dev", "sentence_weights", "warm_start", "progress", "folder"]
+    shared = [
+        "self",
+        "X",
+        "y",
+        "dev",
+        "sentence_weights",
+        "warm_start",
+        "progress",
+        "folder",
+        "tokenizer",
+        "on_bad_tags",
+    ]
     assert list(inspect.signature(CRF.fit).parameters) == shared
     assert list(inspect.signature(HMM.fit).parameters) == shared
     assert list(inspect.signature(NeuralTagger.fit).parameters) == [*shared, "resume"]
@@ -155,12 +167,13 @@ def test_a_fit_takes_only_what_its_family_uses():
 def test_the_scheme_is_detected_once(make, scheme, count, monkeypatch):
     asked = []
 
-    def fit_schemes(*arguments: Any, **options: Any) -> Any:
-        asked.append(arguments)
-        return tags.fit_schemes(*arguments, **options)
+    def detect(*arguments: Any, **options: Any) -> Any:
+        if options.get("scheme") is None:  # with a scheme it only looks for what does not fit
+            asked.append(arguments)
+        return tags.detect(*arguments, **options)
 
     for place in ("trellis.models.data", "trellis.tags.tagset"):
-        monkeypatch.setattr(f"{place}.fit_schemes", fit_schemes)
+        monkeypatch.setattr(f"{place}.detect", detect)
     make(scheme=scheme).fit(TRAIN, dev=TRAIN[:2])
     assert len(asked) == count
 

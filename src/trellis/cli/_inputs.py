@@ -11,7 +11,7 @@ from trellis.cli._reading import Reader, RelayingSource
 from trellis.corpus import CorpusError, OnError, Source, guess_format
 from trellis.errors import DataError
 from trellis.models.data import Label
-from trellis.text import Sentence, tokenize
+from trellis.text import Sentence, Splitter, splitter
 from trellis.untrusted import shown
 
 UNKNOWN, OR = "_", "|"
@@ -24,7 +24,7 @@ class Inputs:
     """Files to tag: one raw text or one tokenized sentence per line, or any format of `trellis.corpus`."""
 
     reader: Reader
-    tokenizer: str
+    tokenizer: Splitter
     form: str | None
     on_error: OnError
     column: str = "upos"
@@ -39,7 +39,7 @@ class Inputs:
             if form == "conllu":
                 reader = replace(reader, options={"tags": None if "." in self.column else self.column} | reader.options)
             return form, _relayed(source, reader.open(source))
-        tokenizer = "whitespace" if form == "tokens" else self.tokenizer
+        tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
         return form, _relayed(source, _lines(source, tokenizer))
 
 
@@ -53,9 +53,9 @@ def _guess(source: RelayingSource, quiet: bool) -> str:
     return name
 
 
-def _lines(source: RelayingSource, tokenizer: str) -> Iterator[Sentence]:
+def _lines(source: RelayingSource, tokenizer: Splitter) -> Iterator[Sentence]:
     for number, line in source.lines():
-        made = tokenize(line, tokenizer)
+        made = tokenizer.sentence(line)
         yield Sentence(made.tokens, None, made.text, made.offsets, path=source.name, lines=(number,))
 
 

@@ -14,7 +14,7 @@ from trellis import corpus
 from trellis.corpus import LONGEST, OnError, Source, check_align, get_format, guess_format
 from trellis.errors import DataError
 from trellis.tags import OnBadTags, check_on_bad_tags
-from trellis.text import Sentence
+from trellis.text import Sentence, Splitter
 
 _SIZE_OF_ERROR = 500
 _SHOWN = 10
@@ -116,7 +116,7 @@ class Reader:
     encoding: str = "utf-8"
     options: dict[str, object] = field(default_factory=dict)
     scheme: str | None = None
-    tokenizer: str | None = None
+    tokenizer: str | Splitter | None = None
     remembered: dict[str, dict[str, object]] = field(default_factory=dict)
     """Options that a model's training files were read with, by their format."""
     spans: dict[str, object] = field(default_factory=dict)

@@ -42,7 +42,7 @@ from trellis.cli.score import (
 from trellis.errors import DataError
 from trellis.models import Tagger, folder
 from trellis.tags import OnBadTags
-from trellis.text import Sentence
+from trellis.text import Sentence, splitter
 from trellis.untrusted import shown
 
 
@@ -82,7 +82,7 @@ def evaluate(
     remembered = remembered_options(folder.read_record(model))
     options = reading_options(tokens, tags, columns)
     spans = span_options(align, annotator, majority, unapproved)
-    reader = Reader(format, encoding, options, setting.scheme.value, tagger.tokenizer_, remembered, spans)
+    reader = Reader(format, encoding, options, setting.scheme.value, splitter(tagger.tokenizer_), remembered, spans)
     how = bad_tags_option(on_bad_tags)
     truth = _tagged(reader, file, setting, how, quiet)
     if not quiet:

@@ -15,7 +15,7 @@ from trellis.cli._console import Output
 from trellis.models import CRF, Tagger
 from trellis.models.explanation import Explanation
 from trellis.models.lattice_view import LatticeView
-from trellis.text import Sentence, tokenize
+from trellis.text import Sentence, splitter
 
 
 def explain(
@@ -39,7 +39,7 @@ def explain(
       trellis explain model "Ada met Charles" --json
     """  # noqa: D301 - \b tells click to keep the lines
     tagger = trellis.load(model)
-    sentence = tokenize(text, "whitespace" if tokens else tagger.tokenizer_)
+    sentence = splitter("whitespace" if tokens else tagger.tokenizer_).sentence(text)
     if not len(sentence):
         raise trellis.errors.DataError("there is nothing to explain: the text has no token")
     if token is not None and token >= len(sentence):

@@ -72,7 +72,7 @@ def _as_dict(
         "labels": list(tagger.labels_),
         "states": list(_heatmap.state_names(tagger)),
         "scheme": _scheme(tagger),
-        "tokenizer": tagger.tokenizer_,
+        "tokenizer": str(tagger.tokenizer_),
         "transitions": rows,
         "features": features,
         "training": record,

@@ -29,7 +29,7 @@ from trellis.corpus import FORMATS, CorpusError, open_output
 from trellis.errors import ConfigError, DataError, TrellisError
 from trellis.models import Tagger, folder
 from trellis.tags import Role, Scheme, parse_label
-from trellis.text import Sentence
+from trellis.text import Sentence, splitter
 
 # Sentences and tokens answered at a time: enough for the kernels, little enough for memory and for people who wait.
 _SENTENCES, _TOKENS = 512, 20_000
@@ -93,7 +93,8 @@ def tag(
     remembered = remembered_options(folder.read_record(model))
     reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
     column = _column(tagger, reader, tags)
-    inputs = Inputs(reader, tagger.tokenizer_, source, "raise" if on_error is OnError.STOP else "skip", column)
+    how = splitter(tagger.tokenizer_)
+    inputs = Inputs(reader, how, source, "raise" if on_error is OnError.STOP else "skip", column)
     known = None if constrain is None else Constraints(constrain, reader)
     job = Job(tagger, probs, kbest, known, on_error is OnError.PASS, column)
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
@@ -150,7 +151,7 @@ class Job:
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
         posterior = self.tagger.posterior(sentences, known=known)
         if self.probs:
-            separator = "" if self.tagger.tokenizer_ == "characters" else " "
+            separator = splitter(self.tagger.tokenizer_).separator
             answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
         else:  # tags alone need no probabilities, and come several times faster
             tagged = zip(sentences, posterior.best(), strict=True)

@@ -46,7 +46,7 @@ from trellis.models import Tagger, folder
 from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
 from trellis.tags import OnBadTags, Scheme, detect
-from trellis.text import Sentence, get_tokenizer
+from trellis.text import Sentence, splitter
 from trellis.training import History
 from trellis.training.progress import LiveLine
 
@@ -84,7 +84,10 @@ def train(
     scheme: Annotated[str | None, typer.Option(help="Scheme of the tags, e.g. bio; detected if not given.")] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="How the model splits raw text: words, characters or whitespace; else like the data."),
+        typer.Option(
+            help="How the model splits raw text: words, english, characters, whitespace, regex:PATTERN, "
+            "module:function or a tokenizers file (.json); otherwise like the data."
+        ),
     ] = None,
     format: FormatOption = None,
     tokens: TokensOption = None,
@@ -140,7 +143,7 @@ def train(
         run = Run(model, data, settings, command)
         tagger = run.fit(make_tagger(family, settings) if start is None else start, place, start is not None, stop, say)
         if tokenizer is not None:
-            tagger.tokenizer_ = tokenizer
+            tagger.tokenizer_ = splitter(tokenizer)
         with stop.deferred():
             is_saved = place.save(tagger, run.record(tagger, {}))
         if not is_saved:
@@ -160,7 +163,7 @@ def train(
 
 def _check_options(model: str, tokenizer: str | None, resume: bool, overwrite: bool) -> None:
     if tokenizer is not None:
-        get_tokenizer(tokenizer)
+        splitter(tokenizer)
     if resume and not get_family(model).neural:
         raise ConfigError(
             f"--resume: {model} learns in one go and has no checkpoints: train it again without --resume, "
@@ -290,7 +293,7 @@ class Run:
             "task": setting.task.value,
             "scheme": setting.scheme.value,
             "labels": list(tagger.labels_),
-            "tokenizer": tagger.tokenizer_,
+            "tokenizer": splitter(tagger.tokenizer_).name,
             "started": self.started,
             "seconds": round(self.seconds, 3),
             "iterations": len(history.steps),

@@ -27,7 +27,7 @@ from trellis.corpus._label_studio import parse_task
 from trellis.corpus._source import Source
 from trellis.errors import DataError, TagError
 from trellis.tags import Scheme, spans_from_tags, tags_from_spans
-from trellis.text import Offsets, Sentence, Tokenizer, get_tokenizer
+from trellis.text import Offsets, Sentence, Splitter, Tokenizer, get_tokenizer
 from trellis.untrusted import shown
 
 SPAN_FIELDS = ("label", "labels", "entities", "spans")
@@ -36,7 +36,7 @@ SPAN_FIELDS = ("label", "labels", "entities", "spans")
 def read(
     source: Source,
     *,
-    tokenizer: str | Tokenizer = "words",
+    tokenizer: str | Tokenizer | Splitter = "words",
     scheme: Scheme | str = Scheme.IOB2,
     align: Align = "split",
     annotator: str | None = None,

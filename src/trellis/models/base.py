@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields as fields_of
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, overload
@@ -27,16 +28,18 @@ import numpy as np
 from trellis import chain, config, store
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
-from trellis.models.data import Label, Labelled, Supervised, listed, mended, tokenizer_of
+from trellis.models.data import Label, Labelled, Supervised, listed, mended
 from trellis.models.estimator import C, Estimator
 from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
 from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
 from trellis.models.posterior import Known, Posterior
+from trellis.models.raw_text import folded, inputs_of, joined, kept_apart, parts_of, segments, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
-from trellis.text import TOKENIZERS, Sentence, split_text, tokenize
+from trellis.text import Sentence, Splitter, splitter, splitter_from_dict
+from trellis.text.own import OwnTokenizer
 from trellis.training import History, Progress, undisturbed
 
 _LEARNED = ("tagset_", "tokenizer_", "settings_", "history_")
@@ -52,8 +55,8 @@ class Tagger(Estimator[C], ABC):
     tagset_: TagSet
     settings_: C
     """What it was trained with: `config` with a value for everything that was left unset."""
-    tokenizer_: str
-    """How raw text is split: like the training data."""
+    tokenizer_: Splitter | str | OwnTokenizer
+    """How raw text is split: as the setting `tokenizer` says, or like the training data; may be changed."""
     history_: History
     """The training; it does not exist for a model that was opened from a file."""
 
@@ -87,6 +90,7 @@ class Tagger(Estimator[C], ABC):
         warm_start: bool = False,
         progress: Progress | None = None,
         folder: str | Path | ModelFolder | None = None,
+        tokenizer: Splitter | str | OwnTokenizer | None = None,
         on_bad_tags: OnBadTags = "error",
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
@@ -99,12 +103,13 @@ class Tagger(Estimator[C], ABC):
             warm_start: start from what this model learned before; labels and features may be new.
             progress: called after each iteration.
             folder: where the model is written when it is trained, with its settings and its history.
+            tokenizer: how raw text will be split, instead of the setting of that name; may be a function.
             on_bad_tags: what to do about labels that the scheme forbids or cannot read: "error" refuses them, "repair"
                 reads them as seqeval does, "drop" leaves their sentences out; what was done is a `DataWarning`.
 
         """
         with opened(folder, self.kind) as place:
-            options = FitOptions(warm_start, progress, on_bad_tags=on_bad_tags)
+            options = FitOptions(warm_start, progress, on_bad_tags=on_bad_tags, tokenizer=tokenizer)
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
 
@@ -130,9 +135,11 @@ class Tagger(Estimator[C], ABC):
         options = replace(options, sentence_weights=weights, folder=None if place is None else place.training)
         before = self._state()[1] if place is not None and self._goes_on(options) else None
         identify(options, self.config, self.free_settings, data, held_out, before)
-        tokenizer = tokenizer_of(data.inputs)
-        self._learn(data, held_out, options)
-        self.tokenizer_ = tokenizer
+        how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
+        if place is not None:
+            how.to_dict()  # nobody wants to hear after the training that it cannot be stored
+        self._learn(self._seen(data), None if held_out is None else self._seen(held_out), options)
+        self.tokenizer_ = how
         if place is not None and keep:
             undisturbed(lambda: place.save(self))
 
@@ -146,14 +153,15 @@ class Tagger(Estimator[C], ABC):
             return dev
         return mended(dev, data.detect(self._scheme_asked).scheme.value, on_bad_tags)[0]
 
-    def posterior(self, X: Iterable[Any], *, known: Known | None = None) -> Posterior:
+    def posterior(self, X: Iterable[Any], *, known: Known | None = None, raw: bool = False) -> Posterior:
         """The distribution over labellings of all inputs, from which every answer is read; the encoder runs once.
 
         With `known` labels, given like the labels of `fit` (a label, a set of labels one of which is right, or None),
-        it is the distribution over the labellings that agree with them.
+        it is the distribution over the labellings that agree with them. With `raw`, inputs are sentences split from raw
+        text: words of a segmenter then end at white space.
         """
         inputs = listed(X)
-        return self._posterior(inputs, None if known is None else Labelled.of(inputs, known), 0)
+        return self._posterior(inputs, None if known is None else Labelled.of(inputs, known), 0, [raw] * len(inputs))
 
     def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:
         """The scores behind every answer."""
@@ -169,21 +177,51 @@ class Tagger(Estimator[C], ABC):
         return [item.with_tags(tags) for item, tags in zip(items, self.predict(items, known=known), strict=True)]
 
     @overload
-    def __call__(self, texts: str | Sentence) -> Tagged: ...  # type: ignore[overload-overlap]
+    def __call__(self, texts: str | Sentence, *, sentences: bool = False) -> Tagged: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(self, texts: Iterable[str | Sentence | Sequence[str]]) -> list[Tagged]: ...
-    def __call__(self, texts: str | Sentence | Iterable[str | Sentence | Sequence[str]]) -> Tagged | list[Tagged]:
-        """Tag a raw text, or each of a list of raw texts, split by `tokenizer_` like the training data."""
-        return self.annotate([texts])[0] if isinstance(texts, str | Sentence) else self.annotate(texts)
+    def __call__(self, texts: Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False) -> list[Tagged]: ...
+    def __call__(
+        self, texts: str | Sentence | Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False
+    ) -> Tagged | list[Tagged]:
+        """Tag a raw text, or each of a list of raw texts, split by `tokenizer_`; see `annotate`."""
+        if isinstance(texts, str | Sentence):
+            return self.annotate([texts], sentences=sentences)[0]
+        return self.annotate(texts, sentences=sentences)
 
-    def annotate(self, texts: Iterable[str | Sentence | Sequence[str]], *, known: Known | None = None) -> list[Tagged]:
-        """Tags, their probabilities and the spans by character of raw texts, sentences or token lists."""
+    def annotate(
+        self,
+        texts: Iterable[str | Sentence | Sequence[str]],
+        *,
+        known: Known | None = None,
+        sentences: bool = False,
+    ) -> list[Tagged]:
+        """Tags, their probabilities and the spans by character of raw texts, sentences or token lists.
+
+        With `sentences`, each raw text is split into sentences, which are tagged one by one; the answer is about the
+        whole text, with offsets in it.
+        """
         given = listed(texts)
-        raw = [item if isinstance(item, str) else None for item in given]
-        items = [split_text(item, self.tokenizer_) if isinstance(item, str) else item for item in given]
-        separator = "" if self.tokenizer_ == "characters" else " "
-        blocks = self._posteriors(items, known)
-        return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=separator)]
+        if sentences:
+            if known is not None:
+                raise ModelError("known labels belong to the tokens of one sentence: leave out sentences=True")
+            return self._documents(given)
+        how = splitter(self.tokenizer_)
+        items, raw = inputs_of(given, how, with_gaps=segments(self._fitted_tags()))
+        blocks = self._posteriors(items, known, [isinstance(item, str) for item in given])
+        return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
+
+    def _documents(self, given: Sequence[Any]) -> list[Tagged]:
+        """Each text as a whole, from its sentences."""
+        parts = list(parts_of(given))
+        tagged: list[list[tuple[int, Tagged]]] = [[] for _ in given]
+        for (number, start, _), one in zip(parts, self.annotate([part for _, _, part in parts]), strict=True):
+            tagged[number].append((start, one))
+        empty = [item for item, own in zip(given, tagged, strict=True) if not own]
+        blank = iter(self.annotate(empty))
+        return [
+            next(blank) if not own else joined(item, own) if isinstance(item, str) else own[0][1]
+            for item, own in zip(given, tagged, strict=True)
+        ]
 
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
@@ -230,7 +268,8 @@ class Tagger(Estimator[C], ABC):
         tags = self._fitted_tags()
         manifest, arrays = self._state()
         manifest |= {"config": config.to_dict(self.settings_), "labels": list(tags.labels)}
-        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value, "tokenizer": self.tokenizer_}
+        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
+        manifest["tokenizer"] = splitter(self.tokenizer_).to_dict()
         store.save(path, self.kind, manifest, arrays)
 
     @classmethod
@@ -243,14 +282,15 @@ class Tagger(Estimator[C], ABC):
         """The model in a file."""
         fields = stored.manifest
         try:
-            settings = config.from_dict(cls.config_class, fields.table("config").values)
+            # Models of versions that did not fold forms have learned without.
+            settings = config.from_dict(cls.config_class, _unfolded(cls.config_class) | fields.table("config").values)
         except ConfigError as error:
             problem = "the saved model has settings that this version of Trellis does not know"
             raise StoreError(f"{stored.where}: {problem}: {error}") from None
         model = cls(settings)
         model.settings_ = settings
         model.tagset_ = _stored_tags(stored)
-        model.tokenizer_ = fields.choice("tokenizer", TOKENIZERS) if "tokenizer" in fields else "words"
+        model.tokenizer_ = _stored_tokenizer(stored)
         model._restore(stored)
         return model
 
@@ -282,19 +322,32 @@ class Tagger(Estimator[C], ABC):
         """Whether there is anything to predict with."""
         return hasattr(self, "tagset_")
 
-    def _posteriors(self, X: Iterable[Any], known: Known | None = None) -> Iterator[Posterior]:
+    def _posteriors(
+        self, X: Iterable[Any], known: Known | None = None, raw: Sequence[bool] | None = None
+    ) -> Iterator[Posterior]:
         """Block by block, so that memory does not grow with the input."""
         inputs, size = listed(X), self._block_size()
         given = None if known is None else Labelled.of(inputs, known)
         for i in range(0, len(inputs), size):
-            yield self._posterior(inputs[i : i + size], None if given is None else given.part(i, i + size), i)
+            own = None if given is None else given.part(i, i + size)
+            yield self._posterior(inputs[i : i + size], own, i, None if raw is None else raw[i : i + size])
 
-    def _posterior(self, inputs: Sequence[Any], known: Labelled | None, first: int) -> Posterior:
-        tags, scores, finer = self._fitted_tags(), self._scores(inputs), self._state_labels()
-        if known is not None:
-            allowed = known.allowed(tags)
-            scores = scores.restricted(allowed if finer is None else allowed[:, finer])
+    def _posterior(
+        self, inputs: Sequence[Any], known: Labelled | None, first: int, raw: Sequence[bool] | None = None
+    ) -> Posterior:
+        tags, scores, finer = self._fitted_tags(), self._scores(self._folded(inputs)), self._state_labels()
+        apart = kept_apart(inputs, raw, tags) if raw is not None and any(raw) and segments(tags) else None
+        for allowed in (None if known is None else known.allowed(tags), apart):
+            if allowed is not None:
+                scores = scores.restricted(allowed if finer is None else allowed[:, finer])
         return Posterior(scores, tags, finer, inputs, first)
+
+    def _folded(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs as the model sees them."""
+        return folded(inputs) if getattr(self.config, "fold_width", False) else inputs
+
+    def _seen(self, data: Labelled) -> Labelled:
+        return replace(data, inputs=self._folded(data.inputs))
 
     def _block_size(self) -> int:
         """Sentences that are answered at a time: the fewer, the more states the chain has."""
@@ -303,7 +356,7 @@ class Tagger(Estimator[C], ABC):
 
     def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
         if isinstance(item, str):
-            return tokenize(item, self.tokenizer_)
+            return splitter(self.tokenizer_).sentence(item)
         return item if isinstance(item, Sentence) else Sentence(item)
 
     def _goes_on(self, options: FitOptions) -> bool:
@@ -314,6 +367,20 @@ class Tagger(Estimator[C], ABC):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_
+
+
+def _unfolded(config_class: type[Any]) -> dict[str, Any]:
+    return {"fold_width": False} if any(item.name == "fold_width" for item in fields_of(config_class)) else {}
+
+
+def _stored_tokenizer(stored: store.Stored) -> Splitter:
+    """The tokenizer of a file; older versions stored a name."""
+    fields = stored.manifest
+    if "tokenizer" not in fields:
+        return splitter("words")
+    if isinstance(fields.value("tokenizer", str, dict), str):
+        return splitter(fields.choice("tokenizer", ("words", "characters", "whitespace")))
+    return splitter_from_dict(fields.table("tokenizer"))
 
 
 def _stored_tags(stored: store.Stored) -> TagSet:

@@ -200,11 +200,11 @@ def tokens_of(item: Any) -> Sequence[Any]:
     return tokens
 
 
-def tokenizer_of(inputs: Sequence[Any]) -> str:
-    """The tokenizer that makes such tokens of raw text: "characters" if all are single characters, else "words"."""
+def are_characters(inputs: Sequence[Any]) -> bool:
+    """Whether all tokens are single characters."""
     tokens = chain.from_iterable(map(tokens_of, inputs))
     first = next(tokens, "")
-    return "characters" if all(map(_is_character, chain([first], tokens))) else "words"
+    return all(map(_is_character, chain([first], tokens)))
 
 
 def _is_character(token: Any) -> bool:
@@ -247,16 +247,6 @@ def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, befor
     return tags
 
 
-def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: TagStates | None) -> TagStates:
-    """The states to learn: in the scheme of an earlier model, else in the one asked for.
-
-    If sequences need not be `legal`, these are the labels: another scheme could not write all of them.
-    """
-    if before is not None:
-        return TagStates.of(tags, before.scheme)
-    return TagStates.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
-
-
 def check_held_out(dev: Labelled, tags: TagSet) -> None:
     """Refuse labels that the scheme cannot read; those that training lacks are fine, and count as missed."""
     found = detect(dev.strings(), scheme=tags.scheme, style=tags.style)
@@ -272,6 +262,16 @@ def check_held_out(dev: Labelled, tags: TagSet) -> None:
             DataWarning,
             stacklevel=4,
         )
+
+
+def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: TagStates | None) -> TagStates:
+    """The states to learn: in the scheme of an earlier model, else in the one asked for.
+
+    If sequences need not be `legal`, these are the labels: another scheme could not write all of them.
+    """
+    if before is not None:
+        return TagStates.of(tags, before.scheme)
+    return TagStates.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
 
 
 def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:

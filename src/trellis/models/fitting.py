@@ -18,7 +18,8 @@ from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
 from trellis.models.folder import ModelFolder, training
 from trellis.tags import OnBadTags
-from trellis.text import Sentence
+from trellis.text import Sentence, Splitter
+from trellis.text.own import OwnTokenizer
 from trellis.training import Progress
 from trellis.training.folder import TrainingFolder
 
@@ -33,6 +34,8 @@ class FitOptions:
     folder: TrainingFolder | None = None
     """Where families that learn in epochs leave their checkpoints."""
     on_bad_tags: OnBadTags = "error"
+    tokenizer: Splitter | str | OwnTokenizer | None = None
+    """How raw text will be split, instead of the setting of that name."""
 
 
 @contextmanager

@@ -107,6 +107,11 @@ class Tagged:
     def __init__(self, answers: Answers, index: int) -> None:
         self._answers, self._index = answers, index
 
+    @property
+    def answers(self) -> Answers:
+        """The arrays behind this text alone."""
+        return self._answers.part(self._index)
+
     @cached
     def sentence(self) -> Sentence:
         """Tokens with tags, text and offsets."""

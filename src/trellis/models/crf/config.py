@@ -59,6 +59,12 @@ class CRFConfig:
         "epsilon or delta is below 1e-6",
     )
     seed: int = setting(0, "of sgd's and ap's shuffling")
+    fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
+    tokenizer: str | None = setting(
+        None,
+        "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
+        "file of Hugging Face's tokenizers (.json); unset: like the training data",
+    )
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""

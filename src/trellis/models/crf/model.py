@@ -97,7 +97,8 @@ class CRF(Tagger[CRFConfig]):
         The runner-up is the best labelling of the sentence with another label there; the differences of all
         features and transitions add up to the difference of the two scores.
         """
-        return explain_features(sentence, position, self._extractor(), self._fitted(), self.states_)
+        seen = self._folded([sentence])[0]
+        return explain_features(seen, position, self._extractor(), self._fitted(), self.states_)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
         """The `n` state features with the largest weights, by size, of one label or of all."""
@@ -109,7 +110,7 @@ class CRF(Tagger[CRFConfig]):
 
     def feature_names(self, sentence: Any) -> list[list[str]]:
         """The names of the features of each token, known to the model or not."""
-        names = self._extractor().strings(sentence)
+        names = self._extractor().strings(self._folded([sentence])[0])
         if names is None:
             raise ModelError("given features have no templates that could name them")
         return names

@@ -46,6 +46,11 @@ class HMMConfig:
     scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
     constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
     seed: int = setting(0, "of the random starting points")
+    tokenizer: str | None = setting(
+        None,
+        "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
+        "file of Hugging Face's tokenizers (.json); default: like the training data",
+    )
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""

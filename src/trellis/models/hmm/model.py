@@ -47,6 +47,7 @@ from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
 from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
+from trellis.text import splitter
 from trellis.training import Progress
 
 
@@ -103,7 +104,7 @@ class HMM(Tagger[HMMConfig]):
         model = cls(**options)
         if model.config.order != 1:
             raise ModelError(f"from_probabilities makes models of order 1, got order = {model.config.order}")
-        model.tagset_, model.tokenizer_ = TagSet(names), "words"
+        model.tagset_, model.tokenizer_ = TagSet(names), splitter("words")
         model.settings_ = resolved(model.config, Scheme.PLAIN, has_labels=False, has_words=False)
         model.model_ = LearnedHMM(index, parameters)
         return model

@@ -142,6 +142,12 @@ class NeuralConfig:
     )
     constraints: bool = setting(True, "forbid what the scheme forbids, in training (crf) and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
+    fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
+    tokenizer: str | None = setting(
+        None,
+        "how raw text is split: words, english, characters, whitespace, regex:PATTERN, package.module:function, or a\n"
+        "file of Hugging Face's tokenizers (.json); unset: like the training data",
+    )
     encoder: EncoderSettings = section(EncoderSettings, "tokens to features")
     training: TrainingSettings = section(TrainingSettings, "how the tagger learns")
 

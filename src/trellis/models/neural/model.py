@@ -35,6 +35,8 @@ from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_token
 from trellis.models.states import stored_states
 from trellis.store import Stored
 from trellis.tags import OnBadTags, TagSet, TagStates
+from trellis.text import Splitter
+from trellis.text.own import OwnTokenizer
 from trellis.training import Progress
 from trellis.training.neural import train
 from trellis.training.neural.settings import FREE
@@ -73,6 +75,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         warm_start: bool = False,
         progress: Progress | None = None,
         folder: str | Path | ModelFolder | None = None,
+        tokenizer: Splitter | str | OwnTokenizer | None = None,
         on_bad_tags: OnBadTags = "error",
         resume: bool = False,
     ) -> Self:
@@ -84,7 +87,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         if resume and folder is None:
             raise ModelError("resume needs the folder of the training that is to be continued, got none")
         with opened(folder, self.kind, resume=resume) as place:
-            options = FitOptions(warm_start, progress, on_bad_tags=on_bad_tags)
+            options = FitOptions(warm_start, progress, on_bad_tags=on_bad_tags, tokenizer=tokenizer)
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
 

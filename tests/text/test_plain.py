@@ -128,7 +128,9 @@ def test_a_function_is_a_tokenizer() -> None:
 
 
 def test_an_unknown_tokenizer_is_an_error_that_lists_those_there_are() -> None:
-    with pytest.raises(DataError, match=r"^unknown tokenizer 'bpe': expected one of words, characters, whitespace$"):
+    with pytest.raises(
+        DataError, match=r"^unknown tokenizer 'bpe': expected one of words, english, characters, whitespace, "
+    ):
         tokenize("a", "bpe")
 
 

@@ -1,32 +1,21 @@
-"""Sentences and the tokenizers that make them from raw text.
+"""A `Sentence` is what every reader yields and every tagger accepts.
 
-A `Sentence` is what every reader yields and every tagger accepts: tokens and, if known, their tags,
-the raw text with the character offsets of the tokens, further columns, and the file and lines it was read
-from.
-
-A tokenizer is a function from a text to the ``(start, end)`` offsets of its tokens, in order and without
-overlap, so that ``text[start:end]`` is the token, always. Three are here:
-
-    whitespace   "It's 3.5 km."  ->  It's | 3.5 | km.
-    words        "It's 3.5 km."  ->  It's | 3.5 | km | .          (ideographs and hiragana one by one)
-    characters   "café 👍🏽"       ->  c | a | f | é | 👍🏽           (what a reader sees as one character)
+It has tokens and, if known, their tags, the raw text with the character offsets of the tokens, further columns, and the
+file and lines it was read from.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from html import escape
 from itertools import accumulate
 
 from trellis.errors import DataError
 
 Offsets = tuple[int, int]
-Tokenizer = Callable[[str], list[Offsets]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,123 +148,3 @@ def _as_tuple(values: Sequence[str], what: str) -> tuple[str, ...]:
     if isinstance(values, str):
         raise DataError(f"{what} must be a sequence of strings, got the string {values[:40]!r}")
     return tuple(values)
-
-
-def tokenize(text: str, tokenizer: str | Tokenizer = "words") -> Sentence:
-    """The text as a sentence of tokens with offsets; `tokenizer` is a name in `TOKENIZERS` or a function."""
-    if callable(tokenizer):
-        offsets = tokenizer(text)
-        return Sentence(tuple(text[start:end] for start, end in offsets), text=text, offsets=offsets)
-    return sentence_in(text, split_text(text, tokenizer))
-
-
-def split_text(text: str, tokenizer: str) -> list[str]:
-    """The tokens of a text without their offsets, in a third of the time; see `sentence_in`."""
-    get_tokenizer(tokenizer)
-    if tokenizer == "whitespace":
-        return text.split()
-    patterns = _patterns()
-    if tokenizer == "words":
-        return patterns.word.findall(text)
-    return list("".join(text.split())) if patterns.special.search(text) is None else patterns.character.findall(text)
-
-
-def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
-    """The sentence of tokens that `split_text` made of a text: there is only white space between them."""
-    offsets, end = [], 0
-    for token in tokens:
-        start = text.find(token, end)
-        end = start + len(token)
-        offsets.append((start, end))
-    return Sentence(tuple(tokens))._changed(text=text, offsets=tuple(offsets))
-
-
-def get_tokenizer(tokenizer: str | Tokenizer) -> Tokenizer:
-    """The tokenizer of that name, or the function itself."""
-    if callable(tokenizer):
-        return tokenizer
-    if tokenizer not in TOKENIZERS:
-        raise DataError(f"unknown tokenizer {tokenizer!r}: expected one of {', '.join(TOKENIZERS)}")
-    return TOKENIZERS[tokenizer]
-
-
-def whitespace(text: str) -> list[Offsets]:
-    """Everything between white space of any kind (Unicode's, so NBSP and the ideographic space too)."""
-    return [match.span() for match in re.finditer(r"\S+", text)]
-
-
-def characters(text: str) -> list[Offsets]:
-    """Each character as a reader sees it, without white space.
-
-    Kept whole: combining marks and variation selectors with their base, emoji joined by ZWJ or with a skin
-    tone, pairs of regional indicators (flags), and the two halves of a surrogate pair; a lone surrogate is a
-    token by itself.
-    """
-    patterns = _patterns()
-    if patterns.special.search(text) is None:
-        return [(i, i + 1) for i, character in enumerate(text) if not character.isspace()]
-    return [match.span() for match in patterns.character.finditer(text)]
-
-
-def graphemes(text: str) -> list[Offsets]:
-    """Like `characters`, with white space kept: the pieces join to the text again."""
-    patterns = _patterns()
-    if patterns.special.search(text) is None:
-        return [(i, i + 1) for i in range(len(text))]
-    return [match.span() for match in patterns.grapheme.finditer(text)]
-
-
-def words(text: str) -> list[Offsets]:
-    """Words and numbers, and each punctuation mark or symbol by itself.
-
-    Inner apostrophes stay (``don't``), and so do points and commas between digits (``1,000.5``); hyphens
-    split. Ideographs and hiragana, written without spaces, come one by one; other scripts without spaces
-    (Thai, Khmer) as runs.
-    """
-    return [match.span() for match in _patterns().word.finditer(text)]
-
-
-TOKENIZERS: dict[str, Tokenizer] = {"words": words, "characters": characters, "whitespace": whitespace}
-
-_UNSPACED = "々-〇ぁ-ゟ㐀-䶿一-鿿豈-\ufaff\U00020000-\U0003ffff"
-_ZWJ = "\u200d"
-
-
-@dataclass(frozen=True, slots=True)
-class _Patterns:
-    special: re.Pattern[str]
-    """Finds what may join characters: in a text without it, each code point is one character."""
-    character: re.Pattern[str]
-    grapheme: re.Pattern[str]
-    word: re.Pattern[str]
-
-
-@lru_cache(maxsize=1)
-def _patterns() -> _Patterns:
-    """The patterns, made on first use since they need the list of all combining marks."""
-    # Extenders: marks (variation selectors among them), ZWNJ, skin tones, and the tag characters of flags.
-    extend = f"{_mark_ranges()}\u200c\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
-    pair = "[\U0001f1e6-\U0001f1ff]{2}|[\ud800-\udbff][\udc00-\udfff]"
-    # Possessive repeats (*+) never backtrack: others keep a record of each round, at 180 bytes.
-    visible = rf"(?:{pair}|\S)[{extend}]*+(?:{_ZWJ}(?:(?:{pair}|\S)[{extend}]*+)?+)*+"
-    letter = rf"[^\W{_UNSPACED}]"
-    run = f"{letter}++(?:[{extend}{_ZWJ}]++{letter}*+)*+"
-    inner = rf"(?:(?<=\d)[.,](?=\d)|['’](?=[^\W\d_{_UNSPACED}]))"
-    return _Patterns(
-        special=re.compile(f"[{extend}{_ZWJ}\ud800-\udfff\U0001f1e6-\U0001f1ff]"),
-        character=re.compile(visible),
-        grapheme=re.compile(rf"{visible}|\s[{extend}]*+"),
-        word=re.compile(f"{run}(?:{inner}{run})*+|{visible}"),
-    )
-
-
-def _mark_ranges() -> str:
-    """Every combining mark (general category M), as the inside of a character class."""
-    marks = [code for code in (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0)) if _is_mark(chr(code))]
-    starts = [code for code, before in zip(marks, [-1, *marks], strict=False) if code != before + 1]
-    ends = [code for code, after in zip(marks, [*marks[1:], -1], strict=True) if code != after - 1]
-    return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
-
-
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character).startswith("M")

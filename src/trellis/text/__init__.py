@@ -1,0 +1,58 @@
+"""Sentences and the tokenizers that make them from raw text.
+
+A tokenizer is a function from a text to the ``(start, end)`` offsets of its tokens, in order and without
+overlap, so that ``text[start:end]`` is always the token. Four are built in:
+
+    whitespace   "It's 3.5 km."  ->  It's | 3.5 | km.
+    words        "It's 3.5 km."  ->  It's | 3.5 | km | .          (ideographs and hiragana one by one)
+    english      "It's 3.5 km."  ->  It | 's | 3.5 | km | .       (as in most annotated English)
+    characters   "café 👍🏽"       ->  c | a | f | é | 👍🏽           (what a reader sees as one character)
+
+A `Splitter` is a tokenizer that can be stored with a model. `learned_words` finds the one that splits text like the
+tokens of a corpus; `splitter` makes one of a name, a regular expression, a function or a tokenizers file.
+"""
+
+from trellis.text.choosing import (
+    TOKENIZERS,
+    english,
+    get_tokenizer,
+    split_text,
+    splitter,
+    splitter_from_dict,
+    tokenize,
+)
+from trellis.text.conventions import Conventions
+from trellis.text.learning import learned_words
+from trellis.text.own import tokenizer
+from trellis.text.plain import characters, graphemes, whitespace, words
+from trellis.text.sentence import Offsets, Sentence, hue
+from trellis.text.sentences import split_sentences
+from trellis.text.splitters import Splitter, Tokenizer, Words, sentence_in
+from trellis.text.widths import fold_tokens, fold_width
+
+__all__ = [
+    "TOKENIZERS",
+    "Conventions",
+    "Offsets",
+    "Sentence",
+    "Splitter",
+    "Tokenizer",
+    "Words",
+    "characters",
+    "english",
+    "fold_tokens",
+    "fold_width",
+    "get_tokenizer",
+    "graphemes",
+    "hue",
+    "learned_words",
+    "sentence_in",
+    "split_sentences",
+    "split_text",
+    "splitter",
+    "splitter_from_dict",
+    "tokenize",
+    "tokenizer",
+    "whitespace",
+    "words",
+]

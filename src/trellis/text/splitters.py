@@ -1,0 +1,180 @@
+"""Splitters: the ways of making tokens of raw text, each of which can be stored with a model.
+
+words        by the conventions of a corpus (`trellis.text.conventions`), or plainly by letters
+characters   one by one, as a reader sees them
+whitespace   what stands between white space
+regex        the matches of a regular expression
+function     a function of the user's
+file         the words of a file of Hugging Face's `tokenizers`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from trellis.errors import DataError
+from trellis.text import plain
+from trellis.text.conventions import ABBREVIATIONS, CONTRACTIONS, Conventions, pattern
+from trellis.text.sentence import Offsets, Sentence
+
+Tokenizer = Callable[[str], list[Offsets]]
+
+_MARKS = ".,;:!?"
+_LONGEST_CHUNK = 48  # characters of a chunk that is remembered
+_MOST_CHUNKS = 50_000
+_LONGEST_EXCEPTION = 6  # tokens that an exception may join
+
+
+class Splitter(ABC):
+    """Makes tokens of raw text; `name` says how."""
+
+    name: str
+    separator: str = " "
+    """What stands between tokens that came without a text."""
+    covers: bool = True
+    """Whether there is nothing but white space between tokens, so that `sentence_in` finds them in their text."""
+
+    @abstractmethod
+    def split(self, text: str) -> list[str]:
+        """The tokens, in order."""
+
+    def sentence(self, text: str) -> Sentence:
+        """The tokens with their offsets in the text."""
+        return sentence_in(text, self.split(text))
+
+    def offsets(self, text: str) -> list[Offsets]:
+        """The ``(start, end)`` of each token."""
+        return list(self.sentence(text).offsets or ())
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, from which `trellis.text.stored.splitter_from_dict` makes the same splitter."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Splitter) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Plain(Splitter):
+    """One of the splitters that know no conventions: words, characters or whitespace."""
+
+    _WAYS: ClassVar[dict[str, Callable[[str], list[str]]]] = {
+        "words": plain.split_words,
+        "characters": plain.split_characters,
+        "whitespace": plain.split_whitespace,
+    }
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.separator = "" if name == "characters" else " "
+
+    def split(self, text: str) -> list[str]:
+        """The tokens."""
+        return self._WAYS[self.name](text)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The name."""
+        return {"name": self.name}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plain, (self.name,)
+
+
+class Words(Splitter):
+    """Words by the conventions of a corpus, with exceptions.
+
+    Text is split at white space first, and the tokens of each chunk are remembered: running text repeats itself.
+    """
+
+    name = "words"
+
+    def __init__(
+        self, conventions: Conventions | None = None, exceptions: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        self.conventions = conventions or Conventions()
+        self.exceptions = {text: tuple(pieces) for text, pieces in (exceptions or {}).items()}
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._firsts = {self._pieces(text)[0] for text in self.exceptions}
+
+    def split(self, text: str) -> list[str]:
+        """The tokens of each chunk, one chunk after another."""
+        known, tokens = self._known, list[str]()
+        for chunk in text.split():
+            tokens += known.get(chunk) or self.pieces(chunk)
+        return tokens
+
+    def pieces(self, chunk: str) -> tuple[str, ...]:
+        """The tokens of a text without white space."""
+        found = self._easy(chunk)
+        if found is None:
+            pieces = self._pieces(chunk)
+            found = tuple(pieces if self._firsts.isdisjoint(pieces) else self._corrected(pieces))
+        if len(chunk) <= _LONGEST_CHUNK:
+            if len(self._known) >= _MOST_CHUNKS:
+                self._known.clear()
+            self._known[chunk] = found
+        return found
+
+    def _pieces(self, chunk: str) -> list[str]:
+        """The tokens by the rules."""
+        return pattern(self.conventions, chunk.isascii()).findall(chunk)
+
+    def _easy(self, chunk: str) -> tuple[str, ...] | None:
+        """The tokens of a word of plain letters, perhaps with a mark behind it; None for anything else."""
+        mark = chunk[-1] if chunk[-1] in _MARKS else ""
+        word = chunk[:-1] if mark else chunk
+        if not (word.isascii() and word.isalpha()) or word.lower() in CONTRACTIONS:
+            return None
+        if mark == "." and (len(word) == 1 or word in ABBREVIATIONS):
+            return None
+        if word in self.exceptions or chunk in self.exceptions or mark in self.exceptions:
+            return None
+        return (word, mark) if mark else (word,)
+
+    def _corrected(self, pieces: list[str]) -> list[str]:
+        """The tokens after the exceptions: the longest runs of pieces that spell one are replaced by it."""
+        corrected, i = list[str](), 0
+        while i < len(pieces):
+            ends = range(min(len(pieces), i + _LONGEST_EXCEPTION), i, -1)
+            end = next((end for end in ends if "".join(pieces[i:end]) in self.exceptions), i)
+            corrected += self.exceptions["".join(pieces[i:end])] if end > i else (pieces[i],)
+            i = max(end, i + 1)
+        return corrected
+
+    def to_dict(self) -> dict[str, Any]:
+        """The conventions and the exceptions."""
+        exceptions = [list(pieces) for pieces in self.exceptions.values()]
+        return {"name": self.name, "conventions": dataclasses.asdict(self.conventions), "exceptions": exceptions}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Words, (self.conventions, self.exceptions)
+
+
+def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
+    """The sentence of these tokens of a text, with nothing but white space between them."""
+    offsets, end = [], 0
+    for token in tokens:
+        start = text.find(token, end)
+        end = start + len(token)
+        offsets.append((start, end))
+    return Sentence(tuple(tokens))._changed(text=text, offsets=tuple(offsets))
+
+
+def sentence_at(text: str, offsets: Sequence[Offsets]) -> Sentence:
+    """The sentence of the tokens at these offsets, which must not overlap."""
+    end = 0
+    for start, stop in offsets:
+        if not end <= start <= stop <= len(text):
+            raise DataError(
+                f"a tokenizer gave the offsets ({start}, {stop}) after {end} in a text of {len(text)} characters"
+            )
+        end = stop
+    return Sentence(tuple(text[start:stop] for start, stop in offsets), text=text, offsets=tuple(offsets))
