@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -78,6 +79,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--spins", nargs="*", default=["300000"], help="GOMP_SPINCOUNT of further rows")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the other processes are ended, too
     print("| threads wait | quiet tokens/s | busy tokens/s | kept |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
         for number, spins in enumerate((None, *given.spins)):
