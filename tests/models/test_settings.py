@@ -34,6 +34,7 @@ MODELS = {
 }
 # What is unset in a resolved configuration means: no limit, none, never.
 MAY_BE_UNSET = {
+    "tokenizer",  # learned, and stored beside the settings
     "max_iterations",
     "delta",
     "period",
@@ -143,7 +144,7 @@ def test_constraints_of_an_hmm_can_be_changed_after_the_training(tmp_path):
 
 
 def test_a_fit_takes_only_what_its_family_uses():
-    shared = ["self", "X", "y", "dev", "sentence_weights", "warm_start", "progress", "folder"]
+    shared = ["self", "X", "y", "dev", "sentence_weights", "warm_start", "progress", "folder", "tokenizer"]
     assert list(inspect.signature(CRF.fit).parameters) == shared
     assert list(inspect.signature(HMM.fit).parameters) == shared
     assert list(inspect.signature(NeuralTagger.fit).parameters) == [*shared, "resume"]

@@ -71,8 +71,8 @@ class NeuralTagger(Tagger[NeuralConfig]):
         warm_start: bool = False,
         progress: Progress | None = None,
         folder: str | Path | ModelFolder | None = None,
-        resume: bool = False,
         tokenizer: Splitter | str | OwnTokenizer | None = None,
+        resume: bool = False,
     ) -> Self:
         """Learn as every tagger does (see `Tagger.fit`), in epochs, with checkpoints in the `folder` in between.
 
