@@ -80,6 +80,25 @@ def test_the_form_follows_the_input(text, shell, ner_model):
     assert shell("tag", ner_model, "in.tsv", "--probs").out.startswith("Anna\tNNP\tB-PER\t0.")
 
 
+def test_documents_are_answered_as_a_whole(here, shell, ner_model):
+    Path("doc.txt").write_text("Anna lives in Rome. It\nrained.\n\nAnna left.\n")
+    record = json.loads(shell("tag", ner_model, "doc.txt", "--sentences", "--to", "jsonl").out)
+    assert record["text"] == "Anna lives in Rome. It\nrained.\n\nAnna left."
+    assert [record["text"][s["start"] : s["end"]] for s in record["spans"]] == ["Anna", "Rome", "Anna"]
+    columns = shell("tag", ner_model, "doc.txt", "--sentences", "--to", "conll").out
+    assert columns.count("\n\n") == 3  # one block per sentence, not per line
+    for options in (["--kbest", "2"], ["--from", "tokens"]):
+        done = shell("tag", ner_model, "doc.txt", "--sentences", *options)
+        assert "--sentences is for raw text" in done.err
+
+
+def test_white_space_is_a_boundary_of_words_in_raw_text(here, shell, seg_model, standard_input):
+    standard_input("我喜 欢\n".encode())
+    words = shell("tag", seg_model, "--to", "segmented").out.split()
+    assert "喜" in words[-2]
+    assert words[-1] == "欢"
+
+
 def test_tokens_are_split_at_spaces_only(text, shell, ner_model, standard_input):
     standard_input(b"Anna's friend.\n")
     assert shell("tag", ner_model, "--from", "tokens").out.split()[::2] == ["Anna's", "friend."]

@@ -94,7 +94,8 @@ class TestChinese:
         assert segmenter.posterior([spaced], raw=True).best()[0][:2] == ["S", "S"]
 
     def test_full_width_and_half_width_forms_get_the_same_answer(self, segmenter) -> None:
-        assert segmenter.predict([list("20年,")]) == segmenter.predict([list("２０年，")]) == [list("BESS")]
+        narrow, wide = (segmenter.marginals([list(text)])[0] for text in ("20年,", "２０年，"))
+        assert (narrow == wide).all()
         assert segmenter("２０年，").words == ["２０", "年", "，"]  # what is shown stays
         plain = CRF(features="seg", max_iterations=40, fold_width=False)
         plain.fit([Sentence(list(text), list(tags)) for text, tags in WORDS])
