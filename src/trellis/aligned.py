@@ -14,16 +14,28 @@ import numpy.typing as npt
 
 from trellis.arrays import AnyArray
 from trellis.errors import ShapeError
+from trellis.untrusted import shown
 
 if TYPE_CHECKING:
     from torch import Tensor, dtype
 
-__all__ = ["plain_array", "plain_tensor"]
+__all__ = ["any_array", "plain_array", "plain_tensor"]
+
+
+def any_array(values: npt.ArrayLike) -> AnyArray:
+    """Values as an array, of whatever type and shape they have."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError) as error:  # lists of unequal lengths
+        raise ShapeError(f"expected an array of numbers, got {shown(values)}: {error}") from None
 
 
 def plain_array(values: npt.ArrayLike, kind: npt.DTypeLike | None = None) -> AnyArray:
     """The array itself if it can be used unchanged, otherwise a copy."""
-    array: AnyArray = np.ascontiguousarray(values, dtype=kind)
+    try:
+        array: AnyArray = np.ascontiguousarray(values, dtype=kind)
+    except (ValueError, TypeError, OverflowError) as error:  # text, or lists of unequal lengths
+        raise ShapeError(f"expected an array of numbers, got {shown(values)}: {error}") from None
     return array if array.flags.aligned else array.copy()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.aligned import plain_array
+from trellis.aligned import any_array, plain_array
 from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 
@@ -26,7 +26,7 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
 
     This is the one place that checks lengths: what it returns may be summed and used as offsets.
     """
-    array = np.asarray(lengths)
+    array = any_array(lengths)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ShapeError(f"lengths must be integers (B,), got {array.dtype} of shape {array.shape}")
     whole = plain_array(array, np.uint64 if array.dtype == np.uint64 else np.int64)

@@ -339,3 +339,18 @@ class TestOptions:
         weights = np.array([1, 1, bad, 1, 1.0])
         with pytest.raises(ChainError, match=r"^weights must be numbers >= 0"):
             side.call("weighted_nll", scores, TAGS, weights)
+
+
+@pytest.mark.parametrize("value", [[[1, 2], [3]], "text", [["a", "b"]], [[None, 1]], [[{}, 1]]])
+def test_what_is_no_array_of_numbers_is_named(value):
+    zeros = np.zeros((2, 2))
+    with pytest.raises(ShapeError, match=r"numbers|must be"):
+        chain.ChainScores(value, [2], zeros)
+    with pytest.raises(ShapeError, match=r"numbers|must be"):
+        chain.ChainScores(zeros, [2], value)
+    with pytest.raises(ShapeError, match=r"numbers|must be"):
+        chain.ChainScores(zeros, value, zeros)
+    scores = chain.ChainScores(zeros, [2], zeros)
+    for ask in (scores.score, scores.nll, lambda x: scores.span_log_prob(x, [[0]])):
+        with pytest.raises(ShapeError, match=r"numbers|must be"):
+            ask(value)

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.aligned import plain_array
+from trellis.aligned import any_array, plain_array
 from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.errors import ShapeError, TagRangeError
 
 
 def plain_floats(values: npt.ArrayLike) -> AnyArray:
     """Emissions: float32 and float64 unchanged, other floats as float32, integers as float64."""
-    array = np.asarray(values)
+    array = any_array(values)
     if array.dtype.kind not in "fiub":
         raise ShapeError(f"scores must be numbers, got an array of {array.dtype}")
     if array.dtype.kind == "f":
@@ -41,7 +41,7 @@ def pairs_of(lengths: IntArray) -> int:
 
 def check_tags(tags: npt.ArrayLike, emissions: AnyArray) -> IntArray:
     """One integer per token; the native side checks that each is a label."""
-    array = np.asarray(tags)
+    array = any_array(tags)
     if array.shape != (len(emissions),) or (array.size and array.dtype.kind not in "iu"):
         raise ShapeError(
             f"tags must be integers (N,) = ({len(emissions)},) to match emissions (N, L) = "
@@ -62,7 +62,7 @@ def check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntAr
     """The labels of the states, 0 if the states are the labels, and how many labels there are."""
     if labels is None:
         return 0, states
-    array = np.asarray(labels)
+    array = any_array(labels)
     if array.shape != (states,) or array.dtype.kind not in "iu":
         raise ShapeError(f"state_labels must be integers (L,) = ({states},), got {array.dtype} {array.shape}")
     wrong = np.flatnonzero((array < 0) | (array >= states))  # there are never more labels than states

@@ -8,7 +8,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from trellis.aligned import plain_array
+from trellis.aligned import any_array, plain_array
 from trellis.arrays import IntArray
 from trellis.errors import ChainError, ShapeError, TagRangeError
 
@@ -61,7 +61,7 @@ def _shown(value: object) -> str:
 
 def check_spans(spans: npt.ArrayLike, lengths: IntArray) -> IntArray:
     """Spans as int64[S, 3]; each must lie inside its sequence and hold at least one token."""
-    array = np.asarray(spans)
+    array = any_array(spans)
     if array.size == 0:
         return np.empty((0, 3), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
@@ -87,7 +87,7 @@ def check_span_tags(tags: npt.ArrayLike | Sequence[Sequence[int]], spans: IntArr
         lengths = [len(own) for own in tags]  # type: ignore[arg-type]
         if lengths != (spans[:, 2] - spans[:, 1]).tolist():
             raise ShapeError(f"tags must have one label per position of each span, got lengths {lengths}")
-        flat = np.concatenate([np.asarray(own, dtype=np.int64) for own in tags])
+        flat = np.concatenate([plain_array(own, np.int64) for own in tags])
     else:
         flat = plain_array(tags, np.int64)
     wanted = int((spans[:, 2] - spans[:, 1]).sum())
@@ -103,7 +103,7 @@ def check_side(name: str, mask: npt.ArrayLike | None, S: int, L: int) -> npt.NDA
     """``before`` or ``after`` as uint8[S, L], 0 if there is none."""
     if mask is None:
         return 0
-    array = np.asarray(mask)
+    array = any_array(mask)
     if array.shape not in ((L,), (S, L)) or array.dtype != np.bool_:
         raise ShapeError(f"{name} must be bool (S, L) = ({S}, {L}) or (L,) = ({L},), got {array.dtype} {array.shape}")
     return np.array(np.broadcast_to(array, (S, L)), order="C").view(np.uint8)

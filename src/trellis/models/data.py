@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -33,6 +33,7 @@ from trellis.tags import (
 )
 from trellis.tags.mending import SHOWN
 from trellis.text import Sentence, graphemes
+from trellis.untrusted import shown
 
 Label = str | None | Iterable[str]
 Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]]
@@ -57,9 +58,12 @@ class Labelled:
             if len(tags) != len(items):
                 raise DataError(f"{len(tags)} sequences of labels for {len(items)} sentences: expected as many")
         for i, (item, own) in enumerate(zip(items, tags, strict=True)):
+            check_sized(i, item)
             if len(own) != len(item):
                 raise DataError(f"{name_of(i, item)} has {len(item)} tokens and {len(own)} labels: expected as many")
         partial = any(type(label) is not str and not isinstance(label, str) for own in tags for label in own)
+        if partial:
+            _check_choices(items, tags)
         return cls(items, tags, partial)
 
     def part(self, start: int, stop: int) -> Labelled:
@@ -189,7 +193,27 @@ def listed(inputs: Iterable[Any]) -> Sequence[Any]:
     """The inputs as a sequence; a single string or sentence in their place is a mistake."""
     if isinstance(inputs, str | Sentence):
         raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
+    if not isinstance(inputs, Iterable):
+        raise DataError(f"expected a list of sentences, got {shown(inputs)}")
     return inputs if type(inputs) in (list, tuple) else list(inputs)  # type: ignore[return-value]
+
+
+def check_sized(number: int, item: Any) -> None:
+    """Refuse what is no sequence of tokens: a number, or a generator, which could be read only once."""
+    if not hasattr(item, "__len__"):
+        raise DataError(f"sentence {number} must be a list of tokens or a Sentence, got {shown(item)}")
+
+
+def _check_choices(items: Sequence[Any], labels: Sequence[Sequence[Label]]) -> None:
+    """A label is a string, None where it is unknown, or several strings one of which is right."""
+    for i, own in enumerate(labels):
+        for position, label in enumerate(own):
+            several = isinstance(label, Collection) and all(isinstance(one, str) for one in label)
+            if not (label is None or isinstance(label, str) or several):
+                raise DataError(
+                    f"{name_of(i, items[i])}, position {position}: a label must be a string, None or several strings, "
+                    f"got {shown(label)}"
+                )
 
 
 def tokens_of(item: Any) -> Sequence[Any]:

@@ -19,7 +19,9 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ModelError, TagError
 from trellis.models.probability import Smoothing, check_distribution, logs, smoothed
 from trellis.tags import TagSet
+from trellis.untrusted import shown
 
+MOST_DRAWN = 2**27
 _SMOOTHINGS = ("witten_bell", "additive", "none")
 
 
@@ -114,10 +116,18 @@ class MarkovChain:
 
     def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[list[str]]:
         """`n` sequences of `length` states, drawn from the chain; the same seed gives the same ones."""
-        if length < 0 or n < 0:
-            raise ModelError(f"length and n must be >= 0, got {length} and {n}")
+        check_size(length, n)
         paths = sample_paths(self.start, self.transitions, length, n, np.random.default_rng(seed))
         return [self._tags.decode(path) for path in paths]
+
+
+def check_size(length: int, n: int) -> None:
+    """How much may be drawn at once."""
+    for name, value in (("length", length), ("n", n)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+            raise ModelError(f"{name} must be an integer >= 0, got {shown(value)}")
+    if length * n > MOST_DRAWN:
+        raise ModelError(f"length * n may be at most {MOST_DRAWN:,} states, got {shown(int(length) * int(n))}")
 
 
 def sample_paths(

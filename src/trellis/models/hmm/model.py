@@ -41,7 +41,7 @@ from trellis.models.hmm.observations import Symbol, encode
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.hmm.storage import from_stored, to_stored
 from trellis.models.hmm.training import LearnedHMM, check_order, learn
-from trellis.models.markov import draw, sample_paths
+from trellis.models.markov import check_size, draw, sample_paths
 from trellis.models.probability import logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
@@ -207,8 +207,7 @@ class HMM(Tagger[HMMConfig]):
     def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[Sample]:
         """`n` sequences of states and their observations, drawn from the model."""
         model, random = self._fitted(), np.random.default_rng(seed)
-        if length < 0 or n < 0:
-            raise ModelError(f"length and n must be >= 0, got {length} and {n}")
+        check_size(length, n)
         symbols = [*self.symbols_, None]  # None stands for an unknown word
         p = model.parameters
         start, transitions = (p.start, p.transitions) if model.histories is None else model.histories.expanded(p)

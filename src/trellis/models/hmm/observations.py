@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain as concatenated
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.models.data import Labelled, tokens_of
+from trellis.errors import DataError
+from trellis.models.data import Labelled, check_sized, name_of, tokens_of
 from trellis.ragged import check_lengths
 from trellis.tags import TagSet
+from trellis.untrusted import shown
 
 Symbol = Hashable
 
@@ -53,9 +55,27 @@ def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None
 
 def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:
     """Symbols (N,), -1 if unknown, and lengths."""
-    lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
-    flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
-    return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths
+    try:
+        lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
+        flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
+        return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths
+    except TypeError:
+        _raise_no_symbols(inputs)
+
+
+def _raise_no_symbols(inputs: Sequence[Any]) -> NoReturn:
+    """Name the input that is no sequence, or the symbol that has no hash."""
+    for number, item in enumerate(inputs):
+        check_sized(number, item)
+        for position, symbol in enumerate(tokens_of(item)):
+            try:
+                hash(symbol)
+            except TypeError:
+                place = f"{name_of(number, item)}, position {position}"
+                raise DataError(
+                    f"{place}: an observation must be a string or an integer, got {shown(symbol)}"
+                ) from None
+    raise AssertionError("inputs that cannot be encoded, but nothing is wrong with them")
 
 
 def number(data: Labelled, tags: TagSet, index: dict[Symbol, int], weights: FloatArray | None) -> Observations:
