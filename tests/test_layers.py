@@ -13,7 +13,8 @@ ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
     ["arrays", "caching", "errors"],
-    ["aligned", "files", "frames", "suggest", "untrusted"],
+    ["files", "frames", "suggest", "untrusted"],
+    ["aligned"],
     ["text", "tags", "ragged", "config", "store", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],
