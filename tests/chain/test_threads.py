@@ -215,10 +215,10 @@ class TestSetting:
         chain.set_num_threads(count)
         assert chain.get_num_threads() == count
 
-    @pytest.mark.parametrize("count", [0, -1, 2.0, True, "2", None])
+    @pytest.mark.parametrize("count", [0, -1, 1025, 10**30, 2.0, True, "2", None])
     def test_refuses_what_is_no_number_of_threads(self, count: Any) -> None:
         now = chain.get_num_threads()
-        with pytest.raises(ValueError, match=f"the number of threads must be an integer >= 1, got {count!r}"):
+        with pytest.raises(ValueError, match=rf"the number of threads must be an integer in 1\.\.1024, got {count!r}"):
             chain.set_num_threads(count)
         assert chain.get_num_threads() == now
 

@@ -21,7 +21,7 @@ from trellis import config
 from trellis.cli._signals import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
 from trellis.models.families import FAMILIES
-from trellis.tags import Scheme, convert_tags, fit_schemes
+from trellis.tags import Scheme, convert_tags, detect
 from trellis.training import Step
 from trellis.training.lock import locked
 from trellis.training.progress import LiveLine
@@ -72,12 +72,17 @@ def test_the_folder_holds_settings_history_and_record(here, shell):
     assert (record["iterations"], record["reason"]) == (3, "max_iterations")
 
 
-def test_the_scheme_of_each_file_is_detected_once(here, shell, monkeypatch):
-    counts = []
-    for place in ("trellis.cli._tasks", "trellis.models.data", "trellis.tags.tagset"):
-        monkeypatch.setattr(f"{place}.fit_schemes", lambda *a, **o: counts.append(1) or fit_schemes(*a, **o))
+def test_the_scheme_is_detected_once_and_only_checked_after_that(here, shell, monkeypatch):
+    asked = []
+
+    def counted(*arguments, scheme=None, **options):
+        asked.append(scheme)
+        return detect(*arguments, scheme=scheme, **options)
+
+    for place in ("trellis.cli._tasks", "trellis.cli.train", "trellis.models.data", "trellis.tags.tagset"):
+        monkeypatch.setattr(f"{place}.detect", counted)
     assert shell(*TRAIN, "--dev", "dev.conll").code == 0
-    assert len(counts) == 2
+    assert asked.count(None) == 1
 
 
 def test_the_settings_in_the_folder_train_the_same_model(here, shell):

@@ -75,7 +75,9 @@ def test_illegal_tags_are_an_error_with_their_line(source: Path, tmp_path: Path)
     with pytest.raises(DataError) as caught:
         convert(source, tmp_path / "out.conll", to_scheme=Scheme.BIOES)
     assert str(caught.value) == (
-        f"{source}:8: the tags are not legal IOB2: I-PER must follow B-PER or I-PER, not O: 'y I-PER'"
+        f"{source}:8: bad tag 'I-PER': I-PER must follow B-PER or I-PER, not O (IOB2); 1 bad tag in 1 of 3 sentences: "
+        '--on-bad-tags repair (in Python on_bad_tags="repair") reads them as seqeval does, drop leaves their sentences '
+        "out: 'y I-PER'"
     )
     assert not (tmp_path / "out.conll").exists()
 

@@ -248,10 +248,10 @@ def _read(
 def _setting(raw: dict[str, Corpus], task: Task | None, scheme: str | None) -> Setting:
     """How tags are read: as those of the training file; where it never needs a B and another file does, with B."""
     setting = training_setting(task, scheme, raw["train"].sentences)
+    if scheme is not None or setting.scheme is not Scheme.IO:
+        return setting
     others = (detect([s.tags for s in file if s.tags]).scheme for role, file in raw.items() if role != "train")
-    if scheme is None and setting.scheme is Scheme.IO and Scheme.IOB1 in others:
-        return replace(setting, scheme=Scheme.IOB1)
-    return setting
+    return replace(setting, scheme=Scheme.IOB1) if Scheme.IOB1 in others else setting
 
 
 @dataclass
