@@ -295,3 +295,19 @@ def test_a_terminal_gets_colours_and_a_progress_line(text, ner_model, environmen
     assert ("[Anna](PER)" in shown) != colours
     assert "sentences" not in shown
     assert "2 sentences, 8 tokens, " in counted
+
+
+def test_a_tokenizer_of_the_user(here, shell, monkeypatch):
+    Path("mine.py").write_text(
+        "from trellis.text import tokenizer\n\n@tokenizer\ndef at_bars(text):\n    return text.split('|')\n"
+    )
+    monkeypatch.syspath_prepend(str(here))
+    train = ("train", "-m", "crf", "--train", "train.conll", "--out", "m", "--quiet", "--tokenizer", "mine:at_bars")
+    assert shell(*train).code == 0
+    Path("text.txt").write_text("Anna|lives|in|Rome\n")
+    monkeypatch.delitem(sys.modules, "mine")
+    refused = shell("tag", "m", "text.txt")
+    assert (refused.code, refused.out) == (1, "")
+    assert "on the command line: --tokenizer module:function" in refused.err
+    done = shell("tag", "m", "text.txt", "--to", "conll", "--tokenizer", "mine:at_bars")
+    assert [row.split("\t")[0] for row in done.out.split("\n") if row] == ["Anna", "lives", "in", "Rome"]

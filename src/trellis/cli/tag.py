@@ -71,6 +71,12 @@ def tag(
             help="Raw text: each file is one document, split into sentences; offsets are those of the document.",
         ),
     ] = False,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            help="Split raw text otherwise than the model does, e.g. whitespace, regex:PATTERN, module:function."
+        ),
+    ] = None,
     on_error: Annotated[
         OnError, typer.Option(help="At a line that cannot be tagged: stop, or report it and pass it on.")
     ] = OnError.STOP,
@@ -98,7 +104,10 @@ def tag(
     _check_names(source, to)
     if sentences and (source not in (None, "text") or kbest or constrain is not None):
         raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
+    given = None if tokenizer is None else splitter(tokenizer)  # before the model, which may need its module
     tagger = trellis.load(model)
+    if given is not None:
+        tagger.tokenizer_ = given
     remembered = remembered_options(folder.read_record(model))
     reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
     column = _column(tagger, reader, tags)
