@@ -40,7 +40,6 @@ def test_a_saved_ensemble_gives_the_same_answers(members, tmp_path):
 
 
 def test_networks_of_several_seeds_make_one(tmp_path):
-    torch = pytest.importorskip("torch")
     from tests.models.neural.test_model import tiny
 
     found = [tiny(training={"epochs": 2, "seed": seed}).fit(TRAIN) for seed in (1, 2)]
@@ -48,7 +47,6 @@ def test_networks_of_several_seeds_make_one(tmp_path):
     again = load(tmp_path / "model")
     mean = sum(model.chain_scores(SENTENCES).emissions for model in found) / 2
     np.testing.assert_allclose(again.chain_scores(SENTENCES).emissions, mean, rtol=1e-12)
-    assert torch is not None
 
 
 def test_members_that_do_not_fit_together_are_named(members):
