@@ -28,6 +28,14 @@ def test_the_line_is_shown_in_place_or_line_by_line():
         assert "iteration 12" in out.getvalue()
 
 
+def test_without_a_terminal_the_last_iteration_is_a_whole_line_however_long():
+    out = io.StringIO()
+    with LiveLine(Console(file=out, width=40)) as line:
+        line(replace(STEP, iteration=11))
+        line(STEP)
+    assert out.getvalue() == f"{describe(STEP)}\n"
+
+
 EPOCH = Step(
     3,
     0.51234,

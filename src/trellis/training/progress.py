@@ -20,14 +20,15 @@ from trellis.training.history import Step
 class LiveLine:
     """Shows each step in place of the one before; the last one stays.
 
-    In a training in epochs, each epoch leaves its line, and a bar below it shows how far the next one is; without a
-    terminal, the bar becomes a line every half a minute. Best used as a context manager, which always restores
-    the cursor.
+    In a training in epochs, each epoch leaves its line, and a bar below it shows how far the next one is. Without a
+    terminal, the bar becomes a line every half a minute, and of iterations only the last is shown. Best used as a
+    context manager, which always restores the cursor.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._live = Live(console=console or Console(stderr=True), auto_refresh=False, transient=False)
         self._nested = False
+        self._last: Step | None = None
         self.every = 0.1 if self._live.console.is_terminal else 30.0
         """Seconds between two updates within an epoch."""
 
@@ -42,17 +43,23 @@ class LiveLine:
     ) -> None:
         """Stop, and leave the last line on the screen."""
         self._live.stop()
+        if self._last is not None:
+            self._print(self._last)
 
     def __call__(self, step: Step) -> None:
         """Show this step."""
-        in_place = self._nested and (step.batches is None or self._live.console.is_terminal)
-        if not in_place:
-            self._live.console.print(Text(describe(step)), soft_wrap=True)
+        if self._nested and step.batches is None and not self._live.console.is_terminal:
+            self._last = step
+        elif not self._nested or not self._live.console.is_terminal:
+            self._print(step)
         elif step.batches is not None and step.is_whole:
-            self._live.console.print(Text(describe(step)), soft_wrap=True)
+            self._print(step)
             self._live.update(Text(""), refresh=True)
         else:
             self._live.update(_bar(step) if step.batches is not None else Text(describe(step)), refresh=True)
+
+    def _print(self, step: Step) -> None:
+        self._live.console.print(Text(describe(step)), soft_wrap=True)
 
 
 def describe(step: Step) -> str:
