@@ -4,6 +4,8 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.tags.strategies import SPAN_SCHEMES, labels_of
 from trellis.errors import TagError
@@ -130,3 +132,11 @@ def test_a_way_that_needs_a_label_the_set_lacks_cannot_occur():
     ways = tagset.ways_of_writing(tagset.table_of_spans([[Span(1, 3, "PER")]], lengths), lengths)
     assert [way.tags.tolist() for way in ways] == [[1, 1], []]
     assert [len(way.rows) for way in ways] == [1, 0]
+
+
+@given(st.lists(st.lists(st.sampled_from(["NOUN", "O", "B-X", "DET"]), max_size=4), max_size=4))
+def test_plain_labels_are_spans_of_one_token(sequences: list[list[str]]) -> None:
+    tags = TagSet(("DET", "B-X", "NOUN", "O"))
+    ids = np.array([tags.id(label) for own in sequences for label in own], dtype=np.int64)
+    found = tags.find_spans(ids, np.array([len(own) for own in sequences], dtype=np.int64)).split(len(sequences))
+    assert found == [spans_from_tags(own, scheme=Scheme.PLAIN) for own in sequences]

@@ -38,7 +38,7 @@ from trellis.models.explanation import Explanation, explain
 from trellis.models.lattice_view import LatticeView
 from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
-from trellis.tags import Span, SpanTable, TagSet
+from trellis.tags import Scheme, Span, SpanTable, TagSet
 
 Known = Sequence[Sequence[Label]]
 
@@ -177,6 +177,8 @@ class Posterior:
     @cached
     def _best_spans(self) -> tuple[SpanTable, FloatArray]:
         table = self.tags.find_spans(self._ids, self.scores.lengths)
+        if self.tags.scheme is Scheme.PLAIN:  # each token is a span
+            return table, self._marginals[np.arange(len(self._ids)), self._ids]
         return table, self._span_probabilities(table)
 
     @cached

@@ -138,6 +138,8 @@ class TagSet:
 
     def find_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
         """The spans of flat label ids, as `spans_from_tags` reads them."""
+        if self.scheme is Scheme.PLAIN:
+            return self._tokens_as_spans(ids, lengths)
         alphabet = Alphabet(partial(parse_label, scheme=self.scheme, style=self.style))
         for label in self.labels:
             alphabet[label]  # code 0 is the break, so the label with id i has code i + 1
@@ -148,6 +150,11 @@ class TagSet:
         own = {kind: i for i, kind in enumerate(self._table.kinds)}
         kind = np.array([own.get(kind, -1) for kind in alphabet.kinds], dtype=np.int64)[chunks.kind]
         return SpanTable(sequence, chunks.begin - offset, chunks.end - offset, kind, self._table.kinds)
+
+    def _tokens_as_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
+        sequence = np.repeat(np.arange(len(lengths)), lengths)
+        begin = np.arange(len(ids)) - (np.cumsum(lengths) - lengths)[sequence]
+        return SpanTable(sequence, begin, begin + 1, self._table.kind[ids], self._table.kinds)
 
     def table_of_spans(self, spans: Sequence[Sequence[Span]], lengths: IntArray) -> SpanTable:
         """Spans of each sequence as a table; a span outside its sequence, or of no type of this set, is an error."""
