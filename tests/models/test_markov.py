@@ -123,7 +123,7 @@ def test_other_mistakes_are_named() -> None:
         MarkovChain.fit([["a"]], smoothing="laplace")
     with pytest.raises(ModelError, match="k must be an integer >= 0"):
         WEATHER.k_step(-1)
-    with pytest.raises(ModelError, match="length and n"):
+    with pytest.raises(ModelError, match="length must be an integer >= 0, got -1"):
         WEATHER.sample(-1)
 
 

@@ -147,7 +147,7 @@ def test_other_mistakes_are_named(boxes) -> None:
         HMM().log_likelihood([["a"]])
     with pytest.raises(DataError, match="sentence 0 is a string"):
         boxes.predict(["red"])
-    with pytest.raises(ModelError, match="length and n must be >= 0"):
+    with pytest.raises(ModelError, match="length must be an integer >= 0, got -1"):
         boxes.sample(-1)
     with pytest.raises(ConfigError, match="alpha must be a finite number >= 0"):
         HMM(alpha=-1.0)
