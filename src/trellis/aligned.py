@@ -43,10 +43,15 @@ def plain_tensor(tensor: Tensor, kind: dtype | None = None) -> Tensor:
     """The tensor itself if it can be used unchanged, otherwise a copy, through which gradients pass."""
     if kind is not None and tensor.dtype != kind:
         tensor = tensor.to(kind)
-    if tensor.is_sparse or tensor.is_quantized or tensor.is_nested:
-        raise ShapeError(f"expected a dense tensor, got one of layout {tensor.layout} and dtype {tensor.dtype}")
-    tensor = tensor.contiguous()
-    address = tensor.data_ptr()
+    try:
+        tensor = tensor.contiguous()
+        address = tensor.data_ptr()
+    except RuntimeError:  # sparse, quantized, nested
+        if not (tensor.is_sparse or tensor.is_quantized or tensor.is_nested):
+            raise
+        raise ShapeError(
+            f"expected a dense tensor, got one of layout {tensor.layout} and dtype {tensor.dtype}"
+        ) from None
     if not address and tensor.numel():
         raise ShapeError(f"expected a tensor with memory, got one of shape {tuple(tensor.shape)} on {tensor.device}")
     return tensor.clone() if address % 8 and address % tensor.element_size() else tensor

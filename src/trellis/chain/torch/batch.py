@@ -102,7 +102,7 @@ class Batch:
         L = emissions.shape[-1]
         dtype = emissions.dtype if emissions.dtype == torch.float64 else torch.float32
         self.shape = emissions.shape
-        self.native = backend == "auto" and emissions.device.type == "cpu"
+        self.native = backend == "auto" and emissions.is_cpu
         # In its own shape: a view would add a node to the graph.
         self.emissions = self._plain(emissions, dtype)
         self.transitions = self._matching("transitions", transitions, "(L, L)", (L, L))
@@ -118,7 +118,7 @@ class Batch:
             raise ShapeError(
                 f"{name} must be {letters} = {shape} to match emissions {tuple(self.shape)}, got {tuple(x.shape)}"
             )
-        if self.native and x.device.type != "cpu":
+        if self.native and not x.is_cpu:
             raise ShapeError(f"{name} must be on the cpu to match emissions, got {x.device}")
         return self._plain(x, self.emissions.dtype)
 
@@ -203,7 +203,7 @@ class Batch:
                 f"tags must be integers {tuple(self.shape[:-1])} to match emissions {tuple(self.shape)}, "
                 f"got {tags.dtype} {tuple(tags.shape)}"
             )
-        if self.native and tags.device.type != "cpu":
+        if self.native and not tags.is_cpu:
             raise ShapeError(f"tags must be on the cpu to match emissions, got {tags.device}")
         return plain_tensor(tags, torch.int64) if self.native else tags.to(torch.int64).contiguous()
 

@@ -37,9 +37,11 @@ def check_memory(arguments: Arguments) -> None:
             raise ShapeError(f"{name} have no memory any more: their storage was freed after they were given")
 
 
-def places_of(arguments: tuple[Tensor | None, ...]) -> tuple[int, ...]:
+def places_of(arguments: Arguments) -> tuple[int, ...]:
     """Where the tensors are, and how large: what the native side relies on."""
-    return tuple(number for x in arguments if x is not None for number in (x.data_ptr(), x.numel()))
+    e, a, s, z, d = arguments
+    places = (e.data_ptr(), e.numel(), a.data_ptr(), a.numel(), s.data_ptr(), s.numel(), z.data_ptr(), z.numel())
+    return places if d is None else (*places, d.data_ptr(), d.numel())
 
 
 def layout_of_mask(
