@@ -9,25 +9,56 @@
 namespace trellis {
 namespace {
 
-// f(pair, label, value) for every weight that speaks at token n.
-template <typename F>
-void for_weights(const Dataset& data, const Pairs& pairs, int64_t n, F f) {
-  for (int64_t g = 0; g < data.groups; ++g) {
-    const int64_t u = data.bundle(n, g);
-    for (int64_t e = data.bundle_begin(u); e < data.bundle_ends[size_t(u)]; ++e) {
-      const int64_t a = data.attributes[size_t(e)];
-      const double value = data.value(e);
-      for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) f(a, p, pairs.labels[p], value);
-    }
+// Rows of scores, one per token of a batch: that of tokens[i] is the sum of its attributes' weights, which are numbered
+// from `first`. A row has a score for each label, or, of the step into a token, for each pair of labels.
+struct Rows {
+  const Dataset& data;
+  Pairs pairs;
+  int64_t first;
+  const std::vector<int64_t>& tokens;
+
+  int64_t count() const { return int64_t(tokens.size()); }
+  int64_t width() const { return pairs.labels_in_all; }
+  // f(weight, label, value) for every weight that speaks at tokens[i]
+  template <typename F>
+  void for_weights(int64_t i, F f) const {
+    data.for_attributes(tokens[size_t(i)], [&](int64_t a, double value) {
+      for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) f(first + p, pairs.labels[p], value);
+    });
   }
-}
+  void score(const double* weights, double scale, std::vector<double>& scores) const {
+    constexpr int64_t chunk = 64;
+    scores.assign(size_t(count() * width()), 0.0);
+    run_tasks((count() + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
+      for (int64_t i = task * chunk; i < std::min(count(), (task + 1) * chunk); ++i) {
+        double* row = scores.data() + i * width();
+        for_weights(i, [&](int64_t w, int64_t l, double value) { row[l] += value * scale * weights[w]; });
+      }
+    });
+  }
+  // weights -= step * gradient, given the derivatives of the rows. Each task owns the attributes of one
+  // remainder, so that no two write the same weight and the order of the tokens decides the order of the sums.
+  void step(const double* derivatives, double step, double* weights) const {
+    constexpr int64_t tasks = 4;
+    run_tasks(tasks, num_threads(), [&](int64_t task) {
+      for (int64_t i = 0; i < count(); ++i) {
+        const double* row = derivatives + i * width();
+        data.for_attributes(tokens[size_t(i)], [&](int64_t a, double value) {
+          if (a % tasks != task) return;
+          const double scaled = step * value;
+          for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) weights[first + p] -= scaled * row[pairs.labels[p]];
+        });
+      }
+    });
+  }
+};
 
 // The sentences of one batch, their tokens one after another, with what is known of their labels.
 struct Batched {
   const Objective& objective;
-  std::vector<int64_t> tokens, tags;
+  std::vector<int64_t> tokens, later, tags;  // `later`: the tokens that have one before them
   std::vector<uint8_t> allowed;
-  std::vector<double> weights, token_weights, emissions, transitions;
+  std::vector<double> weights, token_weights, emissions, transitions, edges;
   std::shared_ptr<Layout> layout;
 
   explicit Batched(const Objective& objective) : objective(objective) {}
@@ -36,12 +67,13 @@ struct Batched {
     const Supervision& known = objective.supervision();
     layout = std::make_shared<Layout>();
     layout->offsets.push_back(0);
-    tokens.clear(), tags.clear(), allowed.clear(), weights.clear(), token_weights.clear();
+    tokens.clear(), later.clear(), tags.clear(), allowed.clear(), weights.clear(), token_weights.clear();
     const int64_t L = objective.L();
     for (int64_t i = 0; i < count; ++i) {
       const int64_t b = sentences[i];
       const int64_t from = objective.data().offsets[size_t(b)], to = objective.data().offsets[size_t(b) + 1];
       for (int64_t n = from; n < to; ++n) tokens.push_back(n);
+      for (int64_t n = from + 1; n < to; ++n) later.push_back(n);
       if (known.tags) tags.insert(tags.end(), known.tags + from, known.tags + to);
       if (known.allowed) allowed.insert(allowed.end(), known.allowed + from * L, known.allowed + to * L);
       if (known.token_weights)
@@ -50,30 +82,24 @@ struct Batched {
       weights.push_back(known.sentence_weights ? known.sentence_weights[b] : 1.0);
     }
   }
+  Rows states() const { return {objective.data(), objective.pairs(), 0, tokens}; }
+  Rows steps() const { return {objective.edge_data(), objective.edge_pairs(), objective.first_edge(), later}; }
   void score(const double* state, double scale) {
-    constexpr int64_t chunk = 64;
-    const int64_t L = objective.L(), N = int64_t(tokens.size());
-    const Pairs pairs = objective.pairs();
-    emissions.assign(size_t(N * L), 0.0);
-    run_tasks((N + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
-      for (int64_t i = task * chunk; i < std::min(N, (task + 1) * chunk); ++i) {
-        double* row = emissions.data() + i * L;
-        for_weights(objective.data(), pairs, tokens[size_t(i)],
-                    [&](int64_t, int64_t p, int64_t l, double value) { row[l] += value * scale * state[p]; });
-      }
-    });
-    transitions.resize(size_t(L * L));
+    states().score(state, scale, emissions);
+    transitions.resize(size_t(objective.L() * objective.L()));
     objective.transition_scores(state, scale, transitions.data());
+    if (objective.has_edges()) steps().score(state, scale, edges);
   }
   Inference<double> chain(const std::vector<double>& scores) const {
     return {layout, scores.data(), transitions.data(), objective.start_scores().data(),
-            objective.end_scores().data(), objective.L()};
+            objective.end_scores().data(), objective.L(), objective.has_edges() ? edges.data() : nullptr};
   }
-  Shard<double> shard(double* derivatives) const {
+  Shard<double> shard(double* derivatives, double* edge_derivatives) const {
     const Supervision& known = objective.supervision();
     return {layout, emissions.data(), transitions.data(), objective.start_scores().data(),
             objective.end_scores().data(), tags.data(), known.allowed ? allowed.data() : nullptr, weights.data(),
-            known.token_weights ? token_weights.data() : nullptr, objective.L(), derivatives};
+            known.token_weights ? token_weights.data() : nullptr, objective.L(), derivatives,
+            objective.has_edges() ? edges.data() : nullptr, objective.has_edges() ? edge_derivatives : nullptr};
   }
   // The best labels of one sentence with these scores.
   Outcome best(const std::vector<double>& scores, std::vector<int64_t>& labels) const {
@@ -91,50 +117,29 @@ struct Batched {
   }
 };
 
-// weights -= step * gradient, given the derivatives of the tokens. Each task owns the attributes of one
-// remainder, so that no two write the same weight and the order of the tokens decides the order of the sums.
-void step_states(const Batched& batch, const double* derivatives, double step, double* weights) {
-  constexpr int64_t tasks = 4;
-  const Objective& objective = batch.objective;
-  const Pairs pairs = objective.pairs();
-  run_tasks(tasks, num_threads(), [&](int64_t task) {
-    for (size_t i = 0; i < batch.tokens.size(); ++i) {
-      const double* row = derivatives + int64_t(i) * objective.L();
-      const Dataset& data = objective.data();
-      for (int64_t g = 0; g < data.groups; ++g) {
-        const int64_t u = data.bundle(batch.tokens[i], g);
-        for (int64_t e = data.bundle_begin(u); e < data.bundle_ends[size_t(u)]; ++e) {
-          const int64_t a = data.attributes[size_t(e)];
-          if (a % tasks != task) continue;
-          const double scaled = step * data.value(e);
-          for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) weights[p] -= scaled * row[pairs.labels[p]];
-        }
-      }
-    }
-  });
-}
-
 }  // namespace
 
 Outcome descend(const Objective& objective, const int64_t* order, int64_t count, Descent& descent, double* weights,
                 double* loss) {
   const int64_t L = objective.L();
   Batched batch(objective);
-  std::vector<double> derivatives, steps;
+  std::vector<double> derivatives, edge_derivatives, steps;
   const std::vector<int32_t>& numbered = objective.steps();
-  double* step_weights = weights + objective.size() - int64_t(numbered.size());
+  double* step_weights = weights + objective.first_step();
   for (int64_t from = 0; from < count; from += descent.batch) {
     const int64_t size = std::min(descent.batch, count - from);
     batch.take(order + from, size);
     batch.score(weights, descent.scale);
     derivatives.resize(batch.emissions.size() + 1);  // never null, even for a batch of empty sentences
+    edge_derivatives.resize(batch.edges.size() + 1);
     steps.assign(size_t(L * L), 0.0);
-    const Outcome outcome = batch.shard(derivatives.data()).run(steps, loss);
+    const Outcome outcome = batch.shard(derivatives.data(), edge_derivatives.data()).run(steps, loss);
     if (outcome.status != exact) return {outcome.status, order[from + outcome.sequence]};
     const double rate = descent.rate0 / (1.0 + descent.rate0 * descent.decay * double(descent.done++));
     descent.scale *= 1.0 - rate * descent.decay;
     const double step = rate / (double(size) * descent.scale);
-    step_states(batch, derivatives.data(), step, weights);
+    batch.states().step(derivatives.data(), step, weights);
+    if (objective.has_edges()) batch.steps().step(edge_derivatives.data(), step, weights);
     for (size_t i = 0; i < numbered.size(); ++i) step_weights[i] -= step * steps[size_t(numbered[i])];
   }
   return {};
@@ -142,10 +147,10 @@ Outcome descend(const Objective& objective, const int64_t* order, int64_t count,
 
 void perceptron(const Objective& objective, const int64_t* order, int64_t count, double* weights, double* sums,
                 int64_t* seen, int64_t* mistakes) {
-  const Pairs pairs = objective.pairs();
-  const int64_t L = objective.L(), states = objective.size() - int64_t(objective.steps().size());
+  const int64_t L = objective.L();
   std::vector<int64_t> step_of(size_t(L * L), -1), best;
-  for (size_t i = 0; i < objective.steps().size(); ++i) step_of[size_t(objective.steps()[i])] = states + int64_t(i);
+  for (size_t i = 0; i < objective.steps().size(); ++i)
+    step_of[size_t(objective.steps()[i])] = objective.first_step() + int64_t(i);
   Batched batch(objective);
   for (int64_t i = 0; i < count; ++i) {
     batch.take(order + i, 1);
@@ -159,20 +164,24 @@ void perceptron(const Objective& objective, const int64_t* order, int64_t count,
       sums[w] += by * double(*seen);
     };
     const double weight = batch.weights[0];
-    for (size_t t = 0; t < best.size(); ++t) {
-      const int64_t gold = batch.tags[t], guess = best[t];
+    const auto correct = [&](const Rows& rows, int64_t i, int64_t gold, int64_t guess) {
+      rows.for_weights(i, [&](int64_t w, int64_t l, double value) {
+        if (l == gold) move(w, weight * value);
+        if (l == guess) move(w, -weight * value);
+      });
+    };
+    for (int64_t t = 0; t < int64_t(best.size()); ++t) {
+      const int64_t gold = batch.tags[size_t(t)], guess = best[size_t(t)];
       if (gold != guess) {
         ++*mistakes;
-        for_weights(objective.data(), pairs, batch.tokens[t], [&](int64_t, int64_t p, int64_t l, double value) {
-          if (l == gold) move(p, weight * value);
-          if (l == guess) move(p, -weight * value);
-        });
+        correct(batch.states(), t, gold, guess);
       }
       if (t == 0) continue;
-      const int64_t right = step_of[size_t(batch.tags[t - 1] * L + gold)], wrong = step_of[size_t(best[t - 1] * L + guess)];
+      const int64_t right = batch.tags[size_t(t - 1)] * L + gold, wrong = best[size_t(t - 1)] * L + guess;
       if (right == wrong) continue;
-      if (right >= 0) move(right, weight);
-      if (wrong >= 0) move(wrong, -weight);
+      if (step_of[size_t(right)] >= 0) move(step_of[size_t(right)], weight);
+      if (step_of[size_t(wrong)] >= 0) move(step_of[size_t(wrong)], -weight);
+      if (objective.has_edges()) correct(batch.steps(), t - 1, right, wrong);
     }
   }
 }
