@@ -1,10 +1,12 @@
 #include "features/online.h"
 
 #include "base/threads.h"
+#include "features/finer.h"
 #include "features/shard.h"
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace trellis {
 namespace {
@@ -65,6 +67,7 @@ struct Batched {
 
   void take(const int64_t* sentences, int64_t count) {
     const Supervision& known = objective.supervision();
+    const int64_t* states = objective.chain_tags();
     layout = std::make_shared<Layout>();
     layout->offsets.push_back(0);
     tokens.clear(), later.clear(), tags.clear(), allowed.clear(), weights.clear(), token_weights.clear();
@@ -74,31 +77,40 @@ struct Batched {
       const int64_t from = objective.data().offsets[size_t(b)], to = objective.data().offsets[size_t(b) + 1];
       for (int64_t n = from; n < to; ++n) tokens.push_back(n);
       for (int64_t n = from + 1; n < to; ++n) later.push_back(n);
-      if (known.tags) tags.insert(tags.end(), known.tags + from, known.tags + to);
+      if (known.tags) tags.insert(tags.end(), states + from, states + to);
       if (known.allowed) allowed.insert(allowed.end(), known.allowed + from * L, known.allowed + to * L);
       if (known.token_weights)
         token_weights.insert(token_weights.end(), known.token_weights + from, known.token_weights + to);
       layout->offsets.push_back(int64_t(tokens.size()));
       weights.push_back(known.sentence_weights ? known.sentence_weights[b] : 1.0);
     }
+    if (known.allowed && objective.finer()) spread(allowed);
+  }
+  // Rows of labels become rows of the states of the chain.
+  template <typename T>
+  void spread(std::vector<T>& rows) const {
+    std::vector<T> by_state(tokens.size() * size_t(objective.S()));
+    spread_labels(rows.data(), int64_t(tokens.size()), objective.L(), objective.chain_labels(), by_state.data());
+    rows.swap(by_state);
   }
   Rows states() const { return {objective.data(), objective.pairs(), 0, tokens}; }
   Rows steps() const { return {objective.edge_data(), objective.edge_pairs(), objective.first_edge(), later}; }
   void score(const double* state, double scale) {
     states().score(state, scale, emissions);
-    transitions.resize(size_t(objective.L() * objective.L()));
+    if (objective.finer()) spread(emissions);
+    transitions.resize(size_t(objective.S() * objective.S()));
     objective.transition_scores(state, scale, transitions.data());
     if (objective.has_edges()) steps().score(state, scale, edges);
   }
   Inference<double> chain(const std::vector<double>& scores) const {
     return {layout, scores.data(), transitions.data(), objective.start_scores().data(),
-            objective.end_scores().data(), objective.L(), objective.has_edges() ? edges.data() : nullptr};
+            objective.end_scores().data(), objective.S(), objective.has_edges() ? edges.data() : nullptr};
   }
   Shard<double> shard(double* derivatives, double* edge_derivatives) const {
     const Supervision& known = objective.supervision();
     return {layout, emissions.data(), transitions.data(), objective.start_scores().data(),
             objective.end_scores().data(), tags.data(), known.allowed ? allowed.data() : nullptr, weights.data(),
-            known.token_weights ? token_weights.data() : nullptr, objective.L(), derivatives,
+            known.token_weights ? token_weights.data() : nullptr, objective.S(), derivatives,
             objective.has_edges() ? edges.data() : nullptr, objective.has_edges() ? edge_derivatives : nullptr};
   }
   // The best labels of one sentence with these scores.
@@ -117,40 +129,60 @@ struct Batched {
   }
 };
 
+// The weights of each transition.
+struct StepsOf {
+  std::vector<int32_t> ends, weights;
+
+  explicit StepsOf(const Objective& objective) : ends(objective.base_scores().size() + 1, 0) {
+    const StepWeights& steps = objective.steps();
+    for (const int32_t cell : steps.cells) ++ends[size_t(cell) + 1];
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<int32_t> next(ends);
+    weights.resize(steps.cells.size());
+    for (size_t i = 0; i < steps.cells.size(); ++i)
+      weights[size_t(next[size_t(steps.cells[i])]++)] = int32_t(objective.first_step()) + steps.numbers[i];
+  }
+  template <typename F>
+  void each(int64_t cell, F f) const {
+    for (int32_t i = ends[size_t(cell)]; i < ends[size_t(cell) + 1]; ++i) f(weights[size_t(i)]);
+  }
+};
+
 }  // namespace
 
 Outcome descend(const Objective& objective, const int64_t* order, int64_t count, Descent& descent, double* weights,
                 double* loss) {
-  const int64_t L = objective.L();
   Batched batch(objective);
-  std::vector<double> derivatives, edge_derivatives, steps;
-  const std::vector<int32_t>& numbered = objective.steps();
-  double* step_weights = weights + objective.first_step();
+  std::vector<double> derivatives, by_label, edge_derivatives, steps;
   for (int64_t from = 0; from < count; from += descent.batch) {
     const int64_t size = std::min(descent.batch, count - from);
     batch.take(order + from, size);
     batch.score(weights, descent.scale);
     derivatives.resize(batch.emissions.size() + 1);  // never null, even for a batch of empty sentences
     edge_derivatives.resize(batch.edges.size() + 1);
-    steps.assign(size_t(L * L), 0.0);
+    steps.assign(batch.transitions.size(), 0.0);
     const Outcome outcome = batch.shard(derivatives.data(), edge_derivatives.data()).run(steps, loss);
     if (outcome.status != exact) return {outcome.status, order[from + outcome.sequence]};
     const double rate = descent.rate0 / (1.0 + descent.rate0 * descent.decay * double(descent.done++));
     descent.scale *= 1.0 - rate * descent.decay;
     const double step = rate / (double(size) * descent.scale);
-    batch.states().step(derivatives.data(), step, weights);
+    if (objective.finer()) {
+      by_label.resize(batch.tokens.size() * size_t(objective.L()));
+      gather_labels(derivatives.data(), int64_t(batch.tokens.size()), objective.L(), objective.chain_labels(),
+                    by_label.data());
+    }
+    batch.states().step(objective.finer() ? by_label.data() : derivatives.data(), step, weights);
     if (objective.has_edges()) batch.steps().step(edge_derivatives.data(), step, weights);
-    for (size_t i = 0; i < numbered.size(); ++i) step_weights[i] -= step * steps[size_t(numbered[i])];
+    objective.add_step_gradient(steps.data(), -step, weights + objective.first_step());
   }
   return {};
 }
 
 void perceptron(const Objective& objective, const int64_t* order, int64_t count, double* weights, double* sums,
                 int64_t* seen, int64_t* mistakes) {
-  const int64_t L = objective.L();
-  std::vector<int64_t> step_of(size_t(L * L), -1), best;
-  for (size_t i = 0; i < objective.steps().size(); ++i)
-    step_of[size_t(objective.steps()[i])] = objective.first_step() + int64_t(i);
+  const int64_t S = objective.S();
+  const StepsOf weights_of(objective);
+  std::vector<int64_t> best;
   Batched batch(objective);
   for (int64_t i = 0; i < count; ++i) {
     batch.take(order + i, 1);
@@ -164,6 +196,9 @@ void perceptron(const Objective& objective, const int64_t* order, int64_t count,
       sums[w] += by * double(*seen);
     };
     const double weight = batch.weights[0];
+    const auto label_of = [&](int64_t state) {
+      return objective.finer() ? int64_t(objective.chain_labels()[size_t(state)]) : state;
+    };
     const auto correct = [&](const Rows& rows, int64_t i, int64_t gold, int64_t guess) {
       rows.for_weights(i, [&](int64_t w, int64_t l, double value) {
         if (l == gold) move(w, weight * value);
@@ -172,15 +207,15 @@ void perceptron(const Objective& objective, const int64_t* order, int64_t count,
     };
     for (int64_t t = 0; t < int64_t(best.size()); ++t) {
       const int64_t gold = batch.tags[size_t(t)], guess = best[size_t(t)];
-      if (gold != guess) {
+      if (label_of(gold) != label_of(guess)) {
         ++*mistakes;
-        correct(batch.states(), t, gold, guess);
+        correct(batch.states(), t, label_of(gold), label_of(guess));
       }
       if (t == 0) continue;
-      const int64_t right = batch.tags[size_t(t - 1)] * L + gold, wrong = best[size_t(t - 1)] * L + guess;
+      const int64_t right = batch.tags[size_t(t - 1)] * S + gold, wrong = best[size_t(t - 1)] * S + guess;
       if (right == wrong) continue;
-      if (step_of[size_t(right)] >= 0) move(step_of[size_t(right)], weight);
-      if (step_of[size_t(wrong)] >= 0) move(step_of[size_t(wrong)], -weight);
+      weights_of.each(right, [&](int64_t w) { move(w, weight); });
+      weights_of.each(wrong, [&](int64_t w) { move(w, -weight); });
       if (objective.has_edges()) correct(batch.steps(), t - 1, right, wrong);
     }
   }

@@ -11,7 +11,8 @@ from trellis import chain
 from trellis.errors import ModelError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
 from trellis.models import CRF
-from trellis.models.crf.objective import Choice, CRFObjective
+from trellis.models.crf.choosing import Choice
+from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
 from trellis.tags import TagStates
@@ -178,6 +179,9 @@ def test_only_triples_that_occur_get_a_weight():
     twice = objective_of([X[0]] * 2, [["A", "B", "A", "A"], ["A", "B", "C", "A"]], text=text, min_freq=2)
     found = {key for key in named(twice, np.zeros(twice.size)) if len(key) == 3}
     assert found == {("B1:y", "A", "B")}
+    shared = objective_of([["x", "y"], ["x", "z"]], [["A", "B"]] * 2, text=text)
+    found = {key for key in named(shared, np.zeros(shared.size)) if len(key) == 3}
+    assert found == {("B1:y", "A", "B"), ("B1:z", "A", "B")}
     all_of_them = objective_of(X, y, text=text, all_edges=True)
     assert len([key for key in named(all_of_them, np.zeros(all_of_them.size)) if len(key) == 3]) == 2 * 9
 
@@ -196,7 +200,7 @@ def test_all_triples_leave_out_transitions_that_the_scheme_forbids():
 
 
 def test_an_unknown_label_says_nothing_about_steps():
-    X, y = [["x", "y", "z"]], [[None, "A", {"B", "C"}]]
+    X, y = [["x", "y", "z", "x"]], [[None, "A", {"B", "C"}, None]]
     objective = objective_of(X, y, text="U0:%x[0,0]\nB1:%x[0,0]\n")
     found = {key for key in named(objective, np.zeros(objective.size)) if len(key) == 3}
     assert found == {("B1:z", "A", "B"), ("B1:z", "A", "C")}

@@ -13,7 +13,8 @@ from trellis import chain
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.features import AttributeIndex, GivenExtractor
 from trellis.models import CRF
-from trellis.models.crf.objective import Choice, CRFObjective
+from trellis.models.crf.choosing import Choice
+from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
 from trellis.tags import Scheme, TagSet, TagStates
