@@ -1,6 +1,6 @@
 """Types of the native module. An array may be given as its address, 0 for none; see native/module.cpp."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -301,3 +301,12 @@ class Expectation:
         log_likelihood: npt.NDArray[np.float64],
         /,
     ) -> Outcome: ...
+
+class EasyWords:
+    def __init__(self) -> None: ...
+    def exclude(self, word: str, /) -> None: ...
+    def split(
+        self, text: str, known: dict[str, tuple[str, ...]], pieces: Callable[[str], tuple[str, ...]], /
+    ) -> list[str] | None: ...
+
+def find_tokens(text: str, tokens: Sequence[str], /) -> tuple[tuple[int, int], ...]: ...
