@@ -51,6 +51,7 @@ NB_MODULE(_native, m) {
   bind_lstm(m);
   bind_objective(m);
   bind_spelling(m);
+  bind_text(m);
   bind_vectors(m);
 }
 
