@@ -79,16 +79,6 @@ def logs(probabilities: AnyArray) -> FloatArray:
     return result
 
 
-def log_sum(values: FloatArray, axis: int) -> FloatArray:
-    """``log(sum(exp(values)))`` along an axis: the largest term is taken out, so that nothing overflows."""
-    best = values.argmax(axis=axis, keepdims=True)
-    top = np.take_along_axis(values, best, axis)
-    others = np.exp(values - np.where(np.isneginf(top), 0.0, top))
-    np.put_along_axis(others, best, 0.0, axis)
-    result: FloatArray = (top + np.log1p(others.sum(axis=axis, keepdims=True))).squeeze(axis)
-    return result
-
-
 def log_score(counts: FloatArray, probabilities: FloatArray) -> float:
     """``sum of counts * log(probabilities)``; what was never counted adds nothing, however improbable it is."""
     with np.errstate(divide="ignore", invalid="ignore"):

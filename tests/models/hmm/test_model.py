@@ -30,6 +30,19 @@ class TestWorkedExample:
         first = np.array(BOXES["start"]) * np.array(BOXES["emissions"])[:, 0]
         assert first @ beta[0] == pytest.approx(0.130218, abs=1e-15)
 
+    def test_tables_show_probabilities_states_and_observations(self, boxes) -> None:
+        assert str(boxes.forward(COLOURS)).splitlines()[::4] == [
+            "Forward: alpha as probabilities, ● most probable states; P(o) = 0.13022",
+            "| red   |     0.1 |     0.16 |     ● 0.28 |",
+        ]
+        assert "| start | 0.02451 |" in str(boxes.backward(COLOURS))
+        assert "● 0.0606" in boxes.forward(COLOURS)._repr_html_()
+        assert boxes.forward(COLOURS).to_records()[0]["box 1"] == pytest.approx(0.1)
+        table = boxes.viterbi_table(COLOURS)
+        np.testing.assert_allclose(np.exp(table.last[0]), [0.00756, 0.01008, 0.0147])
+        np.testing.assert_array_equal(table.path, [2, 2, 2])
+        assert "← box 3" in str(table)
+
     def test_likelihood(self, boxes) -> None:
         assert np.exp(boxes.log_likelihood([COLOURS]))[0] == pytest.approx(0.130218, abs=1e-15)
 

@@ -36,7 +36,7 @@ from trellis.models.fitting import FitOptions
 from trellis.models.hmm.config import HMMConfig, resolved
 from trellis.models.hmm.counting import unknown_log_emissions
 from trellis.models.hmm.histories import BEGIN
-from trellis.models.hmm.lattice import Lattice, backward, forward
+from trellis.models.hmm.lattice import Lattice
 from trellis.models.hmm.observations import Symbol, encode
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.hmm.storage import from_stored, to_stored
@@ -181,11 +181,20 @@ class HMM(Tagger[HMMConfig]):
 
         With order 2 the states, here and in `backward`, are those of `histories_`.
         """
-        return forward(self.chain_scores([observations]))
+        return Lattice(self.chain_scores([observations]).forward_table(**self._names(observations)))
 
     def backward(self, observations: Any) -> Lattice:
         """Beta of one sequence: probability of the observations after t, given each state at t."""
-        return backward(self.chain_scores([observations]))
+        return Lattice(self.chain_scores([observations]).backward_table(**self._names(observations)))
+
+    def viterbi_table(self, observations: Any) -> chain.ChainTable:
+        """Delta and psi of one sequence, as log probabilities, and the most probable states; it prints as a table."""
+        return self.chain_scores([observations]).viterbi_table(**self._names(observations))
+
+    def _names(self, observations: Any) -> dict[str, Any]:
+        """What tables of one sequence show: the states, with order 2 those of `histories_`, and the observations."""
+        states = (" ".join("^" if label is None else label for label in history) for history in self.histories_)
+        return {"labels": list(states), "tokens": list(map(str, tokens_of(observations)))}
 
     def posteriors(self, observations: Any) -> Posteriors:
         """Gamma and xi of one sequence."""
