@@ -1,6 +1,6 @@
 """Segments (semi-Markov): every answer against the list of all coverings of small sequences."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import hypothesis.strategies as st
 import numpy as np
@@ -27,7 +27,7 @@ def coverings(scores: SegmentScores, b: int) -> list[tuple[list[tuple[int, int, 
         for labels in product(range(scores.num_labels), repeat=len(pieces)):
             path = [(begin, end, label) for (begin, end), label in zip(pieces, labels, strict=True)]
             total = sum(one.segments[end - 1, end - begin - 1, label] for begin, end, label in path)
-            total += sum(one.transitions[i, j] for i, j in zip(labels, labels[1:], strict=False))
+            total += sum(one.transitions[i, j] for i, j in pairwise(labels))
             total += one.start[labels[0]] + one.end[labels[-1]] if labels else 0.0
             found.append((path, float(total)))
     return found
@@ -86,7 +86,7 @@ def test_marginals_are_sums_over_the_coverings(scores: SegmentScores) -> None:
             p = np.exp(score - found.log_partition[b])
             for begin, end, label in path:
                 segments[offset + end - 1, end - begin - 1, label] += p
-            for (*_, i), (*_, j) in zip(path, path[1:], strict=False):
+            for (*_, i), (*_, j) in pairwise(path):
                 a[i, j] += p
             if path:
                 s[path[0][2]] += p

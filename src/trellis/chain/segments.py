@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NoReturn
 
 import numpy as np
@@ -75,7 +76,8 @@ class SegmentScores:
 
     The score of segments with labels ``y[0], ..., y[m-1]`` that cover a sequence from its first token to its last is::
 
-        start[y[0]] + sum_i segments[last token of i, length of i - 1, y[i]] + sum_i transitions[y[i-1], y[i]] + end[y[m-1]]
+        start[y[0]] + sum_i segments[last token of i, length of i - 1, y[i]]
+                    + sum_i transitions[y[i-1], y[i]] + end[y[m-1]]
 
     and ``P = exp(score) / Z`` with Z the sum over all such coverings. Minus infinity forbids. What is computed takes
     time that grows with ``N K L + N L^2`` and memory that grows with ``N K L``, in float64.
@@ -224,7 +226,7 @@ class SegmentScores:
         self._check(report)
         each = split(flat.reshape(-1, 3), counts)
         offsets = offsets_of(found).tolist()
-        return [each[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)], scores
+        return [each[a:b] for a, b in pairwise(offsets)], scores
 
     def _check_paths(self, paths: Paths) -> tuple[IntArray, IntArray]:
         """How many segments each sequence has, and all of them, each sequence covered from end to end."""
