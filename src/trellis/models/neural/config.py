@@ -108,6 +108,7 @@ class EncoderSettings:
         None, "width of a vector for a token and its neighbour; default: 32 if all tokens are characters, else none"
     )
     pair_min_freq: int = setting(2, "pairs that occur less often in training are unknown pairs")
+    pair_unknown: float = setting(0.0, "share of known pairs that training treats as unknown")
     columns: tuple[str, ...] = setting((), "further columns of the sentences to use, by name")
     column_size: int = setting(16, "width of the vector of a column's value")
     hidden: int | None = setting(
@@ -123,7 +124,7 @@ class EncoderSettings:
     def __post_init__(self) -> None:
         """Refuse impossible values."""
         _at_least(self, capitalisation=0, pairs=0, pair_min_freq=1, column_size=1, hidden=0, layers=1)
-        _shares(self, "dropout", "word_dropout", "locked_dropout")
+        _shares(self, "dropout", "word_dropout", "locked_dropout", "pair_unknown")
         if self.hidden is not None and self.hidden % 2:
             raise ConfigError(f"hidden must be even, half each way, got {self.hidden}")
 
