@@ -25,13 +25,17 @@ from trellis.arrays import FloatArray as _FloatArray
 from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.chain.runtime import get_num_threads, set_num_threads
 from trellis.chain.scores import ChainScores
+from trellis.chain.tables import ChainTable
 
 __all__ = [
     "ChainScores",
+    "ChainTable",
     "Decoded",
     "Marginals",
     "Paths",
+    "backward_table",
     "entropy",
+    "forward_table",
     "get_num_threads",
     "kbest",
     "log_partition",
@@ -42,6 +46,7 @@ __all__ = [
     "set_num_threads",
     "span_log_prob",
     "viterbi",
+    "viterbi_table",
     "weighted_nll",
 ]
 
@@ -54,6 +59,9 @@ marginals = ChainScores.marginals
 sample = ChainScores.sample
 entropy = ChainScores.entropy
 span_log_prob = ChainScores.span_log_prob
+forward_table = ChainScores.forward_table
+backward_table = ChainScores.backward_table
+viterbi_table = ChainScores.viterbi_table
 
 
 def weighted_nll(scores: ChainScores, tags: _npt.ArrayLike, weights: _npt.ArrayLike) -> _FloatArray:

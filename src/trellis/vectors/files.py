@@ -182,7 +182,8 @@ def _read_text(source: _Source, layout: _Layout, keys: set[bytes], first: int) -
             word = line[: line.find(b" ")]
         elif spaces > size:
             word = line.rsplit(b" ", size)[0]
-            _check_word(source.name, number, line, word, size)
+            if layout.count is None:  # else the header says how many numbers there are
+                _check_word(source.name, number, line, word, size)
         else:
             problem = f"expected a word and {size} numbers, found {spaces + 1} fields"
             raise _line_error(source.name, number, problem, line)
