@@ -88,10 +88,10 @@ def write(sentences: Iterable[Sentence], *, separator: str = "\t") -> Iterator[s
             refuse(sentence, f"the token {DOCSTART} would be read as a document mark")
         tags = () if sentence.tags is None else (sentence.tags,)
         columns = [sentence.tokens, *sentence.columns.values(), *tags]
-        yield _head(sentence, len(columns), tab_or_space) + format_rows(sentence, columns, tab_or_space)
+        yield head_of(sentence, len(columns), tab_or_space) + format_rows(sentence, columns, tab_or_space)
 
 
-def _head(sentence: Sentence, width: int, separator: str) -> str:
+def head_of(sentence: Sentence, width: int, separator: str) -> str:
     """The lines before a sentence, without comments that would be read as tokens."""
     if not isinstance(sentence.frame, Preface):
         return ""
