@@ -249,6 +249,25 @@ class Objective:
         seen: int,
         /,
     ) -> tuple[int, int]: ...
+    def passive_aggressive(
+        self,
+        order: npt.NDArray[np.int64],
+        weights: npt.NDArray[np.float64],
+        sums: npt.NDArray[np.float64],
+        seen: int,
+        type: int,
+        c: float,
+        by_errors: bool,
+        /,
+    ) -> tuple[int, float]: ...
+    def arow(
+        self,
+        order: npt.NDArray[np.int64],
+        weights: npt.NDArray[np.float64],
+        variances: npt.NDArray[np.float64],
+        gamma: float,
+        /,
+    ) -> float: ...
 
 def compile_tokens(
     templates: TemplateSet, columns: list[list[Any]], names: list[str], attributes: Attributes, grow: bool, /
