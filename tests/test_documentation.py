@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
+from tools import pages
+from tools.pictures import catalogue
 from typer.testing import CliRunner
 
 import trellis
@@ -22,25 +23,13 @@ from trellis.models.families import get_family
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-FENCE = re.compile(r'^```(?P<language>\w+)(?: title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
 PACKAGE = Path(trellis.__file__).parent
 FILES = (path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
 MODULES = sorted(".".join(file.parts).removesuffix(".__init__") for file in FILES)
 
 
-class Snippet(NamedTuple):
-    """A block of code in a page, and the line it begins at."""
-
-    language: str
-    file: str | None
-    text: str
-    line: int
-
-
-def snippets(page: str, *languages: str) -> list[Snippet]:
-    text = (ROOT / page).read_text()
-    found = [match for match in FENCE.finditer(text) if match["language"] in languages]
-    return [Snippet(*m.group("language", "file", "text"), text.count("\n", 0, m.start("text"))) for m in found]
+def snippets(page: str, *languages: str) -> list[pages.Snippet]:
+    return pages.snippets(ROOT / page, *languages)
 
 
 def commands(text: str) -> Iterator[str]:
@@ -95,19 +84,25 @@ def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.M
     write_corpora(tmp_path)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for snippet in snippets(page, "python", "sh"):
+    printed = ""
+    for snippet in snippets(page, "python", "sh", "text"):
         if snippet.language == "python":
-            exec(compile("\n" * snippet.line + snippet.text, page, "exec"), names)
-        else:
+            printed += pages.run(snippet, page, names)
+        elif snippet.language == "sh":
             for line in commands(snippet.text):
                 run_command(line)
+        elif snippet.file == pages.OUTPUT:
+            assert printed == snippet.text, f"{page}:{snippet.line}"
+            printed = ""
+    for file, picture in catalogue.drawn(page, names).items():
+        assert (ROOT / file).read_text(encoding="utf-8") == picture, f"{file}: draw it with python -m tools.pictures"
 
 
 SETTINGS = [(page, snippet) for page in PAGES for snippet in snippets(page, "toml")]
 
 
 @pytest.mark.parametrize(("page", "snippet"), SETTINGS, ids=[f"{page}:{snippet.line}" for page, snippet in SETTINGS])
-def test_settings_of_a_page_are_settings(page: str, snippet: Snippet) -> None:
+def test_settings_of_a_page_are_settings(page: str, snippet: pages.Snippet) -> None:
     config.from_toml(type(get_family("transformer-crf").defaults()), snippet.text, name=page)
 
 
@@ -115,7 +110,7 @@ QUOTED = [(page, snippet) for page in PAGES for snippet in snippets(page, "py", 
 
 
 @pytest.mark.parametrize(("page", "snippet"), QUOTED, ids=[f"{page}:{snippet.line}" for page, snippet in QUOTED])
-def test_quoted_code_stands_in_the_file_it_names(page: str, snippet: Snippet) -> None:
+def test_quoted_code_stands_in_the_file_it_names(page: str, snippet: pages.Snippet) -> None:
     assert snippet.file is not None
     assert snippet.text in (ROOT / snippet.file).read_text()
 
@@ -152,7 +147,7 @@ def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\((?!http|#)([^)#]+)", FENCE.sub("", (ROOT / page).read_text()))
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", "\n".join(pages.prose(ROOT / page)))
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 
