@@ -145,6 +145,29 @@ def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:
     assert figures[0] == figures[1]
 
 
+def test_the_figures_of_the_migration_guide_are_those_of_the_readme() -> None:
+    claims = re.compile(r"(?:[\d.]+ to )?[\d.]+(?=\s+times)")
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("|")]
+    measured = set(re.findall(r"[\d.]+", " ".join(rows)))
+    guide = "\n".join(pages.prose(ROOT / "docs/guides/migrating.md"))
+    figures = {figure for claim in claims.findall(guide) for figure in re.findall(r"[\d.]+", claim)}
+    assert len(figures) >= 8
+    assert figures <= measured
+
+
+LESSONS = [page for page in PAGES if page.startswith("docs/how-it-works/")]
+
+
+@pytest.mark.parametrize("page", LESSONS)
+def test_decimals_in_the_text_of_a_lesson_are_computed_by_its_code(page: str) -> None:
+    decimal = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")
+    computed = set(decimal.findall(" ".join(snippet.text for snippet in snippets(page, "python", "text"))))
+    values = {float(figure) for figure in computed}
+    assert {
+        figure for figure in decimal.findall("\n".join(pages.prose(ROOT / page))) if float(figure) not in values
+    } == set()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\((?!http|#)([^)#]+)", "\n".join(pages.prose(ROOT / page)))
