@@ -157,6 +157,26 @@ void bind(nb::module_& m, const char* name) {
       });
 }
 
+// The numbers of each sequence's tokens, of an array with one number per row.
+nb::list lists(const Layout& layout, nb::handle values, int64_t rows) {
+  const int64_t* from = pointer<const int64_t>(values);
+  const auto row = [&](int64_t token) { return layout.rows.empty() ? token : layout.rows[size_t(token)]; };
+  nb::list found;
+  for (int64_t b = 0; b < layout.sequences(); ++b) {
+    const int64_t first = layout.offsets[size_t(b)], length = layout.offsets[size_t(b) + 1] - first;
+    nb::object own = nb::steal(PyList_New(length));
+    if (!own.is_valid()) throw nb::python_error();
+    for (int64_t t = 0; t < length; ++t) {
+      if (row(first + t) >= rows) throw nb::index_error("the array has too few rows for the layout");
+      PyObject* number = PyLong_FromLongLong(from[row(first + t)]);
+      if (!number) throw nb::python_error();
+      PyList_SET_ITEM(own.ptr(), t, number);
+    }
+    found.append(own);
+  }
+  return found;
+}
+
 }  // namespace
 
 void bind_inference(nb::module_& m) {
@@ -165,6 +185,7 @@ void bind_inference(nb::module_& m) {
       .def_prop_ro("tokens", &Layout::tokens)
       .def_prop_ro("offsets", [](const Layout& layout) { return to_numpy(layout.offsets); },
                    nb::rv_policy::move)
+      .def("lists", &lists)
       .def_prop_ro("pairs", &Layout::pairs)
       .def_prop_ro("edge_rows", [](const Layout& layout) { return to_numpy(layout.edge_rows()); },
                    nb::rv_policy::move)

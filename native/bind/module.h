@@ -13,6 +13,7 @@ void bind_labels(nanobind::module_& m);
 void bind_lstm(nanobind::module_& m);
 void bind_objective(nanobind::module_& m);
 void bind_spelling(nanobind::module_& m);
+void bind_text(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);
 
 }  // namespace trellis

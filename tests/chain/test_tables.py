@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from tests.chain import oracle
 from tests.chain.oracle import NEG_INF, Case
-from tests.chain.strategies import TIED, allowed_masks, check, forbidding_cases, labelled_cases, valid_cases
+from tests.chain.strategies import TIED, allowed_masks, check, forbidding_cases, grid_case, labelled_cases, valid_cases
 from trellis import chain
 from trellis.chain import torch as torch_chain
 from trellis.chain.recursions import log_sum
@@ -54,8 +54,18 @@ def tables(case: Case) -> list[tuple[chain.ChainTable, chain.ChainTable]]:
     return [(scores.forward_table(), scores.backward_table()) for scores in asked]
 
 
+@pytest.mark.parametrize("with_edges", [False, True])
+@pytest.mark.parametrize(("L", "forbidden"), [(1, 0.0), (2, 0.3), (3, 0.0), (3, 0.4)])
+def test_forward_and_backward_of_every_length_are_sums_over_all_beginnings_and_ends(L, forbidden, with_edges) -> None:
+    sums_over_beginnings_and_ends(grid_case(L, forbidden, 2.0, with_edges)[0])
+
+
 @check(forbidding_cases(), max_examples=40)
-def test_forward_and_backward_are_sums_over_all_beginnings_and_all_ends(case: Case) -> None:
+def test_forward_and_backward_hold_where_there_is_no_path(case: Case) -> None:
+    sums_over_beginnings_and_ends(case)
+
+
+def sums_over_beginnings_and_ends(case: Case) -> None:
     for forward, backward in tables(case):
         np.testing.assert_allclose(forward.values, cells(case, logsumexp, beginnings), **EXACT)
         np.testing.assert_allclose(backward.values, cells(case, logsumexp, endings), **EXACT)

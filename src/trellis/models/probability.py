@@ -10,6 +10,7 @@ for expected counts. A row that was never seen falls back to a proper distributi
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -84,6 +85,18 @@ def log_score(counts: FloatArray, probabilities: FloatArray) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = counts * np.log(probabilities)
     return float(np.where(counts == 0, 0.0, terms).sum())
+
+
+def akaike(log_likelihood: float, free: int) -> float:
+    """Akaike's information criterion of a model with this many free numbers; lower is better."""
+    return 2 * free - 2 * log_likelihood
+
+
+def bayesian(log_likelihood: float, free: int, observations: int) -> float:
+    """The Bayesian information criterion, also called Schwarz's; lower is better."""
+    if observations < 1:
+        raise ModelError("bic needs at least one observation: there is none")
+    return free * math.log(observations) - 2 * log_likelihood
 
 
 def _shape_text(shape: tuple[int | None, ...]) -> str:
