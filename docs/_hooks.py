@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File
 
 DOCS = Path(__file__).parent
 _FORMULA = re.compile(r'<(?P<element>div|span) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=element)>', re.DOTALL)
@@ -23,6 +24,14 @@ def on_config(config: Any) -> Any:
     if pages:
         config["nav"].append({"Decisions": pages})
     return config
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """Give the Chinese site the same style and the same script."""
+    if Path(config["docs_dir"]) != DOCS:
+        for path in sorted((DOCS / "assets").iterdir()):
+            files.append(File.generated(config, f"assets/{path.name}", abs_src_path=str(path)))
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:

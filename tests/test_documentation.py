@@ -74,8 +74,9 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(count)
 
 
-# The code of the Chinese README is that of the other one, which a test below sees to.
-RUNNABLE = [page for page in PAGES if snippets(page, "python", "sh") and page != "README.zh-CN.md"]
+# The code of a Chinese page is that of the English one, which tests below see to.
+CHINESE = [page for page in PAGES if page.startswith("docs/zh/")]
+RUNNABLE = [page for page in PAGES if snippets(page, "python", "sh") and page not in ("README.zh-CN.md", *CHINESE)]
 
 
 @pytest.mark.usefixtures("one_torch_thread")
@@ -126,10 +127,51 @@ def test_names_of_the_reference_exist(page: str, name: str) -> None:
         found = getattr(found, part)
 
 
-def test_every_page_is_in_the_navigation() -> None:
-    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    pages = [page for page in PAGES if page.startswith("docs/") and "/decisions/" not in page]
-    assert sorted(f"docs/{page}" for page in listed) == pages
+@pytest.mark.parametrize(("settings", "folder"), [("mkdocs.yml", "docs"), ("mkdocs.zh.yml", "docs/zh")])
+def test_every_page_is_in_the_navigation(settings: str, folder: str) -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / settings).read_text(), re.MULTILINE)
+    own = (
+        CHINESE
+        if folder == "docs/zh"
+        else [page for page in PAGES if page not in CHINESE and "/decisions/" not in page]
+    )
+    assert sorted(f"{folder}/{page}" for page in listed) == [page for page in own if page.startswith("docs/")]
+
+
+TRANSLATED = ("index.md", "quickstart.md", "guides/", "how-it-works/")
+
+
+def test_every_guide_and_every_lesson_is_there_in_chinese() -> None:
+    english = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/") and page not in CHINESE]
+    expected = [page for page in english if page.startswith(TRANSLATED)]
+    assert [page.removeprefix("docs/zh/") for page in CHINESE] == expected
+
+
+def without_comments(page: str) -> list[tuple[str, str]]:
+    """The blocks of a page with their languages; comments are translated."""
+    found = snippets(page, "python", "sh", "toml", "text", "py", "cpp")
+    return [(block.language, re.sub(r"(^|\s+)#.*", "", block.text, flags=re.MULTILINE)) for block in found]
+
+
+def formulas(page: str) -> list[str]:
+    return re.findall(r"\$\$.*?\$\$", "\n".join(pages.prose(ROOT / page)), re.DOTALL)
+
+
+def figures(page: str) -> set[str]:
+    """The decimals and the large numbers of a page's text."""
+    return set(re.findall(r"(?<![\w.,])\d+(?:\.\d+|(?:,\d{3})+)(?![\w])", "\n".join(pages.prose(ROOT / page))))
+
+
+def outline(page: str) -> list[int]:
+    """How deep each heading of a page is."""
+    return [len(mark) for mark in re.findall(r"^(#+) ", "\n".join(pages.prose(ROOT / page)), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", CHINESE)
+def test_a_chinese_page_has_the_code_the_formulas_and_the_figures_of_the_english_one(page: str) -> None:
+    english = page.replace("docs/zh/", "docs/")
+    for part in (without_comments, formulas, figures, outline):
+        assert part(page) == part(english)
 
 
 def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:

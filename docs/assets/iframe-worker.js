@@ -1,7 +1,8 @@
 // Search runs in a worker, and browsers allow no worker in pages that are opened as files. There, a hidden frame takes its
 // place: it runs the same script and passes messages on in the same way.
 if (location.protocol === "file:") {
-  window.Worker = class extends EventTarget {
+  // The script looks for the second name to find its own folder.
+  window.Worker = window.IFrameWorker = class extends EventTarget {
     constructor(url) {
       super()
       this.frame = document.createElement("iframe")
