@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-CHAIN = ["ChainScores", "Decoded", "Marginals", "Paths", "entropy", "kbest", "log_partition", "marginals", "sample"]
+CHAIN = ["ChainScores", "ChainTable", "Decoded", "Marginals", "Paths", "entropy", "kbest", "log_partition"]
+CHAIN += ["backward_table", "forward_table", "marginals", "sample", "viterbi_table"]
 
 EXPORTS = {
     "trellis": [
@@ -44,6 +45,10 @@ EXPORTS = {
     ],
     "trellis.chain": [
         *CHAIN,
+        "SegmentMarginals",
+        "SegmentPaths",
+        "SegmentScores",
+        "Segmented",
         "get_num_threads",
         "nll",
         "score",

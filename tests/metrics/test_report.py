@@ -26,3 +26,20 @@ def test_rich_shows_cells_as_they_are():
     text = console.export_text()
     assert "A title" in text
     assert "[bold]" in text
+
+
+def test_marked_cells_stand_out_in_rich_and_html():
+    from rich.console import Console
+
+    grid = Grid("t", ("token", "N", "V"), (("狗", "● 1", "0"),), frozenset({(0, 1)}))
+    console = Console(width=60, record=True, file=io.StringIO(), force_terminal=True)
+    console.print(grid.to_rich())
+    assert "\x1b[1;32m● 1\x1b[0m" in console.export_text(styles=True)
+    assert grid.to_html().count("font-weight:bold") == 1
+    assert grid.to_text().splitlines() == [
+        "t",
+        "",
+        "| token |   N |   V |",
+        "| :---- | --: | --: |",
+        "| 狗    | ● 1 |   0 |",
+    ]

@@ -113,9 +113,11 @@ def test_what_is_no_distribution_is_refused_by_name(arguments, message) -> None:
 def test_other_mistakes_are_named() -> None:
     with pytest.raises(ModelError, match="states must be 2 names"):
         MarkovChain([0.5, 0.5], np.eye(2), states=["a"])
-    with pytest.raises(TagError, match="label '2' at position 1"):
+    with pytest.raises(
+        TagError, match="state '2' at position 1 is not one of the chain's; the nearest of the 2 states"
+    ):
         WEATHER.probability(["0", "2"])
-    with pytest.raises(TagError, match="sequence 1: label 'c'"):
+    with pytest.raises(TagError, match="sequence 1: state 'c'"):
         MarkovChain.fit([["a"], ["c"]], states=["a", "b"])
     with pytest.raises(ModelError, match="no state occurs"):
         MarkovChain.fit([[]])
@@ -150,3 +152,40 @@ def test_smoothing_gives_nothing_to_what_is_not_legal(smoothing) -> None:
     rows = smoothed(counts, legal, smoothing, 0.5, np.array([0.2, 0.3, 0.5]))
     assert (rows[~legal] == 0).all()
     np.testing.assert_allclose(rows.sum(axis=1), 1.0)
+
+
+def test_integer_states_are_learned_asked_about_and_drawn() -> None:
+    chain = MarkovChain.fit([[0, 2, 0], np.array([2, 2]), []])
+    assert chain.states == (0, 2)
+    np.testing.assert_allclose(chain.transitions, [[0, 1], [0.5, 0.5]])
+    assert chain.probability(np.array([0, 2])) == pytest.approx(0.5)
+    assert {state for own in chain.sample(5, n=20) for state in own} == {0, 2}
+    assert WEATHER.probability([1, 0, 1, 1]) == WEATHER.probability(["1", "0", "1", "1"])
+
+
+@pytest.mark.parametrize("bad", [1.0, np.float32(1), True, None, (1,)])
+def test_states_that_are_neither_strings_nor_integers_are_named(bad) -> None:
+    with pytest.raises(TagError, match=r"sequence 1: state .* at position 1 must be a string or an integer"):
+        MarkovChain.fit([[0, 1], [0, bad]])
+    with pytest.raises(TagError, match=r"state .* at position 0 must be a string or an integer"):
+        WEATHER.log_probability([bad])
+
+
+def test_strings_and_integers_do_not_mix_and_names_are_distinct() -> None:
+    with pytest.raises(ModelError, match="all strings or all integers"):
+        MarkovChain.fit([["a", 1]])
+    with pytest.raises(TagError, match="state 'a' occurs twice"):
+        MarkovChain([0.5, 0.5], np.eye(2), states=["a", "a"])
+
+
+def test_information_criteria_weigh_the_likelihood_against_the_free_numbers() -> None:
+    """Three free numbers: one of start, one of each row."""
+    chain = MarkovChain.fit(DAYS)
+    log_likelihood = 2 * np.log(2 / 3) + np.log(1 / 3) + np.log(1 / 3) + 2 * np.log(2 / 3)
+    np.testing.assert_allclose(chain.log_likelihood(DAYS).sum(), log_likelihood)
+    assert chain.aic(DAYS) == pytest.approx(2 * 3 - 2 * log_likelihood)
+    assert chain.bic(iter(DAYS)) == pytest.approx(3 * np.log(8) - 2 * log_likelihood)
+    with pytest.raises(ModelError, match="at least one observation"):
+        chain.bic([[]])
+    with pytest.raises(TagError, match="sequence 1: state 'snow' at position 1"):
+        chain.log_likelihood([["sun"], ["sun", "snow"]])

@@ -16,7 +16,7 @@ Make a ``ChainScores`` and ask it::
     [2, 2, 2]
 
 Every question is a function as well: ``chain.viterbi(scores)`` is ``scores.viterbi()``. ``trellis.chain.torch`` has the
-same for tensors, with gradients.
+same for tensors, with gradients. ``SegmentScores`` answers for segments instead of tokens.
 """
 
 import numpy.typing as _npt
@@ -25,13 +25,22 @@ from trellis.arrays import FloatArray as _FloatArray
 from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.chain.runtime import get_num_threads, set_num_threads
 from trellis.chain.scores import ChainScores
+from trellis.chain.segments import Segmented, SegmentMarginals, SegmentPaths, SegmentScores
+from trellis.chain.tables import ChainTable
 
 __all__ = [
     "ChainScores",
+    "ChainTable",
     "Decoded",
     "Marginals",
     "Paths",
+    "SegmentMarginals",
+    "SegmentPaths",
+    "SegmentScores",
+    "Segmented",
+    "backward_table",
     "entropy",
+    "forward_table",
     "get_num_threads",
     "kbest",
     "log_partition",
@@ -42,6 +51,7 @@ __all__ = [
     "set_num_threads",
     "span_log_prob",
     "viterbi",
+    "viterbi_table",
     "weighted_nll",
 ]
 
@@ -54,6 +64,9 @@ marginals = ChainScores.marginals
 sample = ChainScores.sample
 entropy = ChainScores.entropy
 span_log_prob = ChainScores.span_log_prob
+forward_table = ChainScores.forward_table
+backward_table = ChainScores.backward_table
+viterbi_table = ChainScores.viterbi_table
 
 
 def weighted_nll(scores: ChainScores, tags: _npt.ArrayLike, weights: _npt.ArrayLike) -> _FloatArray:

@@ -26,12 +26,13 @@ from trellis.chain._arrays import (
 from trellis.chain._checks import check_kbest, check_loss, check_sample, check_side, check_span_tags, check_spans
 from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
 from trellis.chain.answers import Decoded, Marginals, Paths
+from trellis.chain.tables import Sequences, Tabled
 from trellis.errors import ShapeError
 from trellis.ragged import check_lengths, offsets_of, split
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
-class ChainScores:
+class ChainScores(Tabled):
     """The scores of a ragged batch: B sequences with N tokens in all and L labels. It is a distribution.
 
     The score of the labels ``y`` of a sequence of T tokens is::
@@ -274,11 +275,16 @@ class ChainScores:
         if status == BAD_CHAIN_SCORE:
             raise_bad_chain_score(self.transitions, self.start, self.end)
         if status:
-            one = self.part(sequence)
-            own = None if tags is None else tags[_rows(self.lengths, np.array([sequence]))]
-            raise_problem(
-                status, OneSequence(sequence, one.emissions, one.transitions, one.start, one.end, one.edges, own)
-            )
+            raise_problem(status, self._one(sequence, tags))
+
+    def _one(self, sequence: int, tags: IntArray | None = None) -> OneSequence:
+        one = self.part(sequence)
+        own = None if tags is None else tags[_rows(self.lengths, np.array([sequence]))]
+        return OneSequence(sequence, one.emissions, one.transitions, one.start, one.end, one.edges, own)
+
+    def _sequences(self, allowed: npt.ArrayLike | None) -> Sequences:
+        kept = self.restricted(allowed)
+        return Sequences([kept._one(b) for b in range(len(kept.lengths))], kept.num_labels)
 
     def _by_sequence(self) -> FloatArray:
         return np.empty(len(self.lengths), dtype=np.float64)

@@ -9,18 +9,20 @@ P(s[0], ..., s[T-1]) = start[s[0]] * transitions[s[0], s[1]] * ... * transitions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Self, final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ModelError, TagError
-from trellis.models.probability import Smoothing, check_distribution, logs, smoothed
-from trellis.tags import TagSet
+from trellis.models.probability import Smoothing, akaike, bayesian, check_distribution, logs, smoothed
+from trellis.suggest import nearest
 from trellis.untrusted import shown
 
+State = str | int
 MOST_DRAWN = 2**27
 _SMOOTHINGS = ("witten_bell", "additive", "none")
 
@@ -32,33 +34,36 @@ class MarkovChain:
     Args:
         start: ``(L,)`` probability that each state comes first.
         transitions: ``(L, L)`` probability that the state of a column follows that of a row.
-        states: names, distinct; default: "0", "1", ...
+        states: names, distinct: strings or integers; default: "0", "1", ..., which may be asked about as 0, 1, ... too
 
     """
 
     def __init__(
-        self, start: npt.ArrayLike, transitions: npt.ArrayLike, *, states: Sequence[str] | None = None
+        self, start: npt.ArrayLike, transitions: npt.ArrayLike, *, states: Sequence[State] | None = None
     ) -> None:
         self.start = check_distribution("start", start, (None,))
         L = len(self.start)
         self.transitions = check_distribution("transitions", transitions, (L, L))
-        self._tags = TagSet(tuple(map(str, range(L))) if states is None else tuple(states))
-        if len(self._tags) != L:
-            raise ModelError(f"states must be {L} names to match start, got {len(self._tags)}")
+        self._names = tuple(map(str, range(L))) if states is None else _check_names(states)
+        if len(self._names) != L:
+            raise ModelError(f"states must be {L} names to match start, got {len(self._names)}")
+        self._ids: dict[State, int] = {name: i for i, name in enumerate(self._names)}
+        if states is None:
+            self._ids |= {i: i for i in range(L)}
 
     @classmethod
     def fit(
         cls,
-        sequences: Iterable[Sequence[str]],
+        sequences: Iterable[Sequence[State]],
         *,
         smoothing: Smoothing = "none",
         alpha: float = 1.0,
-        states: Sequence[str] | None = None,
+        states: Sequence[State] | None = None,
     ) -> Self:
         """The chain that sequences of states were most probably drawn from, smoothed.
 
         Args:
-            sequences: states by name; empty ones say nothing.
+            sequences: states by name, all strings or all integers; empty ones say nothing.
             smoothing: "none" for relative frequencies, "additive" with `alpha`, or "witten_bell"; see
                 `trellis.models.probability`. A state that is never left moves to every state with the same probability.
             alpha: what additive smoothing adds to every count.
@@ -67,29 +72,51 @@ class MarkovChain:
         """
         if smoothing not in _SMOOTHINGS:
             raise ModelError(f"smoothing must be one of {', '.join(_SMOOTHINGS)}, got {smoothing!r}")
-        listed = [list(own) for own in sequences]
-        names = sorted(set().union(*listed)) if states is None else states
+        listed = [_listed(own) for own in sequences]
+        names = _names_in(listed) if states is None else _check_names(states)
         if not names:
             raise ModelError("there is nothing to learn from: no state occurs")
-        start, transitions, occurrences = _count(listed, TagSet(tuple(names)))
+        start, transitions, occurrences = _count(listed, {name: i for i, name in enumerate(names)})
         legal = np.ones_like(transitions, dtype=np.bool_)
         base = occurrences / max(occurrences.sum(), 1.0)
         rows = [smoothed(counts, legal[0], smoothing, alpha, base) for counts in (start, *transitions)]
         return cls(rows[0], np.array(rows[1:]), states=names)
 
     @property
-    def states(self) -> tuple[str, ...]:
+    def states(self) -> tuple[State, ...]:
         """The names, in the order of rows and columns."""
-        return self._tags.labels
+        return self._names
 
-    def log_probability(self, states: Sequence[str]) -> float:
+    def log_likelihood(self, sequences: Iterable[Sequence[State]]) -> FloatArray:
+        """Log probability of each sequence; minus infinity if a step is impossible."""
+        found = []
+        for number, own in enumerate(sequences):
+            with _about(number):
+                found.append(self.log_probability(own))
+        return np.array(found, dtype=np.float64)
+
+    def aic(self, sequences: Iterable[Sequence[State]]) -> float:
+        """Akaike's information criterion of all sequences together; lower is better."""
+        return akaike(float(self.log_likelihood(sequences).sum()), self._free())
+
+    def bic(self, sequences: Iterable[Sequence[State]]) -> float:
+        """The Bayesian information criterion of all sequences together, with one observation per state."""
+        listed = list(sequences)
+        return bayesian(float(self.log_likelihood(listed).sum()), self._free(), sum(map(len, listed)))
+
+    def _free(self) -> int:
+        """How many of the numbers can be chosen freely: each distribution sums to one."""
+        L = len(self.start)
+        return L - 1 + L * (L - 1)
+
+    def log_probability(self, states: Sequence[State]) -> float:
         """Log of `probability`; minus infinity if a step is impossible."""
-        ids = self._tags.encode(states)
+        ids = _encode(_listed(states), self._ids)
         if len(ids) == 0:
             return 0.0
         return float(logs(self.start[ids[0]]) + logs(self.transitions[ids[:-1], ids[1:]]).sum())
 
-    def probability(self, states: Sequence[str]) -> float:
+    def probability(self, states: Sequence[State]) -> float:
         """Probability that a sequence of this length is exactly this one; of the empty one, 1."""
         return float(np.exp(self.log_probability(states)))
 
@@ -114,11 +141,11 @@ class MarkovChain:
         result: FloatArray = clean / clean.sum()
         return result
 
-    def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[list[str]]:
+    def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[list[State]]:
         """`n` sequences of `length` states, drawn from the chain; the same seed gives the same ones."""
         check_size(length, n)
         paths = sample_paths(self.start, self.transitions, length, n, np.random.default_rng(seed))
-        return [self._tags.decode(path) for path in paths]
+        return [[self._names[i] for i in path] for path in paths.tolist()]
 
 
 def check_size(length: int, n: int) -> None:
@@ -148,16 +175,69 @@ def draw(rows: FloatArray, random: np.random.Generator) -> IntArray:
     return chosen
 
 
-def _count(sequences: list[list[str]], tags: TagSet) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _count(sequences: list[list[Any]], ids: dict[State, int]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """How often each state comes first, each pair of states follows each other, and each state occurs."""
-    L = len(tags)
+    L = len(ids)
     start, transitions, occurrences = np.zeros(L), np.zeros((L, L)), np.zeros(L)
     for number, own in enumerate(sequences):
-        try:
-            ids = tags.encode(own)
-        except TagError as error:
-            raise TagError(f"sequence {number}: {error}") from None
-        np.add.at(start, ids[:1], 1.0)
-        np.add.at(transitions, (ids[:-1], ids[1:]), 1.0)
-        np.add.at(occurrences, ids, 1.0)
+        with _about(number):
+            path = _encode(own, ids)
+        np.add.at(start, path[:1], 1.0)
+        np.add.at(transitions, (path[:-1], path[1:]), 1.0)
+        np.add.at(occurrences, path, 1.0)
     return start, transitions, occurrences
+
+
+@contextmanager
+def _about(number: int) -> Iterator[None]:
+    """Errors name the sequence that they are about."""
+    try:
+        yield
+    except TagError as error:
+        raise TagError(f"sequence {number}: {error}") from None
+
+
+def _encode(states: list[Any], ids: dict[State, int]) -> IntArray:
+    """The number of each state; one that is not known is named, as is one that is neither string nor integer."""
+    _check_states(states)
+    try:
+        return np.fromiter(map(ids.__getitem__, states), dtype=np.int64, count=len(states))
+    except KeyError:
+        position, state = next((i, x) for i, x in enumerate(states) if x not in ids)
+        near = nearest(str(state)[:80], list(dict.fromkeys(map(str, ids))), always=True)
+        hint = f"; the nearest of the {len(set(ids.values()))} states is {near!r}"
+        raise TagError(f"state {shown(state)} at position {position} is not one of the chain's{hint}") from None
+
+
+def _listed(states: Any) -> list[Any]:
+    return states.tolist() if isinstance(states, np.ndarray) else list(states)
+
+
+def _names_in(sequences: list[list[Any]]) -> tuple[State, ...]:
+    """The states that occur, in order."""
+    for number, own in enumerate(sequences):
+        with _about(number):
+            _check_states(own)
+    found = set().union(*sequences)
+    if len({isinstance(state, str) for state in found}) > 1:
+        raise ModelError("states must be all strings or all integers, got both")
+    return tuple(sorted(found))
+
+
+def _check_names(states: Sequence[State]) -> tuple[State, ...]:
+    names = tuple(_listed(states))
+    _check_states(names)
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise TagError(f"state {shown(twice)} occurs twice in {shown(names)}")
+    return names
+
+
+def _check_states(states: Sequence[Any]) -> None:
+    """Strings or integers: a float is measured, and an equal one may never come again."""
+    for kind in set(map(type, states)) - {str, int}:
+        if kind is bool or not issubclass(kind, str | int | np.integer):
+            position, state = next((i, x) for i, x in enumerate(states) if type(x) is kind)
+            raise TagError(
+                f"state {shown(state)} at position {position} must be a string or an integer, got {kind.__name__}"
+            )

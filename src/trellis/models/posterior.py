@@ -31,7 +31,7 @@ import numpy as np
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
-from trellis.errors import ChainError, ModelError
+from trellis.errors import ChainError, ModelError, NoPathError
 from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
 from trellis.models.explanation import Explanation, explain
@@ -39,6 +39,7 @@ from trellis.models.lattice_view import LatticeView
 from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Scheme, Span, SpanTable, TagSet
+from trellis.untrusted import shown
 
 Known = Sequence[Sequence[Label]]
 
@@ -71,7 +72,7 @@ class Posterior:
 
     def kbest(self, k: int) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer if fewer exist."""
-        with self._named():
+        with self.named():
             paths, log_z = chain.kbest(self.scores, k), self._log_partition
         found = []
         for ids, scores, z in zip(paths.tags, paths.scores, log_z, strict=True):
@@ -83,20 +84,20 @@ class Posterior:
         """The probability of the given labels of each input, taken as a whole."""
         inputs = self.inputs if len(self.inputs) else [range(n) for n in self.scores.lengths.tolist()]
         ids = Labelled.of(inputs, labels).encode(self.tags)
-        with self._named():
+        with self.named():
             result: FloatArray = np.exp(states.score(self.scores, ids, self.state_labels) - self._log_partition)
         return result
 
     def sample(self, n: int, *, seed: int = 0) -> list[list[list[str]]]:
         """`n` labellings of each input, drawn from the distribution; the same seed gives the same draws."""
-        with self._named():
+        with self.named():
             drawn = states.to_labels(chain.sample(self.scores, n, seed=seed), self.state_labels)
         parts = [split(own, self.scores.lengths) for own in drawn]
         return [[self.tags.decode(path) for path in paths] for paths in zip(*parts, strict=True)]
 
     def entropy(self) -> FloatArray:
         """How unsure the labelling of each input is, in nats: 0 is certain."""
-        with self._named():
+        with self.named():
             return chain.entropy(self.scores)
 
     def spans(self) -> list[list[ScoredSpan]]:
@@ -160,13 +161,13 @@ class Posterior:
     @cached
     def _ids(self) -> IntArray:
         """The best labels, flat ``(N,)``."""
-        with self._named():
+        with self.named():
             return states.to_labels(chain.viterbi(self.scores).tags, self.state_labels)
 
     @cached
     def _marginals(self) -> FloatArray:
         """``(N, L)``."""
-        with self._named():
+        with self.named():
             by_state = chain.marginals(self.scores).tokens
         return states.sum_by_label(by_state, self.state_labels, len(self.tags))
 
@@ -201,7 +202,7 @@ class Posterior:
                 flat = offsets_of(self.scores.lengths)[places[:, 0]] + places[:, 1]
                 result[way.rows] += self._marginals[flat, way.tags]
                 continue
-            with self._named():
+            with self.named():
                 logs = chain.span_log_prob(
                     self.scores,
                     places,
@@ -223,7 +224,7 @@ class Posterior:
         return tuple(map(str, tokens_of(self.inputs[index])))
 
     @contextmanager
-    def _named(self) -> Iterator[None]:
+    def named(self) -> Iterator[None]:
         """Errors call a sequence by its number among all inputs, and by its file and line if they are known."""
         try:
             yield
@@ -231,4 +232,18 @@ class Posterior:
             if error.sequence is None:
                 raise
             item = self.inputs[error.sequence] if len(self.inputs) else None
-            raise error.about(name_of(self.first + error.sequence, item)) from None
+            renamed = error.about(name_of(self.first + error.sequence, item))
+            raise (self._with_token(renamed) if isinstance(renamed, NoPathError) else renamed) from None
+
+    def _with_token(self, error: NoPathError) -> NoPathError:
+        """The error, with the token that no label can have, if there is one: an HMM may never have seen it."""
+        assert error.sequence is not None
+        stuck = np.flatnonzero(np.isneginf(self.scores.part(error.sequence).emissions).all(axis=1))
+        if len(stuck) == 0 or not len(self.inputs):
+            return error
+        token = tokens_of(self.inputs[error.sequence])[int(stuck[0])]
+        longer = NoPathError(
+            f"{error}; no label can have the token {shown(token)} at position {stuck[0]}: the model has never seen it"
+        )
+        longer.sequence = error.sequence
+        return longer

@@ -10,6 +10,7 @@ for expected counts. A row that was never seen falls back to a proper distributi
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -79,21 +80,23 @@ def logs(probabilities: AnyArray) -> FloatArray:
     return result
 
 
-def log_sum(values: FloatArray, axis: int) -> FloatArray:
-    """``log(sum(exp(values)))`` along an axis: the largest term is taken out, so that nothing overflows."""
-    best = values.argmax(axis=axis, keepdims=True)
-    top = np.take_along_axis(values, best, axis)
-    others = np.exp(values - np.where(np.isneginf(top), 0.0, top))
-    np.put_along_axis(others, best, 0.0, axis)
-    result: FloatArray = (top + np.log1p(others.sum(axis=axis, keepdims=True))).squeeze(axis)
-    return result
-
-
 def log_score(counts: FloatArray, probabilities: FloatArray) -> float:
     """``sum of counts * log(probabilities)``; what was never counted adds nothing, however improbable it is."""
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = counts * np.log(probabilities)
     return float(np.where(counts == 0, 0.0, terms).sum())
+
+
+def akaike(log_likelihood: float, free: int) -> float:
+    """Akaike's information criterion of a model with this many free numbers; lower is better."""
+    return 2 * free - 2 * log_likelihood
+
+
+def bayesian(log_likelihood: float, free: int, observations: int) -> float:
+    """The Bayesian information criterion, also called Schwarz's; lower is better."""
+    if observations < 1:
+        raise ModelError("bic needs at least one observation: there is none")
+    return free * math.log(observations) - 2 * log_likelihood
 
 
 def _shape_text(shape: tuple[int | None, ...]) -> str:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from hmmlearn.hmm import CategoricalHMM
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,19 @@ class TestWorkedExample:
         np.testing.assert_array_equal(beta[-1], 1.0)
         first = np.array(BOXES["start"]) * np.array(BOXES["emissions"])[:, 0]
         assert first @ beta[0] == pytest.approx(0.130218, abs=1e-15)
+
+    def test_tables_show_probabilities_states_and_observations(self, boxes) -> None:
+        assert str(boxes.forward(COLOURS)).splitlines()[::4] == [
+            "Forward: alpha as probabilities, ● most probable states; P(o) = 0.13022",
+            "| red   |     0.1 |     0.16 |     ● 0.28 |",
+        ]
+        assert "| start | 0.02451 |" in str(boxes.backward(COLOURS))
+        assert "● 0.0606" in boxes.forward(COLOURS)._repr_html_()
+        assert boxes.forward(COLOURS).to_records()[0]["box 1"] == pytest.approx(0.1)
+        table = boxes.viterbi_table(COLOURS)
+        np.testing.assert_allclose(np.exp(table.last[0]), [0.00756, 0.01008, 0.0147])
+        np.testing.assert_array_equal(table.path, [2, 2, 2])
+        assert "← box 3" in str(table)
 
     def test_likelihood(self, boxes) -> None:
         assert np.exp(boxes.log_likelihood([COLOURS]))[0] == pytest.approx(0.130218, abs=1e-15)
@@ -112,6 +126,55 @@ def test_impossible_sequences_among_possible_ones() -> None:
             ask([[0, 1], [0, 0]])
     with pytest.raises(NoPathError):
         model.posteriors([0, 0])
+
+
+def test_an_unseen_symbol_is_named_with_its_sentence_and_position(boxes) -> None:
+    place = r"sentence {} of length 2 has no valid path: .*; no label can have the token 'blue' at position 1"
+    for ask in (boxes.predict, boxes.marginals, boxes.annotate, boxes.sample_states):
+        with pytest.raises(NoPathError, match=place.format(1)):
+            ask([COLOURS, ["red", "blue"]])
+    for ask in (boxes.posteriors, boxes.viterbi_table):
+        with pytest.raises(NoPathError, match=place.format(0)):
+            ask(["red", "blue"])
+    model = HMM.from_probabilities([1, 0], [[0, 1], [1, 0]], [[1, 0], [0, 1]])
+    with pytest.raises(NoPathError, match=r"position 1$"):  # the symbols are known, and impossible together
+        model.predict([[0, 0]])
+
+
+@pytest.mark.parametrize("bad", [1.0, np.float32(0.5), 1j])
+def test_floats_are_refused_as_symbols(boxes, bad) -> None:
+    expected = "sentence 1, position 0: an observation must be a string or an integer, got the float"
+    with pytest.raises(DataError, match=expected):
+        HMM(states=2).fit_unlabelled([[0, 1], [bad]])
+    with pytest.raises(DataError, match=expected):
+        boxes.log_likelihood([COLOURS, [bad]])
+    with pytest.raises(ModelError, match="symbols, position 1: an observation must be a string or an integer"):
+        HMM.from_probabilities(**BOXES, symbols=[0, bad])
+
+
+def test_information_criteria_are_hmmlearns() -> None:
+    theirs = CategoricalHMM(3)
+    theirs.startprob_, theirs.transmat_, theirs.emissionprob_ = map(np.array, BOXES.values())
+    theirs.n_features = 2
+    X = [[0, 1, 0, 0], [1, 1]]
+    flat, lengths = np.concatenate(X)[:, None], [4, 2]
+    model = HMM.from_probabilities(**BOXES)
+    assert model.aic(X) == pytest.approx(theirs.aic(flat, lengths))
+    assert model.bic(iter(X)) == pytest.approx(theirs.bic(flat, lengths))
+    with pytest.raises(ModelError, match="at least one observation"):
+        model.bic([])
+
+
+def test_numbers_that_the_scheme_or_the_order_fixes_are_counted() -> None:
+    """BIO of one type: O, B, I; a sequence starts with two of them, and O is followed by two."""
+    X, y = [["a", "b", "c", "a", "b"]], [["B-X", "I-X", "O", "B-X", "I-X"]]
+    model = HMM(unknown=False).fit(X, y)
+    free = 1 + (1 + 2 + 2) + 3 * 2
+    assert model.aic(X) == pytest.approx(2 * free - 2 * model.log_likelihood(X).sum())
+    second = HMM(unknown=False, order=2, pairs=1).fit(X, y)
+    label = next(key[1] for key in second.histories_ if len(key) == 2)
+    more = free + (1 if label == "O" else 2)
+    assert second.aic(X) == pytest.approx(2 * more - 2 * second.log_likelihood(X).sum())
 
 
 def test_samples_follow_the_model(boxes) -> None:

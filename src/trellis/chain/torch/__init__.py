@@ -11,15 +11,19 @@ By-token inputs and results have the layout of the emissions: flat ``(N,)`` for 
 
 from torch import Tensor
 
+from trellis.chain.tables import ChainTable
 from trellis.chain.torch.answers import Decoded, Marginals, Paths
 from trellis.chain.torch.scores import ChainScores
 
 __all__ = [
     "ChainScores",
+    "ChainTable",
     "Decoded",
     "Marginals",
     "Paths",
+    "backward_table",
     "entropy",
+    "forward_table",
     "kbest",
     "log_partition",
     "marginals",
@@ -28,6 +32,7 @@ __all__ = [
     "score",
     "span_log_prob",
     "viterbi",
+    "viterbi_table",
     "weighted_nll",
 ]
 
@@ -40,6 +45,9 @@ marginals = ChainScores.marginals
 sample = ChainScores.sample
 entropy = ChainScores.entropy
 span_log_prob = ChainScores.span_log_prob
+forward_table = ChainScores.forward_table
+backward_table = ChainScores.backward_table
+viterbi_table = ChainScores.viterbi_table
 
 
 def weighted_nll(scores: ChainScores, tags: Tensor, weights: Tensor) -> Tensor:

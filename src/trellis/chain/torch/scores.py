@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from trellis.aligned import plain_tensor
+from trellis.chain import scores as arrays
 from trellis.chain._checks import check_kbest, check_loss, check_sample, check_side, check_span_tags, check_spans
+from trellis.chain.tables import Sequences, Tabled
 from trellis.chain.torch import _scan, by_scan
 from trellis.chain.torch.answers import Decoded, Marginals, Paths
 from trellis.chain.torch.autograd import ChainLoss, WeightedLoss, native_gradient
@@ -16,7 +18,7 @@ from trellis.chain.torch.batch import Batch, to_numpy
 from trellis.errors import ShapeError
 
 
-class ChainScores(Batch):
+class ChainScores(Batch, Tabled):
     """The scores of a batch as tensors, with the questions of ``trellis.chain.ChainScores``.
 
     Args:
@@ -216,3 +218,8 @@ class ChainScores(Batch):
         out = torch.empty(len(checked), dtype=torch.float64)
         kept.check(kept.inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr()))
         return out.to(kept.emissions.dtype)
+
+    def _sequences(self, allowed: Tensor | None) -> Sequences:
+        """The scores as arrays: a table has no gradients, and its rows are tokens, not padding."""
+        plain = (to_numpy(x) for x in self.restricted(allowed).ragged())
+        return arrays.ChainScores(*plain)._sequences(None)

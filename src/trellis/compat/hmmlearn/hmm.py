@@ -14,6 +14,7 @@ from trellis.compat.hmmlearn.base import ConvergenceMonitor
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm.expectation import HMMObjective
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
+from trellis.models.probability import akaike, bayesian
 from trellis.ragged import check_lengths
 
 __all__ = ["CategoricalHMM"]
@@ -142,11 +143,11 @@ class CategoricalHMM:
 
     def aic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
         """Akaike's information criterion; lower is better."""
-        return -2 * self.score(X, lengths) + 2 * self._free()
+        return akaike(self.score(X, lengths), self._free())
 
     def bic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
         """The Bayesian information criterion; lower is better."""
-        return -2 * self.score(X, lengths) + self._free() * float(np.log(len(np.asarray(X))))
+        return bayesian(self.score(X, lengths), self._free(), len(np.asarray(X)))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters of the constructor by name."""
@@ -240,9 +241,7 @@ class CategoricalHMM:
         self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
 
     def _free(self) -> int:
-        """How many numbers can be chosen freely."""
-        n = self.n_components
-        return n - 1 + n * (n - 1) + n * (self._features() - 1)
+        return self._checked().free()
 
 
 _NAMES = ("startprob_", "transmat_", "emissionprob_")

@@ -22,7 +22,7 @@ from trellis.errors import ConfigError, ModelError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger, sentences_at_once
 from trellis.models.crf.choosing import Choice
-from trellis.models.crf.config import CRFConfig, resolved
+from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.storage import from_stored, to_stored
@@ -68,7 +68,7 @@ class CRF(Tagger[CRFConfig]):
             states,
             self._choice(),
             edge_index=edges,
-            c2=settings.c2 if settings.algorithm != "ap" else 0.0,
+            c2=0.0 if settings.algorithm in MISTAKE_DRIVEN else settings.c2,
             sentence_weights=options.sentence_weights,
             token_weights=data.token_weights(tags, settings.label_weights),
             single=settings.precision == "single",

@@ -18,7 +18,7 @@ from trellis.training.objective import Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Histories:
+class HistoryWeights:
     """Pairs of labels that have their own state, and the weights of the labels after them."""
 
     pairs: IntArray  # [P, 2]
@@ -78,7 +78,7 @@ class Steps:
             count += int(self.after.sum())
         return np.concatenate(found).astype(np.int32), np.concatenate(owners).astype(np.int32), count
 
-    def split(self, weights: Vector) -> tuple[Vector, Histories | None]:
+    def split(self, weights: Vector) -> tuple[Vector, HistoryWeights | None]:
         """Weights by number as transitions (L, L), minus infinity where forbidden, and as those of histories."""
         two = int(self.weighted.sum())
         transitions = np.where(self.legal, 0.0, -np.inf)
@@ -87,9 +87,9 @@ class Steps:
             return transitions, None
         rows = np.zeros(self.after.shape)
         rows[self.after] = weights[two:]
-        return transitions, Histories(self.pairs, rows, self.after)
+        return transitions, HistoryWeights(self.pairs, rows, self.after)
 
-    def joined(self, weighted: BoolArray, histories: Histories | None) -> Steps:
+    def joined(self, weighted: BoolArray, histories: HistoryWeights | None) -> Steps:
         """With the weights that an earlier model has, whose labels are the first of these."""
         known = np.zeros_like(self.weighted)
         known[: len(weighted), : len(weighted)] = weighted
@@ -102,7 +102,7 @@ class Steps:
         after[_places(pairs, histories.pairs), : len(weighted)] |= histories.weighted
         return replace(steps, pairs=pairs, after=after & self.legal[pairs[:, 1]])
 
-    def weights_of(self, transitions: Vector, weighted: BoolArray, histories: Histories | None) -> Vector:
+    def weights_of(self, transitions: Vector, weighted: BoolArray, histories: HistoryWeights | None) -> Vector:
         """The weights of an earlier model by number; those that it does not have are zero."""
         L, old = self.num_labels, len(transitions)
         two = np.zeros((L, L))
@@ -124,7 +124,9 @@ class Steps:
         return found
 
 
-def chain_of(transitions: Vector, start: Vector, end: Vector, histories: Histories) -> tuple[Vector, Vector, Vector]:
+def chain_of(
+    transitions: Vector, start: Vector, end: Vector, histories: HistoryWeights
+) -> tuple[Vector, Vector, Vector]:
     """Transitions (S, S), start and end (S,) of the chain over histories, from those over labels."""
     L = len(start)
     labels = labels_of(histories.pairs, L)

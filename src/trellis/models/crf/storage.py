@@ -9,7 +9,7 @@ import numpy as np
 from trellis.arrays import Arrays
 from trellis.errors import StoreError, TemplateError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, Templates
-from trellis.models.crf.steps import Histories
+from trellis.models.crf.steps import HistoryWeights
 from trellis.models.crf.weights import AttributeWeights, CRFWeights
 from trellis.models.histories import MOST_PAIRS
 from trellis.store import Stored
@@ -55,7 +55,7 @@ def _arrays(weights: AttributeWeights, prefix: str = "") -> Arrays:
     }
 
 
-def _history_arrays(histories: Histories) -> Arrays:
+def _history_arrays(histories: HistoryWeights) -> Arrays:
     return {
         "history.pairs": histories.pairs,
         "history.rows": histories.rows,
@@ -63,12 +63,12 @@ def _history_arrays(histories: Histories) -> Arrays:
     }
 
 
-def _stored_histories(stored: Stored, L: int) -> Histories:
+def _stored_histories(stored: Stored, L: int) -> HistoryWeights:
     pairs = stored.array("history.pairs", np.int64, (None, 2), 0, L - 1)
     if len(pairs) > MOST_PAIRS or len(np.unique(pairs, axis=0)) < len(pairs):
         raise stored.refused("history.pairs", f"must have each pair once, and at most {MOST_PAIRS} of them")
     rows = stored.array("history.rows", np.float64, (len(pairs), L))
-    return Histories(pairs, rows, stored.array("history.weighted", np.uint8, rows.shape, 0, 1).astype(np.bool_))
+    return HistoryWeights(pairs, rows, stored.array("history.weighted", np.uint8, rows.shape, 0, 1).astype(np.bool_))
 
 
 def _stored_weights(stored: Stored, width: int, prefix: str = "") -> AttributeWeights:

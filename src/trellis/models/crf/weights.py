@@ -18,7 +18,7 @@ from trellis import _native, chain
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.caching import cached
 from trellis.features import AttributeIndex, Compiled, Extractor
-from trellis.models.crf.steps import Histories, chain_of
+from trellis.models.crf.steps import HistoryWeights, chain_of
 from trellis.models.histories import labels_of
 from trellis.ragged import check_lengths
 from trellis.training.objective import Vector
@@ -70,7 +70,7 @@ class CRFWeights(AttributeWeights):
     start: Vector  # [L] 0, or minus infinity if no sentence may begin so
     end: Vector  # [L]
     edges: AttributeWeights | None = None  # of pairs of labels
-    histories: Histories | None = None  # with order 2
+    histories: HistoryWeights | None = None  # with order 2
 
     @property
     def state_labels(self) -> IntArray | None:

@@ -5,26 +5,37 @@
 
     P(o) = sum_j alpha[T-1, j] = sum_i pi[i] B[i, o[0]] beta[0, i] = sum_i alpha[t, i] beta[t, i]   at every t
 
-They are computed in log space, so that no sequence is too long and no probability too small. Nothing that trains or
-tags comes through here: that is the chain's work.
+They are the tables of the chain (`trellis.chain.tables`) as probabilities: computed in log space, so that no sequence
+is too long and no probability too small.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from trellis.arrays import FloatArray
-from trellis.chain import ChainScores
-from trellis.models.probability import log_sum
+from trellis.chain.recursions import log_sum
+from trellis.chain.tables import ChainTable
+from trellis.frames import Grid, Report
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Lattice:
-    """Forward or backward variables of one sequence, ``(T, L)``; `log` is exact, the other views come from it."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Lattice(Report):
+    """Forward or backward variables of one sequence; `log` is exact, the other views come from it.
 
-    log: FloatArray
+    It prints as a table of the plain probabilities, in which the most probable states are marked; `table` prints their
+    logarithms.
+    """
+
+    table: ChainTable
+
+    @property
+    def log(self) -> FloatArray:
+        """``(T, L)`` logarithms of the probabilities."""
+        return self.table.values
 
     @property
     def values(self) -> FloatArray:
@@ -44,20 +55,25 @@ class Lattice:
         result: FloatArray = np.exp(self.log - np.where(np.isneginf(scale), 0.0, scale))
         return result
 
+    def grid(self) -> Grid:
+        """Observations down, states across."""
+        name = {"forward": "Forward: alpha", "backward": "Backward: beta"}[self.table.kind]
+        title = f"{name} as probabilities, ● most probable states; P(o) = {np.exp(self.table.total[0]):.5g}"
+        return self.table.grid_of(title, self.values, np.exp(self.table.last))
 
-def forward(scores: ChainScores) -> Lattice:
-    """Alpha of a single sequence."""
-    rows = np.empty_like(scores.emissions)
-    for t, emission in enumerate(scores.emissions):
-        into = scores.start if t == 0 else log_sum(rows[t - 1][:, None] + scores.transitions, axis=0)
-        rows[t] = into + emission
-    return Lattice(rows)
+    def to_records(self) -> list[dict[str, Any]]:
+        """One dict per observation: the observation, and the probability of each state."""
+        labels, tokens, rows = self.table.labels, self.table.tokens, self.values.tolist()
+        return [{"token": x} | dict(zip(labels, row, strict=True)) for x, row in zip(tokens, rows, strict=True)]
 
+    def to_dict(self) -> dict[str, Any]:
+        """The table as lists."""
+        return self.table.to_dict()
 
-def backward(scores: ChainScores) -> Lattice:
-    """Beta of a single sequence."""
-    rows = np.empty_like(scores.emissions)
-    for t in range(len(rows) - 1, -1, -1):
-        last = t == len(rows) - 1
-        rows[t] = scores.end if last else log_sum(scores.transitions + scores.emissions[t + 1] + rows[t + 1], axis=1)
-    return Lattice(rows)
+    def __str__(self) -> str:
+        """The title and the table."""
+        return self.grid().to_text()
+
+    def __repr__(self) -> str:
+        """What is printed."""
+        return str(self)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,36 +33,23 @@ from trellis.errors import DataError, ModelError
 from trellis.models.base import Tagger
 from trellis.models.data import Labelled, learned_tag_set, listed, name_of, tokens_of
 from trellis.models.fitting import FitOptions
+from trellis.models.hmm.answers import Posteriors, Sample
 from trellis.models.hmm.config import HMMConfig, resolved
 from trellis.models.hmm.counting import unknown_log_emissions
 from trellis.models.hmm.histories import BEGIN
-from trellis.models.hmm.lattice import Lattice, backward, forward
-from trellis.models.hmm.observations import Symbol, encode
+from trellis.models.hmm.lattice import Lattice
+from trellis.models.hmm.observations import Symbol, encode, given_symbols
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.hmm.storage import from_stored, to_stored
 from trellis.models.hmm.training import LearnedHMM, check_order, learn
 from trellis.models.markov import check_size, draw, sample_paths
-from trellis.models.probability import logs
+from trellis.models.probability import akaike, bayesian, logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
 from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 from trellis.text import splitter
 from trellis.training import Progress
-
-
-class Posteriors(NamedTuple):
-    """``gamma[t, i]``: probability of state i at t; ``xi[t, i, j]``: of states i, j at t and t + 1."""
-
-    gamma: FloatArray
-    xi: FloatArray
-
-
-class Sample(NamedTuple):
-    """Observations and the states that emitted them."""
-
-    observations: list[Any]
-    states: list[str]
 
 
 @final
@@ -98,7 +85,7 @@ class HMM(Tagger[HMMConfig]):
         parameters = Probabilities.checked(start, transitions, emissions)
         L, V = parameters.num_states, parameters.num_symbols
         names = tuple(map(str, range(L))) if states is None else tuple(states)
-        index = {symbol: i for i, symbol in enumerate(range(V) if symbols is None else symbols)}
+        index = {symbol: i for i, symbol in enumerate(range(V) if symbols is None else given_symbols(symbols))}
         if len(names) != L or len(index) != V:
             raise ModelError(f"expected {L} states and {V} distinct symbols, got {len(names)} and {len(index)}")
         model = cls(**options)
@@ -176,20 +163,48 @@ class HMM(Tagger[HMMConfig]):
         """Log probability of each sequence of observations; minus infinity if the model cannot emit it."""
         return np.concatenate([np.empty(0), *(log_mass(block.scores) for block in self._posteriors(X))])
 
+    def aic(self, X: Iterable[Any]) -> float:
+        """Akaike's information criterion of all sequences together; lower is better."""
+        return akaike(float(self.log_likelihood(X).sum()), self._free())
+
+    def bic(self, X: Iterable[Any]) -> float:
+        """The Bayesian information criterion of all sequences together, which counts tokens; lower is better."""
+        inputs = listed(X)
+        return bayesian(float(self.log_likelihood(inputs).sum()), self._free(), sum(map(len, inputs)))
+
+    def _free(self) -> int:
+        """How many numbers were chosen; each pair of labels that has its own state adds a distribution."""
+        model, legal = self._fitted(), _legal(self._fitted_tags(), self.settings_.constraints)
+        pairs = 0 if model.histories is None else legal.transitions[model.histories.pairs[:, 1]].sum(axis=1) - 1
+        return model.parameters.free(legal) + int(np.maximum(pairs, 0).sum())
+
     def forward(self, observations: Any) -> Lattice:
         """Alpha of one sequence: probability of the observations so far and each state at t.
 
         With order 2 the states, here and in `backward`, are those of `histories_`.
         """
-        return forward(self.chain_scores([observations]))
+        return Lattice(self.chain_scores([observations]).forward_table(**self._names(observations)))
 
     def backward(self, observations: Any) -> Lattice:
         """Beta of one sequence: probability of the observations after t, given each state at t."""
-        return backward(self.chain_scores([observations]))
+        return Lattice(self.chain_scores([observations]).backward_table(**self._names(observations)))
+
+    def viterbi_table(self, observations: Any) -> chain.ChainTable:
+        """Delta and psi of one sequence, as log probabilities, and the most probable states; it prints as a table."""
+        posterior = self.posterior([observations])
+        with posterior.named():
+            return posterior.scores.viterbi_table(**self._names(observations))
+
+    def _names(self, observations: Any) -> dict[str, Any]:
+        """What tables of one sequence show: the states, with order 2 those of `histories_`, and the observations."""
+        states = (" ".join("^" if label is None else label for label in history) for history in self.histories_)
+        return {"labels": list(states), "tokens": list(map(str, tokens_of(observations)))}
 
     def posteriors(self, observations: Any) -> Posteriors:
         """Gamma and xi of one sequence."""
-        found = chain.marginals(self.chain_scores([observations]), pairwise=True)
+        posterior = self.posterior([observations])
+        with posterior.named():
+            found = chain.marginals(posterior.scores, pairwise=True)
         assert found.pairwise is not None
         finer, L = self._state_labels(), len(self.labels_)
         second = sum_by_label(found.pairwise, finer, L)  # (T - 1, S, L)

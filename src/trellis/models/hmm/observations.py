@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.errors import DataError
+from trellis.errors import DataError, ModelError
 from trellis.models.data import Labelled, check_sized, name_of, tokens_of
 from trellis.ragged import check_lengths
 from trellis.tags import TagSet
@@ -47,6 +47,7 @@ class Observations:
 
 def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None) -> dict[Symbol, int]:
     """Ids of all symbols that occur, in the order of their first occurrence, after those known before."""
+    check_symbols(inputs)
     index = {} if before is None else dict(before)
     for symbol in dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs))):
         index.setdefault(symbol, len(index))
@@ -56,11 +57,39 @@ def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None
 def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:
     """Symbols (N,), -1 if unknown, and lengths."""
     try:
+        check_symbols(inputs)
         lengths = check_lengths(np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs)))
         flat = (index.get(symbol, -1) for symbol in concatenated.from_iterable(map(tokens_of, inputs)))
         return np.fromiter(flat, dtype=np.int64, count=int(lengths.sum())), lengths
     except TypeError:
         _raise_no_symbols(inputs)
+
+
+def check_symbols(inputs: Sequence[Any]) -> None:
+    """Refuse floats: they are measurements, of which an equal one may never come again, and 1.0 would pass for 1."""
+    floats = {kind for kind in set(map(type, concatenated.from_iterable(map(tokens_of, inputs)))) if _is_float(kind)}
+    if not floats:
+        return
+    for number, item in enumerate(inputs):
+        for position, symbol in enumerate(tokens_of(item)):
+            if type(symbol) in floats:
+                raise DataError(
+                    f"{name_of(number, item)}, position {position}: an observation must be a string or an integer, "
+                    f"got the float {shown(symbol)}; put measurements into classes first"
+                )
+
+
+def given_symbols(symbols: Sequence[Symbol]) -> Sequence[Symbol]:
+    """The symbols of a model with given probabilities, checked."""
+    try:
+        check_symbols([list(symbols)])
+    except DataError as error:
+        raise ModelError(str(error).replace("sentence 0, position", "symbols, position")) from None
+    return symbols
+
+
+def _is_float(kind: type) -> bool:
+    return issubclass(kind, float | complex | np.floating | np.complexfloating)
 
 
 def _raise_no_symbols(inputs: Sequence[Any]) -> NoReturn:

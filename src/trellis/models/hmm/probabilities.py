@@ -81,6 +81,14 @@ class Probabilities:
         """V."""
         return len(self.emissions)
 
+    def free(self, legal: AllowedTransitions | None = None) -> int:
+        """How many of the numbers can be chosen freely: each distribution has one less than it has legal outcomes."""
+        L, V = self.num_states, self.num_symbols
+        if legal is None:
+            return L - 1 + L * (L - 1) + L * (V - 1)
+        steps = np.maximum(legal.transitions.sum(axis=1) - 1, 0).sum()
+        return int(max(legal.start.sum() - 1, 0) + steps) + L * (V - 1)
+
 
 def log_emissions(parameters: Probabilities, symbols: IntArray) -> FloatArray:
     """``(N, L)`` log emissions of symbols; those outside 0..V-1 get the nearest row, to be overwritten."""

@@ -1,0 +1,296 @@
+"""The tables of forward, backward and Viterbi, to be read and to be followed by hand.
+
+With e the emissions, A[t] the scores of transitions into position t (those of the chain plus its edges), and T tokens::
+
+    alpha[0, j] = start[j] + e[0, j]     alpha[t, j] = log sum_i exp(alpha[t-1, i] + A[t, i, j]) + e[t, j]
+    beta[T-1, i] = end[i]                beta[t, i]  = log sum_j exp(A[t+1, i, j] + e[t+1, j] + beta[t+1, j])
+    delta[0, j] = start[j] + e[0, j]     delta[t, j] = max_i (delta[t-1, i] + A[t, i, j]) + e[t, j]
+                                         psi[t, j]   = the i of that maximum; the smallest if there are several
+
+    log Z = log sum_j exp(alpha[T-1, j] + end[j]) = log sum_j exp(start[j] + e[0, j] + beta[0, j])
+    best  = max_j (delta[T-1, j] + end[j]), and from that j the best path follows psi back
+
+For example::
+
+    >>> from trellis import chain
+    >>> scores = chain.ChainScores([[2, 1], [0, 1], [1, 0]], lengths=[3], transitions=[[1, 0], [0, 2]])
+    >>> print(scores.viterbi_table(labels=["N", "V"], tokens=["they", "can", "fish"]))
+    Viterbi: delta, ← psi, ● best path; best score 6
+    <BLANKLINE>
+    | token |     N |       V |
+    | :---- | ----: | ------: |
+    | they  |     2 |     ● 1 |
+    | can   | 3 ← N | ● 4 ← V |
+    | fish  | 5 ← N | ● 6 ← V |
+    | end   |     5 |     ● 6 |
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain as concatenated
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from trellis.arrays import FloatArray, IntArray
+from trellis.chain import recursions
+from trellis.chain._problems import (
+    NO_PATH,
+    NOT_FINITE,
+    SUM_TOO_LARGE,
+    OneSequence,
+    raise_bad_chain_score,
+    raise_problem,
+)
+from trellis.errors import ShapeError
+from trellis.frames import Grid, Report
+from trellis.ragged import offsets_of
+
+Kind = Literal["forward", "backward", "viterbi"]
+Tokens = Sequence[str] | Sequence[Sequence[str]]
+_TITLES = {"forward": "Forward: alpha", "backward": "Backward: beta", "viterbi": "Viterbi: delta, ← psi"}
+
+
+class _Row(NamedTuple):
+    """What one line of a table shows: a token, or where a sequence starts or ends."""
+
+    sequence: int
+    name: str
+    values: FloatArray
+    best: int
+    back: IntArray | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ChainTable(Report):
+    """Alpha, beta or delta of a batch, in log space; it prints as a table with the best path marked.
+
+    Attributes:
+        kind: "forward", "backward" or "viterbi".
+        lengths: ``(B,)`` the tokens of each sequence.
+        values: ``(N, L)`` alpha, beta or delta, one sequence after another, like the emissions of the chain.
+        last: ``(B, L)`` the last step, before its labels are joined: ``alpha[T-1] + end``; ``delta[T-1] + end``, the
+            scores of the last label before the way back; for beta, which ends at the first token, ``start + e[0] +
+            beta[0]``. Minus infinity for an empty sequence.
+        total: ``(B,)`` log Z, or with Viterbi the score of the best path; 0 for an empty sequence.
+        path: ``(N,)`` the best labels, found by following psi back; -1 in a sequence without any path.
+        back: ``(N, L)`` psi: the best label before each label, -1 at the first token; None unless Viterbi.
+        labels: names of the labels; default: their numbers.
+        tokens: ``(N,)`` the tokens; default: their positions.
+
+    """
+
+    kind: Kind
+    lengths: IntArray
+    values: FloatArray
+    last: FloatArray
+    total: FloatArray
+    path: IntArray
+    back: IntArray | None
+    labels: tuple[str, ...]
+    tokens: tuple[str, ...]
+
+    def part(self, index: int) -> ChainTable:
+        """The table of one sequence."""
+        b = range(len(self.lengths))[index]
+        first, stop = offsets_of(self.lengths)[b : b + 2].tolist()
+        own = slice(b, b + 1)
+        return ChainTable(
+            self.kind,
+            self.lengths[own],
+            self.values[first:stop],
+            self.last[own],
+            self.total[own],
+            self.path[first:stop],
+            None if self.back is None else self.back[first:stop],
+            self.labels,
+            self.tokens[first:stop],
+        )
+
+    def grid(self) -> Grid:
+        """Tokens down, labels across; ● marks the best path."""
+        title = f"{_TITLES[self.kind]}, ● best path"
+        if len(self.total) == 1:
+            result = "best score" if self.kind == "viterbi" else "log Z"
+            title += f"; {result} {_number(float(self.total[0]))}"
+        return self.grid_of(title, self.values, self.last)
+
+    def grid_of(self, title: str, values: FloatArray, last: FloatArray) -> Grid:
+        """The grid with other numbers in place of `values` and `last`, such as their exponentials."""
+        several = len(self.lengths) != 1
+        head = ("sequence", "token") if several else ("token",)
+        rows = list(self._rows(values, last))
+        cells = tuple((*(str(row.sequence), row.name)[-len(head) :], *self._cells(row)) for row in rows)
+        marked = frozenset((number, len(head) + row.best) for number, row in enumerate(rows) if row.best >= 0)
+        return Grid(title, (*head, *self.labels), cells, marked)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All attributes, arrays as lists."""
+        return {name: x.tolist() if isinstance(x, np.ndarray) else x for name, x in vars(self).items()}
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One dict per token: its sequence, the token, and the value of each label."""
+        sequences = np.repeat(np.arange(len(self.lengths)), self.lengths).tolist()
+        rows = zip(sequences, self.tokens, self.values.tolist(), strict=True)
+        return [{"sequence": b, "token": x} | dict(zip(self.labels, row, strict=True)) for b, x, row in rows]
+
+    def __str__(self) -> str:
+        """The title and the table."""
+        return self.grid().to_text()
+
+    def __repr__(self) -> str:
+        """What is printed."""
+        return str(self)
+
+    def _rows(self, values: FloatArray, last: FloatArray) -> Iterator[_Row]:
+        for b, (first, stop) in enumerate(pairwise(offsets_of(self.lengths).tolist())):
+            if first == stop:
+                continue
+            if self.kind == "backward":
+                yield _Row(b, "start", last[b], int(self.path[first]), None)
+            for t in range(first, stop):
+                yield _Row(b, self.tokens[t], values[t], int(self.path[t]), None if self.back is None else self.back[t])
+            if self.kind != "backward":
+                yield _Row(b, "end", last[b], int(self.path[stop - 1]), None)
+
+    def _cells(self, row: _Row) -> Iterator[str]:
+        for j, x in enumerate(row.values.tolist()):
+            before = -1 if row.back is None else int(row.back[j])
+            yield ("● " if j == row.best else "") + _number(x) + (f" ← {self.labels[before]}" if before >= 0 else "")
+
+
+class Sequences(NamedTuple):
+    """The scores of a batch, one sequence at a time, and how many labels there are."""
+
+    each: list[OneSequence]
+    num_labels: int
+
+
+class Tabled(ABC):
+    """The tables of a chain, for arrays and tensors alike."""
+
+    __slots__ = ()
+
+    def forward_table(
+        self, *, allowed: Any = None, labels: Sequence[str] | None = None, tokens: Tokens | None = None
+    ) -> ChainTable:
+        """Alpha of every label at every token, and log Z, as a table that prints with the best path marked.
+
+        Args:
+            allowed: forbids every label outside it, as in all questions.
+            labels: ``(L,)`` names of the labels to show.
+            tokens: the tokens to show: a list for each sequence, or one list of all.
+
+        """
+        return make_table("forward", self._sequences(allowed), labels, tokens)
+
+    def backward_table(
+        self, *, allowed: Any = None, labels: Sequence[str] | None = None, tokens: Tokens | None = None
+    ) -> ChainTable:
+        """Beta of every label at every token; the rest is as in `forward_table`."""
+        return make_table("backward", self._sequences(allowed), labels, tokens)
+
+    def viterbi_table(
+        self, *, allowed: Any = None, labels: Sequence[str] | None = None, tokens: Tokens | None = None
+    ) -> ChainTable:
+        """Delta and psi of every label at every token, and the best path; the rest is as in `forward_table`."""
+        return make_table("viterbi", self._sequences(allowed), labels, tokens)
+
+    @abstractmethod
+    def _sequences(self, allowed: Any) -> Sequences:
+        """The scores of each sequence, restricted."""
+
+
+def make_table(kind: Kind, batch: Sequences, labels: Sequence[str] | None, tokens: Tokens | None) -> ChainTable:
+    """The table of a batch; a sequence without any path is an error with Viterbi only."""
+    L = batch.num_labels
+    lengths = np.array([len(one.emissions) for one in batch.each], dtype=np.int64)
+    done = [_solve(kind, one) for one in batch.each]
+    values, last, total, path, back = zip(*done, strict=True) if done else ((), (), (), (), ())
+    return ChainTable(
+        kind,
+        lengths,
+        np.concatenate([np.empty((0, L)), *values]),
+        np.array(last).reshape(-1, L),
+        np.array(total, dtype=np.float64),
+        np.concatenate([np.empty(0, dtype=np.int64), *path]),
+        np.concatenate([np.empty((0, L), dtype=np.int64), *back]) if kind == "viterbi" else None,
+        _check_labels(labels, L),
+        _check_tokens(tokens, lengths),
+    )
+
+
+class _Solved(NamedTuple):
+    """What `ChainTable` says of one sequence."""
+
+    values: FloatArray
+    last: FloatArray
+    total: float
+    path: IntArray
+    back: IntArray
+
+
+def _solve(kind: Kind, one: OneSequence) -> _Solved:
+    """The recursion of one sequence, checked before and after."""
+    exact = _checked(one)
+    with np.errstate(over="ignore", invalid="ignore"):
+        solved = _solve_checked(kind, exact)
+    if not solved.total < np.inf:
+        raise_problem(SUM_TOO_LARGE, one)
+    if kind == "viterbi" and np.isneginf(solved.total):
+        raise_problem(NO_PATH, one)
+    return solved
+
+
+def _solve_checked(kind: Kind, one: OneSequence) -> _Solved:
+    delta, back = recursions.viterbi(one)
+    if len(delta) == 0:
+        return _Solved(delta, np.full(delta.shape[1], -np.inf), 0.0, np.empty(0, dtype=np.int64), back)
+    last = delta[-1] + one.end
+    path = recursions.trace_back(last, back)
+    if kind == "viterbi":
+        return _Solved(delta, last, float(last.max()), path, back)
+    values = recursions.forward(one) if kind == "forward" else recursions.backward(one)
+    joined = values[-1] + one.end if kind == "forward" else one.start + one.emissions[0] + values[0]
+    return _Solved(values, joined, float(recursions.log_sum(joined, axis=0)), path, back)
+
+
+def _checked(one: OneSequence) -> OneSequence:
+    """The scores in float64, each finite or minus infinity."""
+    shared = (one.transitions, one.start, one.end)
+    if not all((x < np.inf).all() for x in shared):
+        raise_bad_chain_score(*shared)
+    if not all((x < np.inf).all() for x in (one.emissions, one.edges) if x is not None):
+        raise_problem(NOT_FINITE, one)
+    emissions, transitions, start, end = (x.astype(np.float64) for x in (one.emissions, *shared))
+    edges = None if one.edges is None else one.edges.astype(np.float64)
+    return OneSequence(one.number, emissions, transitions, start, end, edges)
+
+
+def _check_labels(labels: Sequence[str] | None, L: int) -> tuple[str, ...]:
+    names = tuple(map(str, range(L) if labels is None else labels))
+    if len(names) != L:
+        raise ShapeError(f"labels must be (L,) = ({L},) names, got {len(names)}")
+    return names
+
+
+def _check_tokens(tokens: Tokens | None, lengths: IntArray) -> tuple[str, ...]:
+    if tokens is None:
+        return tuple(str(t) for length in lengths.tolist() for t in range(length))
+    nested = any(isinstance(own, Sequence) and not isinstance(own, str) for own in tokens)
+    if nested and [len(own) for own in tokens] != lengths.tolist():
+        raise ShapeError(
+            f"tokens must have the lengths {lengths.tolist()} of the sequences, got {[len(own) for own in tokens]}"
+        )
+    flat = tuple(map(str, concatenated.from_iterable(tokens) if nested else tokens))
+    if len(flat) != lengths.sum():
+        raise ShapeError(f"tokens must be (N,) = ({lengths.sum()},) to match emissions, got {len(flat)}")
+    return flat
+
+
+def _number(x: float) -> str:
+    return f"{x:.5g}"
