@@ -183,7 +183,7 @@ LINES = {
         "spans",
         '{"data": {"text": "a"}, "annotations": [{"result": []}, {"result": []}]}\n',
         "f:1: expected one annotation of the task, found 2 by ?, ?; "
-        "choose an annotator by name, or ask for the majority: "
+        "choose one with --annotator, or take the --majority: "
         '\'{"data": {"text": "a"}, "annotations": [{"result": []}, {"result": []}]}\'',
     ),
     "annotations that are none": Case(
