@@ -213,7 +213,8 @@ def test_a_step_of_the_perceptron_moves_the_labels_in_a_row():
     best, gold = max(scores, key=scores.get), tuple(y[0])
     assert best != gold
     state = Perceptron(w.copy(), np.zeros_like(w), 0)
-    objective.correct(np.array([0]), state)
+    wrong = objective.correct(np.array([0]), state)
+    assert wrong == pytest.approx(sum(map(str.__ne__, best, gold)) / 7)  # of 7 tokens in all
     after = named(objective.parameters(state.weights), objective.states.names)
     for key, value in after.items():
         moved = 0
