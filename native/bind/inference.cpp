@@ -5,9 +5,9 @@
 #include "chain/inference.h"
 
 #include "bind/array.h"
+#include "bind/calls.h"
 #include "bind/module.h"
 
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -18,22 +18,6 @@ namespace nb = nanobind;
 namespace trellis {
 
 namespace {
-
-template <typename T>
-T* pointer(nb::handle array) {
-  if (PyLong_Check(array.ptr())) return at<T>(PyLong_AsSize_t(array.ptr()));
-  return data_of<T>(array);
-}
-
-// (status, sequence) of the first problem
-using Report = std::pair<int, int64_t>;
-
-template <typename F>
-Report unlocked(F f) {
-  nb::gil_scoped_release release;
-  const Outcome outcome = f();
-  return {outcome.status, outcome.sequence};
-}
 
 // Spans as arrays: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
 // masks before[S, labels] and after[S, labels].

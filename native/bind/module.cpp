@@ -50,6 +50,7 @@ NB_MODULE(_native, m) {
   bind_labels(m);
   bind_lstm(m);
   bind_objective(m);
+  bind_segments(m);
   bind_spelling(m);
   bind_text(m);
   bind_vectors(m);

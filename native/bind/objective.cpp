@@ -97,6 +97,26 @@ void bind_objective(nb::module_& m) {
           perceptron(self.objective, sentences, count, w, s, &seen, &mistakes);
         }
         return nb::make_tuple(seen, mistakes);
+      })
+      .def("passive_aggressive",
+           [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
+              const Array<double>& sums, int64_t seen, int64_t type, double c, bool by_errors) {
+             const int64_t* sentences = order.data();
+             const int64_t count = int64_t(order.size());
+             double cost, *w = weights.data(), *s = sums.data();
+             {
+               nb::gil_scoped_release release;
+               cost = passive_aggressive(self.objective, sentences, count, {type, c, by_errors}, w, s, &seen);
+             }
+             return nb::make_tuple(seen, cost);
+           })
+      .def("arow", [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
+                      const Array<double>& variances, double gamma) {
+        const int64_t* sentences = order.data();
+        const int64_t count = int64_t(order.size());
+        double *w = weights.data(), *v = variances.data();
+        nb::gil_scoped_release release;
+        return arow(self.objective, sentences, count, gamma, w, v);
       });
 }
 

@@ -4,6 +4,7 @@
 #include "features/shard.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace trellis {
@@ -114,6 +115,89 @@ void step_states(const Batched& batch, const double* derivatives, double step, d
   });
 }
 
+// Decodes one sentence after another, and tells how the best path differs from the right one.
+class Decoder {
+ public:
+  explicit Decoder(const Objective& objective) : batch_(objective), step_of_(size_t(objective.L() * objective.L()), -1) {
+    const int64_t states = objective.size() - int64_t(objective.steps().size());
+    for (size_t i = 0; i < objective.steps().size(); ++i)
+      step_of_[size_t(objective.steps()[i])] = states + int64_t(i);
+  }
+  // Whether there are a best path and a right one.
+  bool decode(int64_t sentence, const double* weights) {
+    batch_.take(&sentence, 1);
+    batch_.score(weights, 1.0);
+    Outcome outcome = batch_.best(batch_.emissions, best_);
+    if (outcome.status == exact) outcome = batch_.complete();
+    return outcome.status == exact;
+  }
+  double weight() const { return batch_.weights[0]; }
+  // f(weight, by) for the weights of the right path with what they count there, for those of the best one with minus
+  // that, where the paths differ; returns how many labels do.
+  template <typename F>
+  int64_t for_difference(F f) const {
+    const Objective& objective = batch_.objective;
+    const Pairs pairs = objective.pairs();
+    const int64_t L = objective.L();
+    int64_t wrong = 0;
+    for (size_t t = 0; t < best_.size(); ++t) {
+      const int64_t gold = batch_.tags[t], guess = best_[t];
+      if (gold != guess) {
+        ++wrong;
+        for_weights(objective.data(), pairs, batch_.tokens[t], [&](int64_t, int64_t p, int64_t l, double value) {
+          if (l == gold) f(p, value);
+          if (l == guess) f(p, -value);
+        });
+      }
+      if (t == 0) continue;
+      const int64_t right = step_of_[size_t(batch_.tags[t - 1] * L + gold)];
+      const int64_t taken = step_of_[size_t(best_[t - 1] * L + guess)];
+      if (right == taken) continue;
+      if (right >= 0) f(right, 1.0);
+      if (taken >= 0) f(taken, -1.0);
+    }
+    return wrong;
+  }
+
+ private:
+  Batched batch_;
+  std::vector<int64_t> step_of_, best_;
+};
+
+// The features of the right path less those of the best one: a sparse vector, each weight once.
+class Difference {
+ public:
+  explicit Difference(int64_t size) : amounts_(size_t(size), 0.0), listed_(size_t(size), 0) {}
+  // Returns how many labels are wrong.
+  int64_t take(const Decoder& decoder, double times) {
+    for (const int64_t w : weights_) amounts_[size_t(w)] = 0.0, listed_[size_t(w)] = 0;
+    weights_.clear();
+    return decoder.for_difference([&](int64_t w, double by) {
+      if (!listed_[size_t(w)]) listed_[size_t(w)] = 1, weights_.push_back(w);
+      amounts_[size_t(w)] += times * by;
+    });
+  }
+  template <typename F>
+  void each(F f) const {
+    for (const int64_t w : weights_) f(w, amounts_[size_t(w)]);
+  }
+  double dot(const double* weights) const {
+    double sum = 0.0;
+    each([&](int64_t w, double f) { sum += weights[w] * f; });
+    return sum;
+  }
+  double norm() const {
+    double sum = 0.0;
+    each([&](int64_t, double f) { sum += f * f; });
+    return sum;
+  }
+
+ private:
+  std::vector<double> amounts_;
+  std::vector<uint8_t> listed_;
+  std::vector<int64_t> weights_;
+};
+
 }  // namespace
 
 Outcome descend(const Objective& objective, const int64_t* order, int64_t count, Descent& descent, double* weights,
@@ -133,6 +217,10 @@ Outcome descend(const Objective& objective, const int64_t* order, int64_t count,
     if (outcome.status != exact) return {outcome.status, order[from + outcome.sequence]};
     const double rate = descent.rate0 / (1.0 + descent.rate0 * descent.decay * double(descent.done++));
     descent.scale *= 1.0 - rate * descent.decay;
+    if (descent.scale == 0.0) {  // the decay has taken all that there was
+      std::fill(weights, weights + objective.size(), 0.0);
+      descent.scale = 1.0;
+    }
     const double step = rate / (double(size) * descent.scale);
     step_states(batch, derivatives.data(), step, weights);
     for (size_t i = 0; i < numbered.size(); ++i) step_weights[i] -= step * steps[size_t(numbered[i])];
@@ -142,39 +230,64 @@ Outcome descend(const Objective& objective, const int64_t* order, int64_t count,
 
 void perceptron(const Objective& objective, const int64_t* order, int64_t count, double* weights, double* sums,
                 int64_t* seen, int64_t* mistakes) {
-  const Pairs pairs = objective.pairs();
-  const int64_t L = objective.L(), states = objective.size() - int64_t(objective.steps().size());
-  std::vector<int64_t> step_of(size_t(L * L), -1), best;
-  for (size_t i = 0; i < objective.steps().size(); ++i) step_of[size_t(objective.steps()[i])] = states + int64_t(i);
-  Batched batch(objective);
+  Decoder decoder(objective);
   for (int64_t i = 0; i < count; ++i) {
-    batch.take(order + i, 1);
-    batch.score(weights, 1.0);
-    Outcome outcome = batch.best(batch.emissions, best);
-    if (outcome.status == exact) outcome = batch.complete();
     ++*seen;
-    if (outcome.status != exact) continue;
-    const auto move = [&](int64_t w, double by) {
-      weights[w] += by;
-      sums[w] += by * double(*seen);
-    };
-    const double weight = batch.weights[0];
-    for (size_t t = 0; t < best.size(); ++t) {
-      const int64_t gold = batch.tags[t], guess = best[t];
-      if (gold != guess) {
-        ++*mistakes;
-        for_weights(objective.data(), pairs, batch.tokens[t], [&](int64_t, int64_t p, int64_t l, double value) {
-          if (l == gold) move(p, weight * value);
-          if (l == guess) move(p, -weight * value);
-        });
-      }
-      if (t == 0) continue;
-      const int64_t right = step_of[size_t(batch.tags[t - 1] * L + gold)], wrong = step_of[size_t(best[t - 1] * L + guess)];
-      if (right == wrong) continue;
-      if (right >= 0) move(right, weight);
-      if (wrong >= 0) move(wrong, -weight);
-    }
+    if (!decoder.decode(order[i], weights)) continue;
+    const double weight = decoder.weight();
+    *mistakes += decoder.for_difference([&](int64_t w, double by) {
+      weights[w] += weight * by;
+      sums[w] += weight * by * double(*seen);
+    });
   }
+}
+
+double passive_aggressive(const Objective& objective, const int64_t* order, int64_t count, const Aggression& aggression,
+                          double* weights, double* sums, int64_t* seen) {
+  Decoder decoder(objective);
+  Difference difference(objective.size());
+  double total = 0.0;
+  for (int64_t i = 0; i < count; ++i) {
+    ++*seen;
+    if (!decoder.decode(order[i], weights)) continue;
+    const int64_t wrong = difference.take(decoder, 1.0);
+    if (wrong == 0) continue;
+    const double cost = (aggression.by_errors ? std::sqrt(double(wrong)) : 1.0) - difference.dot(weights);
+    total += cost * decoder.weight();
+    const double norm = difference.norm();
+    if (norm == 0.0) continue;  // the same features on both paths
+    const double tau = aggression.type == 0   ? cost / norm
+                       : aggression.type == 1 ? std::min(aggression.c, cost / norm)
+                                              : cost / (norm + 0.5 / aggression.c);
+    difference.each([&](int64_t w, double f) {
+      weights[w] += tau * decoder.weight() * f;
+      sums[w] += tau * decoder.weight() * f * double(*seen);
+    });
+  }
+  return total;
+}
+
+double arow(const Objective& objective, const int64_t* order, int64_t count, double gamma, double* weights,
+            double* variances) {
+  Decoder decoder(objective);
+  Difference difference(objective.size());
+  double total = 0.0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!decoder.decode(order[i], weights)) continue;
+    const double weight = decoder.weight();
+    const int64_t wrong = difference.take(decoder, weight);
+    if (wrong == 0 || weight == 0.0) continue;
+    const double cost = double(wrong) - difference.dot(weights) / weight;
+    total += cost * weight;
+    double spread = gamma;
+    difference.each([&](int64_t w, double f) { spread += f * f * variances[w]; });
+    const double alpha = cost / spread;
+    difference.each([&](int64_t w, double f) {
+      weights[w] += alpha * variances[w] * f;
+      variances[w] = 1.0 / (1.0 / variances[w] + f * f / gamma);
+    });
+  }
+  return total;
 }
 
 }  // namespace trellis

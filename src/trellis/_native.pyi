@@ -249,6 +249,25 @@ class Objective:
         seen: int,
         /,
     ) -> tuple[int, int]: ...
+    def passive_aggressive(
+        self,
+        order: npt.NDArray[np.int64],
+        weights: npt.NDArray[np.float64],
+        sums: npt.NDArray[np.float64],
+        seen: int,
+        type: int,
+        c: float,
+        by_errors: bool,
+        /,
+    ) -> tuple[int, float]: ...
+    def arow(
+        self,
+        order: npt.NDArray[np.int64],
+        weights: npt.NDArray[np.float64],
+        variances: npt.NDArray[np.float64],
+        gamma: float,
+        /,
+    ) -> float: ...
 
 def compile_tokens(
     templates: TemplateSet, columns: list[list[Any]], names: list[str], attributes: Attributes, grow: bool, /
@@ -311,3 +330,30 @@ class EasyWords:
     ) -> list[str] | None: ...
 
 def find_tokens(text: str, tokens: Sequence[str], /) -> tuple[tuple[int, int], ...]: ...
+
+SegmentAnswer = tuple[
+    Outcome, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]
+]
+
+class SegmentInference:
+    def __init__(
+        self,
+        segments: Array,
+        offsets: Array,
+        sequences: int,
+        longest: int,
+        transitions: Array,
+        start: Array,
+        end: Array,
+        labels: int,
+        /,
+    ) -> None: ...
+    def log_partition(self, out: Array, /) -> Outcome: ...
+    def score(self, counts: Array, path: Array, out: Array, /) -> Outcome: ...
+    def marginals(
+        self, weights: Array, out: Array, segments: Array, transitions: Array, start: Array, end: Array, /
+    ) -> Outcome: ...
+    def entropy(self, out: Array, /) -> Outcome: ...
+    def viterbi(self) -> SegmentAnswer: ...
+    def kbest(self, k: int, /) -> SegmentAnswer: ...
+    def sample(self, n: int, seed: int, /) -> SegmentAnswer: ...

@@ -128,7 +128,7 @@ def test_clone_and_searches_run():
     assert len(grid.predict(X)) == 24
 
 
-@pytest.mark.parametrize("algorithm", ["lbfgs", "l2sgd", "ap"])
+@pytest.mark.parametrize("algorithm", ["lbfgs", "l2sgd", "ap", "pa", "arow"])
 def test_algorithms_learn_and_pickle(algorithm):
     X = [[{"w": w} for w in "abcab"], [{"w": w} for w in "cab"]] * 5
     y = [["A", "B", "C", "A", "B"], ["C", "A", "B"]] * 5
@@ -139,10 +139,34 @@ def test_algorithms_learn_and_pickle(algorithm):
     assert again.classes_ == model.classes_
 
 
+@pytest.mark.parametrize("algorithm", [None, "lbfgs", "l2sgd", "pa", "arow"])
+def test_ten_tokens_are_learned_with_the_default_settings(algorithm):
+    """Regularisation and step lengths must also suit the smallest corpus."""
+    x = [{"cloud": 1, "rain": 0.5}, {"cloud": 1}, {"cloud": 1, "wind": 0.5}, {"sun": 1}, {"sun": 1, "wind": 0.5}] * 2
+    y = ["wet", "wet", "wet", "dry", "dry"] * 2
+    assert CRF(algorithm).fit([x], [y]).score([x], [y]) == 1.0
+
+
+def test_arrays_of_sequences_are_sequences():
+    X, y = make_data(sentences=12)
+    lists = CRF(max_iterations=5).fit(X, y)
+    boxed = [np.empty(len(X), dtype=object) for _ in range(3)]
+    for i, (x, own) in enumerate(zip(X, y, strict=True)):
+        boxed[0][i], boxed[1][i], boxed[2][i] = x, own, np.array(own)
+    for labels in boxed[1:]:
+        model = CRF(max_iterations=5).fit(boxed[0], labels)
+        assert list(model.predict(boxed[0])) == list(lists.predict(X))
+        assert model.score(boxed[0], labels) == lists.score(X, y)
+    square = np.array([x * 2 for x in [X[0][:1]] * 4], dtype=object)  # (4, 2): rows are sequences
+    model = CRF(max_iterations=5).fit(square, np.array([["A", "B"]] * 4))
+    assert (model.predict(square) == [["A", "B"]] * 4).all()
+    assert metrics.sequence_accuracy_score(np.array([["A", "B"]] * 4), model.predict(square)) == 1.0
+
+
 def test_refusals_say_what_is_wrong(tmp_path):
     X, y = make_data(sentences=3)
-    with pytest.raises(ModelError, match="algorithm 'pa' is not available here: choose one of lbfgs, l2sgd, ap"):
-        CRF(algorithm="pa").fit(X, y)
+    with pytest.raises(ModelError, match="algorithm 'mira' is not available here: choose one of lbfgs, l2sgd, ap, pa"):
+        CRF(algorithm="mira").fit(X, y)
     with pytest.raises(ValueError, match="Pass both X_dev and y_dev"):
         CRF().fit(X, y, X_dev=X)
     with pytest.raises(ModelError, match="not fitted"):

@@ -23,6 +23,8 @@ MODELS = {
     "owlqn": lambda: CRF(c1=0.1).fit(TRAIN),
     "sgd": lambda: CRF(algorithm="sgd").fit(TRAIN),
     "ap": lambda: CRF(algorithm="ap").fit(TRAIN),
+    "pa": lambda: CRF(algorithm="pa").fit(TRAIN),
+    "arow": lambda: CRF(algorithm="arow").fit(TRAIN),
     "hmm": lambda: HMM().fit(TRAIN),
     "additive": lambda: HMM(smoothing="additive").fit(TRAIN),
     "order 2": lambda: HMM(order=2).fit(TRAIN),

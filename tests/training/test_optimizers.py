@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from trellis.errors import DataError
 from trellis.training import History, Iterate, lbfgs, owlqn, pseudo_gradient, run, undisturbed
 from trellis.training.hessian import InverseHessian, add_decay, combine, dot
 from trellis.training.linesearch import wolfe
+from trellis.training.sgd import calibrate
 
 
 class Quadratic:
@@ -209,3 +211,22 @@ def test_what_is_put_away_survives_one_interrupt():
         return "done"
 
     assert undisturbed(finish) == "done"
+
+
+class Fragile:
+    """Descent on w^2 whose scores overflow if the step is longer than a tenth."""
+
+    size = examples = 1
+
+    def descend(self, order, descent):
+        if descent.rate > 0.1:
+            raise DataError("the scores overflow")
+        descent.weights *= 1 - descent.rate
+        return 0.0
+
+    def loss_of(self, order, weights):
+        return float(weights @ weights)
+
+
+def test_step_lengths_that_overflow_are_halved_until_one_does_not():
+    assert calibrate(Fragile(), np.ones(1), np.arange(1), 1) == 0.0625

@@ -37,7 +37,7 @@ _SEPARATORS = {"tab": "\t", "space": " ", "\t": "\t", " ": " "}
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class Preface:
     """The document marks, comments and blank lines before a sentence."""
 
     lines: tuple[str, ...]
@@ -72,7 +72,7 @@ def read(
             numbers, text = _data_lines(source, layout, lines, paragraph, head)
             cells = layout.columns(text)
         if numbers and cells:
-            frame, head = Head(tuple(head)) if head else None, []
+            frame, head = Preface(tuple(head)) if head else None, []
             labels = None if layout.tag is None else interned(cells[layout.tag])
             extra = {name: interned(cells[i]) for name, i in layout.extra}
             yield Sentence(tuple(cells[layout.token]), labels, None, None, extra, source.name, numbers, frame)
@@ -93,7 +93,7 @@ def write(sentences: Iterable[Sentence], *, separator: str = "\t") -> Iterator[s
 
 def head_of(sentence: Sentence, width: int, separator: str) -> str:
     """The lines before a sentence, without comments that would be read as tokens."""
-    if not isinstance(sentence.frame, Head):
+    if not isinstance(sentence.frame, Preface):
         return ""
     kept = []
     for line in sentence.frame.lines:

@@ -59,15 +59,15 @@ class StochasticObjective(Objective, Protocol):
 
 @dataclass(slots=True)
 class Perceptron:
-    """The state of the averaged perceptron: the average is ``weights - sums / seen``."""
+    """The state of the averaged perceptron: the average is ``weights - sums / (seen + 1)``."""
 
     weights: Vector
     sums: Vector
     seen: int = 0
 
     def average(self) -> Vector:
-        """Mean of the weights over all examples seen."""
-        return self.weights - self.sums / max(self.seen, 1)
+        """Mean of the weights at first and after each example seen."""
+        return self.weights - self.sums / (self.seen + 1)
 
 
 class MistakeObjective(Protocol):
@@ -83,3 +83,35 @@ class MistakeObjective(Protocol):
 
     def correct(self, order: Order, state: Perceptron) -> float:
         """One pass over these examples; returns the share of tokens that were tagged wrongly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggression:
+    """How far passive-aggressive learning goes: `type` 0 without slack, 1 and 2 with `c`; cost by number of errors."""
+
+    type: int
+    c: float
+    by_errors: bool
+
+
+@dataclass(slots=True)
+class Confidence:
+    """The state of AROW: weights, and how much each may still change."""
+
+    weights: Vector
+    variances: Vector
+    gamma: float
+
+
+class MarginObjective(Protocol):
+    """An objective that can decode its examples and move its weights so that the right labels win by a margin."""
+
+    @property
+    def examples(self) -> int:
+        """How many examples."""
+
+    def be_aggressive(self, order: Order, state: Perceptron, rule: Aggression) -> float:
+        """One passive-aggressive pass over these examples; returns the sum of their costs."""
+
+    def adapt(self, order: Order, state: Confidence) -> float:
+        """One pass of AROW over these examples; returns the sum of their costs."""

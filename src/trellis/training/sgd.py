@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trellis.errors import DataError
 from trellis.training.history import Iterate
 from trellis.training.objective import Descent, Order, StochasticObjective, Vector
 
@@ -53,16 +54,21 @@ def calibrate(objective: StochasticObjective, start: Vector, sample: Order, batc
     """Double or halve the rate while that makes one pass over the sample end lower."""
 
     def after(rate: float) -> float:
+        """The loss after the pass; infinite if its steps are so long that the scores overflow."""
         descent = Descent(start.copy(), rate, batch)
-        objective.descend(sample, descent)
-        loss = objective.loss_of(sample, descent.fold())
+        try:
+            with np.errstate(all="ignore"):
+                objective.descend(sample, descent)
+                loss = objective.loss_of(sample, descent.fold())
+        except DataError:
+            return np.inf
         return loss if np.isfinite(loss) else np.inf
 
     best, rate = after(1.0), 1.0
-    factor = 2.0
+    factor = 2.0 if np.isfinite(best) else 0.5
     for _ in range(_TRIALS):
         trial = after(rate * factor)
-        if trial < best:
+        if trial < best or np.isinf(best):
             best, rate = trial, rate * factor
         elif factor > 1 and rate == 1.0:
             factor = 0.5

@@ -362,6 +362,19 @@ def test_sgd_comes_near_the_minimum_and_ap_learns():
     assert history.steps[-1].loss < history.steps[0].loss
 
 
+def test_steps_that_overflow_are_not_the_ones_that_sgd_takes():
+    """One sentence, regularised strongly: the first step lengths that are tried overflow, or take all weights to 0."""
+    X, y = [[{"a": 1.0}, {"b": 0.5}, {"a": 1.0, "b": 300.0}]] * 2, [["A", "B", "B"]] * 2
+    settings = {"features": "given", "scheme": "plain", "constraints": False, "algorithm": "sgd"}
+    for c2 in (0.1, 0.5, 1.0, 10.0, 1000.0):
+        for sentences in (1, 2):
+            model = CRF(**settings, c2=c2).fit(X[:sentences], y[:sentences])
+            assert np.isfinite(model.history_.loss)
+            assert np.isfinite(model.parameters_.weights).all()
+    model = CRF(**settings, c2=0.5, learning_rate=1.0).fit(X[:1], y[:1])  # 1 - rate * decay is 0
+    assert np.isfinite(model.parameters_.weights).all()
+
+
 def test_the_averaged_perceptron_is_the_mean_of_the_weights_along_the_way():
     X, y = make_data(seed=6, sentences=15)
     objective = objective_of(X, y, all_states=True)
@@ -372,6 +385,7 @@ def test_the_averaged_perceptron_is_the_mean_of_the_weights_along_the_way():
         for i in order:
             along.append(w)
             w = w + perceptron_step(objective, w, X[i], y[i])
+    along.append(w)
     np.testing.assert_allclose(found, np.mean(along, axis=0), atol=1e-12)
 
 
@@ -400,7 +414,10 @@ def test_impossible_settings_are_named():
     for options, message in [
         ({"c2": -1.0}, "c2 must be a finite number >= 0, got -1.0"),
         ({"memory": 0}, "memory must be at least 1, got 0"),
-        ({"algorithm": "adam"}, "'algorithm' must be 'lbfgs' or 'owlqn' or 'sgd' or 'ap', got 'adam'"),
+        (
+            {"algorithm": "adam"},
+            "'algorithm' must be 'lbfgs' or 'owlqn' or 'sgd' or 'ap' or 'pa' or 'arow', got 'adam'",
+        ),
         ({"c3": 1.0}, r"no setting 'c3'; did you mean 'c2'\?|no setting 'c3'; did you mean 'c1'\?"),
     ]:
         with pytest.raises(ConfigError, match=message):

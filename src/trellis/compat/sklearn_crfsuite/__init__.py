@@ -1,8 +1,8 @@
 """sklearn-crfsuite's public names on Trellis: ``from trellis.compat.sklearn_crfsuite import CRF, metrics``.
 
 Parameters, attributes and results are those of sklearn-crfsuite 0.5.0, and so is the model: the same objective, no
-scheme constraints, the same features. What CRFsuite has and this does not (the algorithms ``pa`` and ``arow``, its
-binary model files) is refused with an error that names it. Fitted estimators can be pickled, cloned and searched over.
+scheme constraints, the same features. CRFsuite's binary model files are refused with an error that says so. Fitted
+estimators can be pickled, cloned and searched over.
 """
 
 from __future__ import annotations

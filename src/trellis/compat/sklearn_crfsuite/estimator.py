@@ -15,10 +15,11 @@ from trellis.errors import ModelError
 from trellis.models.data import Labelled
 from trellis.training import Step
 
-_ALGORITHMS = {None: "lbfgs", "lbfgs": "lbfgs", "l2sgd": "sgd", "ap": "ap"}
-_LIMITS = {"sgd": 1000, "ap": 100}
-_SHARED = ("c1", "c2", "epsilon", "delta", "period", "max_linesearch", "min_freq")
-_FLAGS = ("all_possible_states", "all_possible_transitions")
+_ALGORITHMS = {None: "lbfgs", "lbfgs": "lbfgs", "l2sgd": "sgd", "ap": "ap", "pa": "pa", "arow": "arow"}
+_LIMITS = {"sgd": 1000, "ap": 100, "pa": 100, "arow": 100}
+_SHARED = ("c1", "c2", "epsilon", "delta", "period", "max_linesearch", "min_freq", "pa_type", "variance", "gamma")
+_FLAGS = ("all_possible_states", "all_possible_transitions", "error_sensitive", "averaging")
+_INTEGERS = ("period", "max_linesearch", "memory", "max_iterations", "pa_type")
 
 
 class TrainingLog:
@@ -43,9 +44,8 @@ class CRF(Parameters):
     """``sklearn_crfsuite.CRF``; see the original for its parameters.
 
     ``linesearch``, the ``calibration_*`` of l2sgd, ``keep_tempfiles`` and ``trainer_cls`` are accepted and change
-    nothing: there is one line search, one calibration, no temporary file and no other trainer. The parameters of
-    ``pa`` and ``arow`` are accepted too, although these algorithms are not available. ``model_filename`` names a file
-    saved by Trellis.
+    nothing: there is one line search, one calibration, no temporary file and no other trainer. ``model_filename``
+    names a file saved by Trellis.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class CRF(Parameters):
         algorithm = _ALGORITHMS[self.algorithm]
         given = {name: getattr(self, name) for name in (*_SHARED, *_FLAGS)}
         limit = _LIMITS.get(algorithm) if self.max_iterations is None else int(self.max_iterations)
-        given |= {"memory": self.num_memories, "max_iterations": limit}
+        given |= {"memory": self.num_memories, "max_iterations": limit, "aggressiveness": self.c}
         settings = {name: _plain(name, value) for name, value in given.items() if value is not None}
         return settings | {"features": "given", "algorithm": algorithm, "constraints": False, "scheme": "plain"}
 
@@ -221,4 +221,4 @@ def _plain(name: str, value: Any) -> Any:
     """Numbers of any type (a parameter search draws NumPy's) as Python's own."""
     if name in _FLAGS:
         return bool(value)
-    return int(value) if name in ("period", "max_linesearch", "memory", "max_iterations") else float(value)
+    return int(value) if name in _INTEGERS else float(value)

@@ -12,6 +12,8 @@ from trellis.config import setting
 from trellis.errors import ConfigError
 from trellis.tags import TagStates
 
+MISTAKE_DRIVEN = ("ap", "pa", "arow")
+"""Algorithms that learn from mistakes only: they have no regularisation, and no probabilities to weight tokens by."""
 _LARGE = 50_000  # tokens
 
 
@@ -25,24 +27,31 @@ class CRFConfig:
     vectors: str | None = setting(
         None, "file of word vectors (GloVe, word2vec or fastText); clusters of words become features (%cluster)"
     )
-    algorithm: Literal["lbfgs", "owlqn", "sgd", "ap"] = setting(
-        "lbfgs", "lbfgs (L2), owlqn (L1 and L2), sgd, or ap (averaged perceptron)"
+    algorithm: Literal["lbfgs", "owlqn", "sgd", "ap", "pa", "arow"] = setting(
+        "lbfgs", "lbfgs (L2), owlqn (L1 and L2), sgd, ap (averaged perceptron), pa (passive-aggressive), or arow"
     )
     c1: float = setting(0.0, "coefficient of |w|_1; above 0, lbfgs becomes owlqn")
     c2: float = setting(1.0, "coefficient of |w|^2")
     max_iterations: int | None = setting(
-        None, "at most this many; default: no limit for lbfgs and owlqn, 50 for sgd, 20 for ap"
+        None, "at most this many; default: no limit for lbfgs and owlqn, 50 for sgd, 20 for the others"
     )
     epsilon: float = setting(1e-5, "lbfgs, owlqn: stop when |gradient| < epsilon * max(1, |w|)")
     delta: float | None = setting(
         None,
-        "not ap: stop when the loss fell by less than this share over `period` iterations; default: 1e-5, for sgd 1e-3",
+        "lbfgs, owlqn, sgd: stop when the loss fell by less than this share over `period` iterations;\n"
+        "default: 1e-5, for sgd 1e-3",
     )
     period: int | None = setting(None, "see delta; default: 10, for sgd 5")
     memory: int = setting(6, "lbfgs, owlqn: steps remembered")
     max_linesearch: int = setting(20, "lbfgs, owlqn: trials of a step length")
     batch_size: int = setting(8, "sgd: sentences per step")
     learning_rate: float | None = setting(None, "sgd: first step length; default: found on a sample")
+    pa_type: int = setting(1, "pa: 0 without slack, 1 with slack that costs its size, 2 its square")
+    aggressiveness: float = setting(1.0, "pa of type 1 and 2: how far one sentence may move the weights")
+    error_sensitive: bool = setting(True, "pa: the margin grows with the number of wrong labels")
+    averaging: bool = setting(True, "pa: the mean of the weights over all sentences, as in ap")
+    variance: float = setting(1.0, "arow: of each weight at first")
+    gamma: float = setting(1.0, "arow: the larger, the smaller the steps")
     min_freq: float = setting(0.0, "features that occur less often get no weight")
     all_possible_states: bool = setting(False, "weights also for attributes with labels they never occur with")
     all_possible_transitions: bool = setting(False, "weights also for transitions that never occur")
@@ -58,7 +67,7 @@ class CRFConfig:
         "lbfgs, owlqn: of scores and marginals (sums are always double); auto: single for large corpora unless\n"
         "epsilon or delta is below 1e-6",
     )
-    seed: int = setting(0, "of sgd's and ap's shuffling")
+    seed: int = setting(0, "of the shuffling of sgd, ap, pa and arow")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
     tokenizer: str | None = setting(
         None,
@@ -72,6 +81,12 @@ class CRFConfig:
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
+        for name in ("aggressiveness", "variance", "gamma"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
+        if self.pa_type not in (0, 1, 2):
+            raise ConfigError(f"pa_type must be 0, 1 or 2, got {self.pa_type!r}")
         for name, least in (("period", 0), ("memory", 1), ("max_linesearch", 1), ("batch_size", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
@@ -91,6 +106,8 @@ _STOPPING = {
     "owlqn": _Stopping(None, 1e-5, 10),
     "sgd": _Stopping(50, 1e-3, 5),
     "ap": _Stopping(20, None, None),
+    "pa": _Stopping(20, None, None),
+    "arow": _Stopping(20, None, None),
 }
 
 

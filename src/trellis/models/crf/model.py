@@ -21,7 +21,7 @@ from trellis.arrays import Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger
-from trellis.models.crf.config import CRFConfig, resolved
+from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
 from trellis.models.crf.storage import from_stored, to_stored
@@ -65,7 +65,7 @@ class CRF(Tagger[CRFConfig]):
             data,
             states,
             self._choice(),
-            c2=settings.c2 if settings.algorithm != "ap" else 0.0,
+            c2=0.0 if settings.algorithm in MISTAKE_DRIVEN else settings.c2,
             sentence_weights=options.sentence_weights,
             token_weights=data.token_weights(tags, settings.label_weights),
             single=settings.precision == "single",

@@ -23,7 +23,7 @@ from trellis.ragged import check_lengths
 from trellis.tags import TagStates
 from trellis.training import Descent, Perceptron
 from trellis.training.hessian import add_decay, dot
-from trellis.training.objective import Vector
+from trellis.training.objective import Aggression, Confidence, Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +167,17 @@ class CRFObjective:
         """One pass of the perceptron; the share of tokens tagged wrongly."""
         state.seen, mistakes = self.native.perceptron(order, state.weights, state.sums, state.seen)
         return mistakes / max(self.data.tokens, 1)
+
+    def be_aggressive(self, order: IntArray, state: Perceptron, rule: Aggression) -> float:
+        """One passive-aggressive pass; the sum of the costs."""
+        state.seen, cost = self.native.passive_aggressive(
+            order, state.weights, state.sums, state.seen, rule.type, rule.c, rule.by_errors
+        )
+        return cost
+
+    def adapt(self, order: IntArray, state: Confidence) -> float:
+        """One pass of AROW; the sum of the costs."""
+        return self.native.arow(order, state.weights, state.variances, state.gamma)
 
     def parameters(self, weights: Vector) -> CRFWeights:
         """The weights by name."""

@@ -8,12 +8,13 @@ from typing import Any
 
 from trellis.errors import ModelError
 from trellis.features import Compiled
-from trellis.models.crf.config import CRFConfig
+from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig
 from trellis.models.crf.objective import CRFObjective, scores_of
 from trellis.models.data import Labelled, check_held_out
 from trellis.models.scoring import held_out_scores
 from trellis.training import DevScores, Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
-from trellis.training.objective import Vector
+from trellis.training.margin import arow, passive_aggressive
+from trellis.training.objective import Aggression, Vector
 from trellis.training.sgd import first_rate
 
 _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
@@ -29,7 +30,7 @@ def train(
     """Run the chosen optimizer to its end; the settings come back with the step length that sgd found."""
     if settings.algorithm == "sgd" and settings.c1:
         raise ModelError("sgd does not support L1 regularisation: set c1 = 0, or use owlqn")
-    if settings.algorithm == "ap":
+    if settings.algorithm in MISTAKE_DRIVEN:
         objective.require_equal_tokens(settings.algorithm)
     rates: list[float] = []
     trained = run(
@@ -47,6 +48,13 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[
     """The iterates of the optimizer; `rates` gets the first step length of sgd, once it is known."""
     if c.algorithm == "ap":
         yield from averaged_perceptron(objective, start, seed=c.seed)
+        return
+    if c.algorithm == "pa":
+        rule = Aggression(c.pa_type, c.aggressiveness, c.error_sensitive)
+        yield from passive_aggressive(objective, start, rule, averaging=c.averaging, seed=c.seed)
+        return
+    if c.algorithm == "arow":
+        yield from arow(objective, start, variance=c.variance, gamma=c.gamma, seed=c.seed)
         return
     if c.algorithm == "sgd":
         assert c.period is not None
