@@ -12,6 +12,7 @@ from mkdocs.structure.files import File
 DOCS = Path(__file__).parent
 _FORMULA = re.compile(r'<(?P<element>div|span) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=element)>', re.DOTALL)
 _PICTURE = re.compile(r'<p><img alt="[^"]*" src="(?P<source>[^"]+\.svg)" /></p>')
+_FUNCTION = re.compile(r"<mi>log</mi>|<mi>exp</mi>(?!<mo)")
 _LINK = re.compile(r"\]\((?P<path>\.\./[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 _OUTSIDE = "outside:"
 _LANGUAGES = {"en": "English", "zh": "中文"}
@@ -82,5 +83,5 @@ def _to_mathml(match: re.Match[str]) -> str:
     element = match["element"]
     display = "block" if element == "div" else "inline"
     formula = convert(html.unescape(match["tex"]), display=display)
-    spaced = formula.replace("<mi>log</mi>", '<mrow><mi>log</mi><mspace width="0.167em" /></mrow>')
+    spaced = _FUNCTION.sub(r'<mrow>\g<0><mspace width="0.167em" /></mrow>', formula)
     return f'<{element} class="formula">{spaced}</{element}>'

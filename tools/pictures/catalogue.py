@@ -40,6 +40,16 @@ PICTURES: Mapping[str, tuple[Picture, ...]] = {
             },
         ),
     ),
+    "docs/how-it-works/log-z.md": (
+        Picture(
+            "paths",
+            lattices.paths,
+            {
+                "en": {"title": "Eight paths", "path": "path", "score": "score", "probability": "probability"},
+                "zh": {"title": "八条路径", "path": "路径", "score": "分数", "probability": "概率"},
+            },
+        ),
+    ),
     "docs/how-it-works/viterbi.md": (
         Picture(
             "viterbi",

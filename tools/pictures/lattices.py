@@ -1,7 +1,8 @@
-"""Labels over words: the lattice of BMES, the table of Viterbi, and the two chains of label bias."""
+"""Labels over words: lattices, the table of Viterbi, the two chains of label bias, and paths by their probability."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise, product
 from typing import Any
@@ -102,4 +103,21 @@ def label_bias(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
     for t, letter in enumerate(names["X"][-1], 1):
         canvas.text(_x(t), 32, letter, "word")
     canvas.text(30, _y(1) + 62, say["note"], "left small dim")
+    return canvas.to_svg(say["title"])
+
+
+def paths(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
+    """All paths with their probabilities, the best one marked."""
+    score, Z, labels = names["score"], names["Z"], names["labels"]
+    best = max(score, key=score.__getitem__)
+    canvas = Canvas(560, 60 + 30 * len(score))
+    for x, words in ((60, say["path"]), (130, say["score"])):
+        canvas.text(x, 24, words, "small dim")
+    canvas.text(170, 24, say["probability"], "left small dim")
+    for row, (path, value) in enumerate(score.items()):
+        y, p = 56 + 30 * row, math.exp(value) / Z
+        canvas.text(60, y, " ".join(labels[label] for label in path), "word" if path == best else "")
+        canvas.text(130, y, f"{value:g}")
+        canvas.box(170 + 300 * p, y, 600 * p, 20, "on" if path == best else "")
+        canvas.text(180 + 600 * p, y, f"{p:.4f}", "left small")
     return canvas.to_svg(say["title"])
