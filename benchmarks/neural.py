@@ -123,12 +123,12 @@ def same_network(data: Data) -> dict[str, Any]:
 
 def crf_seconds(model: Any, data: Data) -> float:
     """Time of the CRF's loss and gradient for all training sentences, in batches as in training, best of several."""
-    head, size = model.model_.network.head, model.config.training.batch_size
-    tags = [model.tagset_.encode(tags) for _, tags in data.train]
+    head, size, states = model.model_.network.head, model.config.training.batch_size, model.states_
+    tags = [states.encode(np.asarray(model.tagset_.encode(own)), np.array([len(own)])) for _, own in data.train]
     batches = [tags[at : at + size] for at in range(0, len(tags), size)]
     ready = [
         (
-            torch.randn(sum(map(len, batch)), len(model.tagset_), requires_grad=True),
+            torch.randn(sum(map(len, batch)), len(states), requires_grad=True),
             np.array([len(own) for own in batch]),
             torch.tensor(np.concatenate(batch)),
         )

@@ -194,7 +194,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "features": ("base", "chain"),
     "hmm": ("base", "chain"),
     "layers": ("base", "chain"),
-    "bind": ("base", "chain", "features", "hmm", "layers"),
+    "segments": ("base", "chain"),
+    "text": ("base",),
+    "bind": ("base", "chain", "features", "hmm", "layers", "segments", "text"),
 }
 SOURCES = sorted(path.relative_to(NATIVE).as_posix() for path in NATIVE.rglob("*") if path.suffix in (".h", ".cpp"))
 # Headers that are compiled once per instruction set without saying so in their names, since every kernel needs them.

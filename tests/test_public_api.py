@@ -45,6 +45,10 @@ EXPORTS = {
     ],
     "trellis.chain": [
         *CHAIN,
+        "SegmentMarginals",
+        "SegmentPaths",
+        "SegmentScores",
+        "Segmented",
         "get_num_threads",
         "nll",
         "score",

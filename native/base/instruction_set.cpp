@@ -1,5 +1,6 @@
 #include "base/instruction_set.h"
 
+#include <cstring>
 #include <initializer_list>
 
 namespace trellis {
@@ -22,18 +23,25 @@ bool has_avx2() {
 #endif
 }
 
-const char* chosen = has_avx512() ? "avx512" : has_avx2() ? "avx2" : "baseline";
+constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
+
+InstructionSet chosen = has_avx512() ? InstructionSet::avx512 : has_avx2() ? InstructionSet::avx2 : InstructionSet::baseline;
+
+bool has(InstructionSet set) {
+  return set == InstructionSet::avx512 ? has_avx512() : set == InstructionSet::avx2 ? has_avx2() : true;
+}
 
 }  // namespace
 
-const char* instruction_set() { return chosen; }
+InstructionSet instruction_set() { return chosen; }
+
+const char* instruction_set_name() { return kNames[int(chosen)]; }
 
 bool use_instruction_set(const char* name) {
-  for (const char* known : {"baseline", "avx2", "avx512"}) {
-    if (std::strcmp(name, known)) continue;
-    const bool there = known[0] == 'b' || (std::strcmp(known, "avx2") ? has_avx512() : has_avx2());
-    if (there) chosen = known;
-    return there;
+  for (const InstructionSet set : {InstructionSet::baseline, InstructionSet::avx2, InstructionSet::avx512}) {
+    if (std::strcmp(name, kNames[int(set)]) || !has(set)) continue;
+    chosen = set;
+    return true;
   }
   return false;
 }

@@ -1,23 +1,28 @@
 // Which kernels run: those of the best instruction set that this machine has, or of another for tests.
 #pragma once
 
-#include <cstring>
-
 namespace trellis {
 
-// "baseline", "avx2" or "avx512"
-const char* instruction_set();
+enum class InstructionSet { baseline, avx2, avx512 };
+
+InstructionSet instruction_set();
+const char* instruction_set_name();
 // Takes the named one from now on; false if this machine lacks it.
 bool use_instruction_set(const char* name);
 
-// avx512_NAME(), avx2_NAME() or baseline_NAME(), whichever is that of the instruction set in use
+// The kernels of one instruction set as a table of functions. Each X_kernels.cpp defines those of its own table, once
+// for each set that it is compiled for.
+template <typename Table, InstructionSet set>
+const Table& kernels_for();
+
+// Those of the instruction set in use.
+template <typename Table>
+const Table& kernels_in_use() {
 #if defined(TRELLIS_X86)
-#define TRELLIS_BEST(name)                                              \
-  (!std::strcmp(trellis::instruction_set(), "avx512") ? avx512_##name() \
-   : !std::strcmp(trellis::instruction_set(), "avx2") ? avx2_##name()   \
-                                                      : baseline_##name())
-#else
-#define TRELLIS_BEST(name) baseline_##name()
+  if (instruction_set() == InstructionSet::avx512) return kernels_for<Table, InstructionSet::avx512>();
+  if (instruction_set() == InstructionSet::avx2) return kernels_for<Table, InstructionSet::avx2>();
 #endif
+  return kernels_for<Table, InstructionSet::baseline>();
+}
 
 }  // namespace trellis

@@ -9,9 +9,6 @@
 #include <immintrin.h>
 #endif
 
-#define TRELLIS_JOIN_(a, b) a##b
-#define TRELLIS_JOIN(a, b) TRELLIS_JOIN_(a, b)
-
 #if defined(__AVX512F__)
 #define TRELLIS_VECTOR_BYTES 64
 #elif defined(__AVX2__)

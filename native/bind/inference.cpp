@@ -5,9 +5,9 @@
 #include "chain/inference.h"
 
 #include "bind/array.h"
+#include "bind/calls.h"
 #include "bind/module.h"
 
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -18,22 +18,6 @@ namespace nb = nanobind;
 namespace trellis {
 
 namespace {
-
-template <typename T>
-T* pointer(nb::handle array) {
-  if (PyLong_Check(array.ptr())) return at<T>(PyLong_AsSize_t(array.ptr()));
-  return data_of<T>(array);
-}
-
-// (status, sequence) of the first problem
-using Report = std::pair<int, int64_t>;
-
-template <typename F>
-Report unlocked(F f) {
-  nb::gil_scoped_release release;
-  const Outcome outcome = f();
-  return {outcome.status, outcome.sequence};
-}
 
 // Spans as arrays: spans[S, 3] = (sequence, begin, end), their tags one after another, and the
 // masks before[S, labels] and after[S, labels].
@@ -157,6 +141,26 @@ void bind(nb::module_& m, const char* name) {
       });
 }
 
+// The numbers of each sequence's tokens, of an array with one number per row.
+nb::list lists(const Layout& layout, nb::handle values, int64_t rows) {
+  const int64_t* from = pointer<const int64_t>(values);
+  const auto row = [&](int64_t token) { return layout.rows.empty() ? token : layout.rows[size_t(token)]; };
+  nb::list found;
+  for (int64_t b = 0; b < layout.sequences(); ++b) {
+    const int64_t first = layout.offsets[size_t(b)], length = layout.offsets[size_t(b) + 1] - first;
+    nb::object own = nb::steal(PyList_New(length));
+    if (!own.is_valid()) throw nb::python_error();
+    for (int64_t t = 0; t < length; ++t) {
+      if (row(first + t) >= rows) throw nb::index_error("the array has too few rows for the layout");
+      PyObject* number = PyLong_FromLongLong(from[row(first + t)]);
+      if (!number) throw nb::python_error();
+      PyList_SET_ITEM(own.ptr(), t, number);
+    }
+    found.append(own);
+  }
+  return found;
+}
+
 }  // namespace
 
 void bind_inference(nb::module_& m) {
@@ -165,6 +169,7 @@ void bind_inference(nb::module_& m) {
       .def_prop_ro("tokens", &Layout::tokens)
       .def_prop_ro("offsets", [](const Layout& layout) { return to_numpy(layout.offsets); },
                    nb::rv_policy::move)
+      .def("lists", &lists)
       .def_prop_ro("pairs", &Layout::pairs)
       .def_prop_ro("edge_rows", [](const Layout& layout) { return to_numpy(layout.edge_rows()); },
                    nb::rv_policy::move)

@@ -33,7 +33,7 @@ double fma_peak(const std::string& dtype) {
 void bind_runtime(nb::module_& m) {
   m.def("num_threads", &num_threads);
   m.def("set_num_threads", &set_num_threads);
-  m.def("instruction_set", &instruction_set);
+  m.def("instruction_set", &instruction_set_name);
   m.def("use_instruction_set", [](const std::string& name) { return use_instruction_set(name.c_str()); });
   m.def("fma_peak", &fma_peak);
 }
@@ -50,7 +50,9 @@ NB_MODULE(_native, m) {
   bind_labels(m);
   bind_lstm(m);
   bind_objective(m);
+  bind_segments(m);
   bind_spelling(m);
+  bind_text(m);
   bind_vectors(m);
 }
 

@@ -12,7 +12,9 @@ void bind_inference(nanobind::module_& m);
 void bind_labels(nanobind::module_& m);
 void bind_lstm(nanobind::module_& m);
 void bind_objective(nanobind::module_& m);
+void bind_segments(nanobind::module_& m);
 void bind_spelling(nanobind::module_& m);
+void bind_text(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);
 
 }  // namespace trellis

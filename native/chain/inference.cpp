@@ -10,18 +10,7 @@ namespace {
 
 constexpr double forbidden = -std::numeric_limits<double>::infinity();
 
-// A result that is not finite although nothing was forbidden: scores near the end of a double's range.
-void check_range(double result, uint8_t& status) {
-  if (status <= underflow && !(std::abs(result) < std::numeric_limits<double>::infinity())) status = sum_too_large;
-}
 constexpr double score_cost = 3.0;  // nanoseconds per token
-
-template <typename R>
-bool all_below_infinity(const R* x, int64_t n) {
-  bool fine = true;
-  for (int64_t i = 0; i < n; ++i) fine &= x[i] < std::numeric_limits<R>::infinity();
-  return fine;
-}
 
 int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
@@ -80,13 +69,6 @@ bool Inference<R>::sequence_is_finite(int64_t b) const {
     if (batch_.edges && n > first && !all_below_infinity(batch_.edge(b, n), L * L)) return false;
   }
   return true;
-}
-
-template <typename R>
-Outcome Inference<R>::first_problem(const std::vector<uint8_t>& status) {
-  for (size_t b = 0; b < status.size(); ++b)
-    if (status[b] > underflow) return {status[b], int64_t(b)};
-  return {};
 }
 
 template <typename R>

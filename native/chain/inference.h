@@ -8,6 +8,7 @@
 #include "chain/kernels.h"
 #include "chain/layout.h"
 #include "chain/log_scores.h"
+#include "chain/outcome.h"
 #include "chain/spans.h"
 #include "chain/sums.h"
 
@@ -17,19 +18,6 @@
 #include <vector>
 
 namespace trellis {
-
-// What went wrong first, in order of sequences; `status` is exact if nothing did. In addition to the kernels' codes:
-enum Problem : uint8_t {
-  tag_out_of_range = 4,
-  forbidden_path = 5,     // the given tags use a score of minus infinity
-  bad_chain_score = 6,    // a transition, start or end score is NaN or plus infinity
-  sum_too_large = 7,      // finite scores that add up to more than a double holds
-};
-
-struct Outcome {
-  uint8_t status = exact;
-  int64_t sequence = 0;
-};
 
 template <typename R>
 class Inference {
@@ -82,7 +70,6 @@ class Inference {
   Outcome viterbi_edges(int64_t* tags, double* scores);
   template <typename F>
   void for_groups(int threads, F f) const;
-  static Outcome first_problem(const std::vector<uint8_t>& status);
   template <typename F>
   Outcome for_sequences(F f);
   void forward_group(const int64_t* sequences, int count, bool keep, double* out);

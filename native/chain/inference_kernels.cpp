@@ -12,8 +12,10 @@
 
 namespace trellis {
 
+namespace {
+
 template <typename R>
-const Kernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _kernels)() {
+const Kernels<R>& own_kernels() {
   namespace isa = TRELLIS_ISA;
   static const Kernels<R> kernels = {
       isa::width<R>,        isa::group_size,       isa::prepare<R>, isa::forward<R>, isa::backward<R>,
@@ -24,7 +26,15 @@ const Kernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _kernels)() {
   return kernels;
 }
 
-template const Kernels<float>& TRELLIS_JOIN(TRELLIS_ISA, _kernels)<float>();
-template const Kernels<double>& TRELLIS_JOIN(TRELLIS_ISA, _kernels)<double>();
+}  // namespace
+
+template <>
+const Kernels<float>& kernels_for<Kernels<float>, InstructionSet::TRELLIS_ISA>() {
+  return own_kernels<float>();
+}
+template <>
+const Kernels<double>& kernels_for<Kernels<double>, InstructionSet::TRELLIS_ISA>() {
+  return own_kernels<double>();
+}
 
 }  // namespace trellis

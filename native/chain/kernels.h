@@ -47,17 +47,10 @@ struct Kernels {
   double (*fma_peak)(int64_t repeats);
 };
 
-template <typename R>
-const Kernels<R>& baseline_kernels();
-template <typename R>
-const Kernels<R>& avx2_kernels();
-template <typename R>
-const Kernels<R>& avx512_kernels();
-
 // Those of the instruction set in use.
 template <typename R>
 const Kernels<R>& kernels() {
-  return TRELLIS_BEST(kernels<R>);
+  return kernels_in_use<Kernels<R>>();
 }
 
 }  // namespace trellis

@@ -27,17 +27,10 @@ struct RowKernels {
   void (*total)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, double* out);
 };
 
-template <typename R>
-const RowKernels<R>& baseline_row_kernels();
-template <typename R>
-const RowKernels<R>& avx2_row_kernels();
-template <typename R>
-const RowKernels<R>& avx512_row_kernels();
-
 // Those of the instruction set in use.
 template <typename R>
 const RowKernels<R>& row_kernels() {
-  return TRELLIS_BEST(row_kernels<R>);
+  return kernels_in_use<RowKernels<R>>();
 }
 
 }  // namespace trellis

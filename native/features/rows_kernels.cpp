@@ -85,15 +85,25 @@ void sum_lists(const R* rows, int64_t L, const RowLists& lists, int64_t first, i
 
 namespace trellis {
 
+namespace {
+
 template <typename R>
-const RowKernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _row_kernels)() {
+const RowKernels<R>& own_kernels() {
   namespace isa = TRELLIS_ISA;
   static const RowKernels<R> kernels = {isa::sum_lists<R, R, R>, isa::sum_lists<R, double, R>,
                                         isa::sum_lists<R, double, double>};
   return kernels;
 }
 
-template const RowKernels<float>& TRELLIS_JOIN(TRELLIS_ISA, _row_kernels)<float>();
-template const RowKernels<double>& TRELLIS_JOIN(TRELLIS_ISA, _row_kernels)<double>();
+}  // namespace
+
+template <>
+const RowKernels<float>& kernels_for<RowKernels<float>, InstructionSet::TRELLIS_ISA>() {
+  return own_kernels<float>();
+}
+template <>
+const RowKernels<double>& kernels_for<RowKernels<double>, InstructionSet::TRELLIS_ISA>() {
+  return own_kernels<double>();
+}
 
 }  // namespace trellis

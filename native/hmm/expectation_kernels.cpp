@@ -138,7 +138,8 @@ void gather(const int64_t* tokens, int64_t count, const int64_t* symbols, const 
 
 namespace trellis {
 
-const HmmKernels& TRELLIS_JOIN(TRELLIS_ISA, _hmm_kernels)() {
+template <>
+const HmmKernels& kernels_for<HmmKernels, InstructionSet::TRELLIS_ISA>() {
   namespace isa = TRELLIS_ISA;
   static const HmmKernels kernels = {isa::width<double>, isa::group_size, isa::expect, isa::gather};
   return kernels;

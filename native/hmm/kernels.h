@@ -35,11 +35,7 @@ struct HmmKernels {
                  double* first, double* sums);
 };
 
-const HmmKernels& baseline_hmm_kernels();
-const HmmKernels& avx2_hmm_kernels();
-const HmmKernels& avx512_hmm_kernels();
-
 // Those of the instruction set in use.
-inline const HmmKernels& hmm_kernels() { return TRELLIS_BEST(hmm_kernels); }
+inline const HmmKernels& hmm_kernels() { return kernels_in_use<HmmKernels>(); }
 
 }  // namespace trellis

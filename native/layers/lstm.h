@@ -43,17 +43,10 @@ struct LstmKernels {
   void (*backward)(const Strand& strand, const Recurrence<R>& at);
 };
 
-template <typename R>
-const LstmKernels<R>& baseline_lstm_kernels();
-template <typename R>
-const LstmKernels<R>& avx2_lstm_kernels();
-template <typename R>
-const LstmKernels<R>& avx512_lstm_kernels();
-
 // Those of the instruction set in use.
 template <typename R>
 const LstmKernels<R>& lstm_kernels() {
-  return TRELLIS_BEST(lstm_kernels<R>);
+  return kernels_in_use<LstmKernels<R>>();
 }
 
 // The lengths of all sequences of a batch; their tokens are rows one after another.

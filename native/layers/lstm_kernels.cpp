@@ -244,15 +244,25 @@ void backward_steps(const Strand& strand, const Recurrence<R>& at) {
 
 namespace trellis {
 
+namespace {
+
 template <typename R>
-const LstmKernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _lstm_kernels)() {
+const LstmKernels<R>& own_kernels() {
   namespace isa = TRELLIS_ISA;
   static const LstmKernels<R> kernels = {isa::packed_size<R>, isa::pack_forward<R>, isa::pack_backward<R>,
                                          isa::forward_steps<R>, isa::backward_steps<R>};
   return kernels;
 }
 
-template const LstmKernels<float>& TRELLIS_JOIN(TRELLIS_ISA, _lstm_kernels)<float>();
-template const LstmKernels<double>& TRELLIS_JOIN(TRELLIS_ISA, _lstm_kernels)<double>();
+}  // namespace
+
+template <>
+const LstmKernels<float>& kernels_for<LstmKernels<float>, InstructionSet::TRELLIS_ISA>() {
+  return own_kernels<float>();
+}
+template <>
+const LstmKernels<double>& kernels_for<LstmKernels<double>, InstructionSet::TRELLIS_ISA>() {
+  return own_kernels<double>();
+}
 
 }  // namespace trellis

@@ -25,17 +25,10 @@ struct SpellingKernels {
   void (*add)(const Spelling<R>& in, const R* gradient, const int32_t* places);
 };
 
-template <typename R>
-const SpellingKernels<R>& baseline_spelling_kernels();
-template <typename R>
-const SpellingKernels<R>& avx2_spelling_kernels();
-template <typename R>
-const SpellingKernels<R>& avx512_spelling_kernels();
-
 // Those of the instruction set in use.
 template <typename R>
 const SpellingKernels<R>& spelling_kernels() {
-  return TRELLIS_BEST(spelling_kernels<R>);
+  return kernels_in_use<SpellingKernels<R>>();
 }
 
 // `find`, or false if a word has an id that is not in the table; then nothing is computed.

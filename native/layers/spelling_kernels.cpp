@@ -68,14 +68,24 @@ void add_gradient(const Spelling<R>& in, const R* gradient, const int32_t* place
 
 namespace trellis {
 
+namespace {
+
 template <typename R>
-const SpellingKernels<R>& TRELLIS_JOIN(TRELLIS_ISA, _spelling_kernels)() {
+const SpellingKernels<R>& own_kernels() {
   namespace isa = TRELLIS_ISA;
   static const SpellingKernels<R> kernels = {isa::find_largest<R>, isa::add_gradient<R>};
   return kernels;
 }
 
-template const SpellingKernels<float>& TRELLIS_JOIN(TRELLIS_ISA, _spelling_kernels)<float>();
-template const SpellingKernels<double>& TRELLIS_JOIN(TRELLIS_ISA, _spelling_kernels)<double>();
+}  // namespace
+
+template <>
+const SpellingKernels<float>& kernels_for<SpellingKernels<float>, InstructionSet::TRELLIS_ISA>() {
+  return own_kernels<float>();
+}
+template <>
+const SpellingKernels<double>& kernels_for<SpellingKernels<double>, InstructionSet::TRELLIS_ISA>() {
+  return own_kernels<double>();
+}
 
 }  // namespace trellis

@@ -99,6 +99,23 @@ def test_white_space_is_a_boundary_of_words_in_raw_text(here, shell, seg_model, 
     assert words[-1] == "欢"
 
 
+@pytest.mark.parametrize("space", [" ", "\u3000"])
+def test_a_name_in_latin_letters_keeps_its_spaces(here, shell, seg_model, standard_input, space):
+    standard_input(f"我喜欢iPhone{space}15{space}Pro\n".encode())
+    out = shell("tag", seg_model, "--to", "segmented").out
+    assert out.replace(" ", "") == "我喜欢iPhone15Pro\n"
+    assert "e 1" in out
+    assert "5 P" in out
+
+
+def test_document_marks_and_comments_of_columns_are_kept(here, shell, ner_model):
+    head = "-DOCSTART-\tO\n\n# id = 1\n"
+    Path("a.conll").write_text(f"{head}Anna\tO\nslept\tO\n\n", encoding="utf-8")
+    out = shell("tag", ner_model, "a.conll").out
+    assert out.startswith(f"{head}Anna\t")
+    assert out.count("\n") == head.count("\n") + 3
+
+
 def test_tokens_are_split_at_spaces_only(text, shell, ner_model, standard_input):
     standard_input(b"Anna's friend.\n")
     assert shell("tag", ner_model, "--from", "tokens").out.split()[::2] == ["Anna's", "friend."]

@@ -71,7 +71,7 @@ def test_texts_to_be_tagged_are_all_there(tmp_path: Path) -> None:
 
 def test_several_annotators_of_a_task_are_chosen_by_any_of_their_names(tmp_path: Path) -> None:
     several = task(annotation(ADA, by=7), annotation(BOB, by={"id": 8, "email": "eve@x.org", "first_name": "Eve"}))
-    with pytest.raises(DataError, match=r"found 2 by 7, eve@x.org/8/Eve; choose an annotator by name, or ask for"):
+    with pytest.raises(DataError, match=r"found 2 by 7, eve@x.org/8/Eve; choose one with --annotator, or"):
         read(tmp_path, several)
     assert read(tmp_path, several, annotator="7").sentences[0].tags == ("B-PER", "O", "O")
     for name in ("8", "eve@x.org", "Eve"):

@@ -100,3 +100,23 @@ def test_bad_sentences_are_skipped_if_asked(source: Path, tmp_path: Path) -> Non
     source.write_text(IOB2 + "bad\n")
     done = convert(source, tmp_path / "out.conll", on_error="skip")
     assert (done.sentences, done.report.skipped) == (2, 1)
+
+
+def test_document_marks_and_comments_of_columns_are_kept(tmp_path: Path) -> None:
+    head = "-DOCSTART- -X- O\n\n# id = 1 of 2\n"
+    (tmp_path / "in.conll").write_text(f"{head}Ada NNP B-PER\n\nleft VBD O\n\n{head}Ulm NNP B-LOC\n\n")
+    convert(tmp_path / "in.conll", tmp_path / "out.conll", to_scheme=Scheme.BIOES)
+    kept = "-DOCSTART-\t-X-\tO\n\n# id = 1 of 2\n"
+    out = f"{kept}Ada\tNNP\tS-PER\n\nleft\tVBD\tO\n\n{kept}Ulm\tNNP\tS-LOC\n\n"
+    assert (tmp_path / "out.conll").read_text() == out
+    convert(tmp_path / "out.conll", tmp_path / "again.conll")
+    assert (tmp_path / "again.conll").read_text() == out
+
+
+def test_a_comment_that_would_be_read_as_a_token_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "in.conll").write_text("# two words\na\tO\n\n")
+    convert(tmp_path / "in.conll", tmp_path / "out.conll", write_options={"separator": "space"})
+    assert (tmp_path / "out.conll").read_text() == "# two words\na O\n\n"
+    (tmp_path / "in.conll").write_text("# word\na\tO\n\n")
+    convert(tmp_path / "in.conll", tmp_path / "out.conll", write_options={"separator": "space"})
+    assert (tmp_path / "out.conll").read_text() == "a O\n\n"

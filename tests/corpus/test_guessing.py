@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import pickle
 import sys
@@ -168,3 +169,27 @@ def test_tabs_in_some_lines_and_spaces_in_others_separate_alike(tmp_path: Path) 
     path.write_text("New York\tB-LOC\nfell\n")
     with pytest.raises(DataError, match="expected 2 columns separated by tabs, as in line 1, found 1"):
         corpus.read(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "word,tag\nAda,B-PER\nleft,O\n"),
+        ("a.csv.gz", "a,b\n"),
+        ("a.txt", "Ada,B-PER\nleft,O\n\nBo,B-PER\nsat,O\n"),
+    ],
+)
+def test_columns_separated_by_commas_are_refused_instead_of_taken_for_words(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    data = content.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(DataError, match="looks like columns separated by commas, which no format has"):
+        corpus.read(tmp_path / name)
+    assert len(corpus.read(tmp_path / name, format="segmented")) > 0
+
+
+@pytest.mark.parametrize("content", ["Yes, he said.\nNo, she said.\nWell, they did.\n", "a b\tc\n", "1,000 2,000\n"])
+def test_commas_within_sentences_are_no_columns(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.txt").write_text(content)
+    assert corpus.read(tmp_path / "a.txt").format in ("segmented", "conll")

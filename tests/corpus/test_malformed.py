@@ -79,12 +79,14 @@ LINES = {
     "Latin-1 in conll": Case(
         "conll",
         b"a\tO\n\nb\tO\ncaf\xe9\tO\n",
-        "f:4: expected text in utf-8, found byte 0xe9 at character 4; pass the right encoding: 'caf\\\\xe9\\tO'",
+        "f:4: expected text in utf-8, found byte 0xe9 at character 4; it looks like cp1252: --encoding cp1252 "
+        "(in Python encoding=\"cp1252\"): 'caf\\\\xe9\\tO'",
     ),
     "Latin-1 in lines": Case(
         "segmented",
         b"a b\ncaf\xe9 b\n",
-        "f:2: expected text in utf-8, found byte 0xe9 at character 4; pass the right encoding: 'caf\\\\xe9 b'",
+        "f:2: expected text in utf-8, found byte 0xe9 at character 4; it looks like cp1252: --encoding cp1252 "
+        "(in Python encoding=\"cp1252\"): 'caf\\\\xe9 b'",
     ),
     "conllu with nine columns": Case(
         "conllu",
@@ -181,7 +183,7 @@ LINES = {
         "spans",
         '{"data": {"text": "a"}, "annotations": [{"result": []}, {"result": []}]}\n',
         "f:1: expected one annotation of the task, found 2 by ?, ?; "
-        "choose an annotator by name, or ask for the majority: "
+        "choose one with --annotator, or take the --majority: "
         '\'{"data": {"text": "a"}, "annotations": [{"result": []}, {"result": []}]}\'',
     ),
     "annotations that are none": Case(

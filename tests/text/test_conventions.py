@@ -2,7 +2,9 @@
 
 from dataclasses import fields, replace
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given
 
 from trellis.text import Conventions, WordSplitter, tokenize
 
@@ -94,3 +96,27 @@ def test_chunks_are_remembered_only_up_to_a_bound(monkeypatch) -> None:
 def test_long_chunks_take_linear_time(text: str) -> None:
     assert "".join(WordSplitter().split(text)) == text
     assert "".join(WordSplitter(Conventions(hyphens=True, dots=True, units=True)).split(text)) == text
+
+
+SPACES = "".join(chr(code) for code in range(0x110000) if chr(code).isspace())
+
+
+@given(
+    st.text(alphabet=f"abdnoOtxXDcC0198.,;:!?()\"'’-@#/é你😀\ud800_{SPACES}", max_size=30),
+    st.builds(Conventions, **dict.fromkeys([field.name for field in fields(Conventions)], st.booleans())),
+    st.lists(st.text(alphabet="abdnot019.,!é", min_size=1, max_size=4), max_size=3),
+)
+def test_easy_words_are_what_the_rules_make_of_them(text: str, conventions: Conventions, exceptions: list[str]) -> None:
+    words = WordSplitter(conventions, {whole: tuple(whole) for whole in exceptions})
+    assert words.split(text) == [token for chunk in text.split() for token in words.pieces(chunk)]
+
+
+@pytest.mark.parametrize("chunk", ["cannot", "Gonna,", "etc.", "Mr.", "J.", "x", "12.", "a" * 40, "dont", "Ok!", "é,"])
+def test_words_that_look_easy_follow_the_rules(chunk: str) -> None:
+    words = WordSplitter(exceptions={"dont": ("do", "nt"), "ok": ("o", "k"), "Ok!": ("Ok!",)})
+    assert tuple(words.split(chunk)) == words.pieces(chunk)
+
+
+def test_every_kind_of_white_space_ends_a_word() -> None:
+    assert WordSplitter().split(SPACES.join(["", "one", "two,", "you’re", ""])) == ["one", "two", ",", "you", "’re"]
+    assert [WordSplitter().split(f"a{space}b") for space in SPACES] == [["a", "b"]] * len(SPACES)

@@ -240,6 +240,11 @@ BROKEN_TEXT = {
         b"a 1 2\nb 3 1e99\n",
         "{}:2: expected a finite number as number 2 of 2, found '1e99': 'b 3 1e99'",
     ),
+    "more numbers than in most rows": (
+        b"a 1 2\nb 1 2\nc 1 2 3\n",
+        "{}:3: expected a word and 2 numbers, found more numbers: 'c 1 2 3'",
+    ),
+    "rows of two lengths": (b"a 1 2 3\nb 4 5\n", "{}:1: expected a word and 2 numbers, found more numbers: 'a 1 2 3'"),
     "blank lines count": (
         b"a 1 2\n\nc 1 2\nb 3\n",
         "{}:4: expected a word and 2 numbers, found 2 fields: 'b 3'",

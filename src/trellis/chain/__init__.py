@@ -16,7 +16,7 @@ Make a ``ChainScores`` and ask it::
     [2, 2, 2]
 
 Every question is a function as well: ``chain.viterbi(scores)`` is ``scores.viterbi()``. ``trellis.chain.torch`` has the
-same for tensors, with gradients.
+same for tensors, with gradients. ``SegmentScores`` answers for segments instead of tokens.
 """
 
 import numpy.typing as _npt
@@ -25,6 +25,7 @@ from trellis.arrays import FloatArray as _FloatArray
 from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.chain.runtime import get_num_threads, set_num_threads
 from trellis.chain.scores import ChainScores
+from trellis.chain.segments import Segmented, SegmentMarginals, SegmentPaths, SegmentScores
 from trellis.chain.tables import ChainTable
 
 __all__ = [
@@ -33,6 +34,10 @@ __all__ = [
     "Decoded",
     "Marginals",
     "Paths",
+    "SegmentMarginals",
+    "SegmentPaths",
+    "SegmentScores",
+    "Segmented",
     "backward_table",
     "entropy",
     "forward_table",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trellis.corpus import CorpusError, dumps, format_rows, words_from_sentence
+from trellis.corpus import conll as corpus_conll
 from trellis.corpus import conllu as corpus_conllu
 from trellis.corpus import wordtag as corpus_wordtag
 from trellis.models import Labelling, Tagged
@@ -48,7 +49,10 @@ def inline(answer: Answer, style: Drawing) -> str:
 
 
 def conll(answer: Answer, style: Drawing) -> str:
-    """One token per line with further columns, tag, and probability if asked for; the k best with comments."""
+    """One token per line with further columns, tag, and probability if asked for; the k best with comments.
+
+    Document marks and comments of the input are kept.
+    """
     sentence = answer.sentence
     if not len(sentence):
         return "\n"  # a blank line stays one
@@ -61,7 +65,7 @@ def conll(answer: Answer, style: Drawing) -> str:
     columns: list[Sequence[str]] = [sentence.tokens, *sentence.columns.values(), sentence.tags or ()]
     if style.probs and answer.probable is not None:
         columns.append([f"{p:.{_DIGITS}f}" for p in answer.probable.probabilities])
-    return format_rows(sentence, columns, "\t")
+    return corpus_conll.head_of(sentence, len(columns), "\t") + format_rows(sentence, columns, "\t")
 
 
 def conllu(answer: Answer, style: Drawing) -> str:

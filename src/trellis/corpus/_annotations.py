@@ -96,7 +96,7 @@ class Annotators:
         if other != name:
             raise LineError(
                 f"{shown(other)} annotated the same text at line {number}, and {shown(name)} here; "
-                "choose an annotator by name, or ask for the majority"
+                "choose one with --annotator, or take the --majority"
             )
         return marked
 

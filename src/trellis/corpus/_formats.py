@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trellis.corpus import conll, conllu, jsonl, segmented, spacy, spans, wordtag
 from trellis.corpus._binary import DOCBIN
 from trellis.corpus._files import StrPath, split_suffixes
-from trellis.corpus._guessing import guess_content
+from trellis.corpus._guessing import guess_content, is_comma_separated
 from trellis.corpus._json import is_array
 from trellis.corpus._source import Source
 from trellis.errors import DataError
@@ -76,4 +76,15 @@ def guess_format(source: Source) -> tuple[Format, str]:
         name, reason = by_name, f"the name ends in {suffix}"
     else:
         name, reason = by_content
+        _refuse_commas(source, name, suffix)
     return FORMATS[name], reason
+
+
+def _refuse_commas(source: Source, name: str, suffix: str) -> None:
+    """Cells separated by commas are no words: to take them for such would train on nonsense."""
+    if name == "segmented" and (suffix == ".csv" or is_comma_separated(source.head)):
+        raise DataError(
+            f"{source.name}: it looks like columns separated by commas, which no format has; separate them by tabs "
+            '(a blank line after each sentence) for conll, or give --format segmented (in Python format="segmented") '
+            "if these are lines of words"
+        )

@@ -59,6 +59,13 @@ def _guess_lines(head: str, lines: list[str]) -> Guess:
     return ("conll", told) if told else ("segmented", "it has lines of words, not columns or JSON")
 
 
+def is_comma_separated(head: str) -> bool:
+    """Whether lines of words are rather cells separated by commas, the last of which look like tags."""
+    lines = [line for line in head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t")]
+    rows = [[cell or " " for cell in line.split(",")] for line in lines]
+    return _told_by_columns(head, rows, marked=False) is not None and "," in lines[0]
+
+
 def _mostly(facts: Iterable[object]) -> bool:
     known = list(map(bool, facts))
     return sum(known) >= _MOSTLY * len(known)

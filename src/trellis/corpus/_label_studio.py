@@ -83,7 +83,7 @@ def _chosen(annotations: list[dict[str, Any]], choice: Selection) -> list[dict[s
         names = ", ".join("/".join(_names(item)) or "?" for item in valid)
         raise LineError(
             f"expected one annotation of the task, found {len(valid)} by {names}; "
-            "choose an annotator by name, or ask for the majority"
+            "choose one with --annotator, or take the --majority"
         )
     return valid
 

@@ -18,6 +18,7 @@ from typing import IO, Literal
 
 from trellis.caching import cached
 from trellis.corpus._binary import DOCBIN, binary_kind
+from trellis.corpus._encodings import suggest_encoding
 from trellis.corpus._files import StrPath, get_codec, open_input, read_block
 from trellis.errors import CorpusError, DataError
 
@@ -36,6 +37,7 @@ _SHOWN = 10
 _KEPT_TEXT = 1000
 _BLANK_LINE = re.compile(r"(?m)^[ \t]+$")
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_PASS_ENCODING = "pass the right encoding"
 _CUT = "\udfff"
 """Stands for the rest of a line that is too long."""
 
@@ -177,8 +179,19 @@ class Source:
         problem = (
             f"expected text in {self._encoding}, found {_shown_bad(bad[0])} at character {bad.start() - start + 1}"
         )
-        self.fail(f"{problem}; pass the right encoding", number, shown.decode("utf-8", "backslashreplace"), whole=text)
+        advice = self._advice(text)
+        self.fail(f"{problem}; {advice}", number, shown.decode("utf-8", "backslashreplace"), whole=text)
         return True
+
+    def _advice(self, text: str) -> str:
+        """How to give the right encoding, by name where the beginning of the file and this text show it."""
+        try:
+            name = suggest_encoding((self.opening + text).encode(self._encoding, "surrogateescape"))
+        except UnicodeError:  # half a surrogate pair
+            name = None
+        if name is None:
+            return _PASS_ENCODING
+        return f'it looks like {name}: --encoding {name} (in Python encoding="{name}")'
 
     def _split(self, number: int, text: str, unusable: bool, lost: bool) -> Generator[tuple[range, str], None, int]:
         """The paragraphs of a text that starts at line `number`, the first only if it is not lost.
@@ -279,7 +292,7 @@ class Source:
         if not isinstance(error, UnicodeDecodeError):
             return f"expected text in {self._encoding}: {error}"
         place = count - len(error.object) + error.start
-        return f"expected text in {self._encoding}, found {error.reason} at byte {place}; pass the right encoding"
+        return f"expected text in {self._encoding}, found {error.reason} at byte {place}; {_PASS_ENCODING}"
 
 
 def _take(texts: Iterator[str], size: int) -> list[str]:

@@ -1,6 +1,7 @@
 """CoNLL columns: a token a line with its columns, a blank line after each sentence.
 
-    -DOCSTART- -X- O        a document mark, passed over
+    -DOCSTART- -X- O        a document mark
+    # source = letters      a comment
 
     Ada     NNP  B-PER      token first, tag last, further columns between
     wrote   VBD  O
@@ -8,7 +9,8 @@
 Columns are separated by single tabs if the first line of data has a tab, and by runs of spaces and tabs otherwise, or
 where some lines have tabs, others spaces, and all of them as many columns so. Every line has as many columns as the
 first. The reader passes over ``# ...`` lines at the head of a sentence that do not have that many (so ``#<tab>O`` is a
-token); ``comment="#"`` says that every line that starts so is a comment.
+token); ``comment="#"`` says that every line that starts so is a comment. Document marks and comments before a sentence
+stay with it, and are there again when it is written.
 """
 
 from __future__ import annotations
@@ -34,6 +36,13 @@ _SAMPLE = 500
 _SEPARATORS = {"tab": "\t", "space": " ", "\t": "\t", " ": " "}
 
 
+@dataclass(frozen=True, slots=True)
+class Preface:
+    """The document marks, comments and blank lines before a sentence."""
+
+    lines: tuple[str, ...]
+
+
 def read(
     source: Source,
     *,
@@ -53,18 +62,22 @@ def read(
     if layout is None:
         return
     interned = Interned()
+    head: list[str] = []
     for lines, paragraph in source.paragraphs():
         numbers: Sequence[int] = lines
         interned.begin(paragraph)
         text = layout.tabbed(paragraph)
         cells = layout.columns(text) if layout.is_plain(text) else None
         if cells is None:
-            numbers, text = _data_lines(source, layout, lines, paragraph)
+            numbers, text = _data_lines(source, layout, lines, paragraph, head)
             cells = layout.columns(text)
         if numbers and cells:
+            frame, head = Preface(tuple(head)) if head else None, []
             labels = None if layout.tag is None else interned(cells[layout.tag])
             extra = {name: interned(cells[i]) for name, i in layout.extra}
-            yield Sentence(tuple(cells[layout.token]), labels, None, None, extra, source.name, numbers)
+            yield Sentence(tuple(cells[layout.token]), labels, None, None, extra, source.name, numbers, frame)
+        elif head:
+            head.append("")
 
 
 def write(sentences: Iterable[Sentence], *, separator: str = "\t") -> Iterator[str]:
@@ -74,7 +87,21 @@ def write(sentences: Iterable[Sentence], *, separator: str = "\t") -> Iterator[s
         if DOCSTART in sentence.tokens:
             refuse(sentence, f"the token {DOCSTART} would be read as a document mark")
         tags = () if sentence.tags is None else (sentence.tags,)
-        yield format_rows(sentence, [sentence.tokens, *sentence.columns.values(), *tags], tab_or_space)
+        columns = [sentence.tokens, *sentence.columns.values(), *tags]
+        yield head_of(sentence, len(columns), tab_or_space) + format_rows(sentence, columns, tab_or_space)
+
+
+def head_of(sentence: Sentence, width: int, separator: str) -> str:
+    """The lines before a sentence, without comments that would be read as tokens."""
+    if not isinstance(sentence.frame, Preface):
+        return ""
+    kept = []
+    for line in sentence.frame.lines:
+        if line.startswith(DOCSTART):
+            kept.append(separator.join(_SPACES.split(line)))
+        elif not line or (_COMMENT.match(line) and len(line.split(separator)) != width):
+            kept.append(line)
+    return "".join(f"{line}\n" for line in kept)
 
 
 def _separator(name: str) -> str:
@@ -189,18 +216,23 @@ def _first_data(head: str, comment: str | None, separated: bool) -> tuple[int, s
     return maybe
 
 
-def _data_lines(source: Source, layout: _Layout, lines: range, paragraph: str) -> tuple[list[int], str]:
-    """The lines of a sentence without comments and document marks; none, once reported, if one is bad."""
+def _data_lines(
+    source: Source, layout: _Layout, lines: range, paragraph: str, head: list[str]
+) -> tuple[list[int], str]:
+    """The lines of a sentence without comments and document marks; none, once reported, if one is bad.
+
+    Comments and document marks before its first token are added to `head`.
+    """
     ignored = source.report.ignored
     numbers: list[int] = []
     kept: list[str] = []
     for number, line in zip(lines, paragraph.split("\n"), strict=True):
         tabbed = layout.tabbed(line)
         cells = tabbed.split("\t")
-        if _is_comment(line, cells, layout, head=not kept):
-            ignored["comments"] += 1
-        elif cells[0] == DOCSTART and not kept:
-            ignored["document marks"] += 1
+        is_comment = _is_comment(line, cells, layout, head=not kept)
+        if is_comment or (cells[0] == DOCSTART and not kept):
+            ignored["comments" if is_comment else "document marks"] += 1
+            head += [] if kept else [line.strip(" \t")]
         else:
             try:
                 layout.check(cells)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from trellis.errors import CorpusError, DataError
 from trellis.tags import Detection, Mended, OnBadTags, Scheme, detect, mend, refusal, summary
+from trellis.tags.mending import spelling_note
 from trellis.text import Sentence
 
 HINT = (
@@ -54,7 +55,7 @@ def mend_tags(
         for i, sentence in enumerate(given)
         if i not in tags or tags[i] is not None
     ]
-    return MendedSentences(kept, found, [*_spelling_note(found), *summary(result, found, place)])
+    return MendedSentences(kept, found, [*spelling_note(found), *summary(result, found, place)])
 
 
 def place_of(sentence: Sentence, number: int, position: int) -> str:
@@ -75,11 +76,3 @@ def _refuse(result: Mended, found: Detection, sentences: list[Sentence]) -> None
     problem = whole.removeprefix(f"{sentence.path}:{line}: ")
     text = f"{sentence.tokens[first.position]} {first.tag}"
     raise CorpusError(f"{problem}: {HINT}", path=sentence.path, line=line, text=text)
-
-
-def _spelling_note(found: Detection) -> list[str]:
-    if not found.spelling:
-        return []
-    some = [f"{before} as {after}" for before, after in list(found.spelling.items())[:4]]
-    more = ", ..." if len(found.spelling) > len(some) else ""
-    return [f"the tags are {found.scheme.value} in another spelling; read {', '.join(some)}{more}"]

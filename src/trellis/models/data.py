@@ -31,7 +31,7 @@ from trellis.tags import (
     scheme_to_learn,
     summary,
 )
-from trellis.tags.mending import SHOWN
+from trellis.tags.mending import SHOWN, spelling_note, spellings
 from trellis.text import Sentence, graphemes
 from trellis.untrusted import shown
 
@@ -103,11 +103,11 @@ class Labelled:
 
     def detect(self, scheme: str | None) -> Detection:
         """The scheme given, or the one that fits best, and what does not fit it."""
-        found = detect(self.fragments(), scheme=None if scheme is None else Scheme.parse(scheme))
-        if not found.spelling:
-            return found
-        # Labels in another spelling stay as they are: what was given is what is predicted.
-        return Detection(Scheme.PLAIN, found.style, 0, {}, {})
+        return _as_given(self.detect_spelled(scheme))
+
+    def detect_spelled(self, scheme: str | None) -> Detection:
+        """The same; labels that are only spelled in another way are read as the scheme writes them."""
+        return detect(self.fragments(), scheme=None if scheme is None else Scheme.parse(scheme))
 
     def tag_set(self, scheme: str | None) -> TagSet:
         """The labels with the scheme given, or with the one that fits best; see `labels_in`."""
@@ -259,16 +259,36 @@ def _checked(number: int, labels: Any) -> Sequence[Label]:
 
 def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
     """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
-    found = data.detect(scheme)
+    spelled = data.detect_spelled(scheme)
+    found = _as_given(spelled)
     _refuse_bad(data, found, constraints)
     tags = data.labels_in(found)
-    if before is not None:
+    if before is None:
+        _tell_spelling(spelled)
+    else:
         new = [label for label in tags.labels if label not in before]
         tags = TagSet((*before.labels, *new), before.scheme, before.style)
     if len(tags) < 2:
         only = f"only the label {tags.labels[0]!r} occurs" if len(tags) else "no label occurs"
         raise ModelError(f"there is nothing to learn: {only}, and a tagger chooses between at least two")
     return tags
+
+
+def _as_given(found: Detection) -> Detection:
+    """Labels in another spelling stay as they are, plain: what was given is what is predicted."""
+    return Detection(Scheme.PLAIN, found.style, 0, {}, {}) if found.spelling else found
+
+
+def _tell_spelling(found: Detection) -> None:
+    """Labels in another spelling are learned as they are, which costs spans and constraints: say so."""
+    if found.spelling:
+        warnings.warn(
+            f"the labels look like {found.scheme.value} in another spelling ({spellings(found)}) and are learned as "
+            "plain labels, without spans: on_bad_tags='repair' writes them as the scheme does, and scheme='plain' "
+            "says that they are meant so",
+            DataWarning,
+            stacklevel=6,
+        )
 
 
 def check_held_out(dev: Labelled, tags: TagSet) -> None:
@@ -314,11 +334,12 @@ def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled
     every = list(range(len(data.inputs)))
     if how == "error" or data.partial:
         return data, every
-    found = data.detect(scheme)
+    found = data.detect_spelled(scheme) if how == "repair" else data.detect(scheme)
     result = mend(data.strings(), found, how)
-    if not result.bad:
+    if not (result.bad or found.spelling):
         return data, every
-    warnings.warn("\n".join(summary(result, found, data.place)), DataWarning, stacklevel=3)
+    notes = [*spelling_note(found), *summary(result, found, data.place)]
+    warnings.warn("\n".join(notes), DataWarning, stacklevel=4)
     kept = [i for i in every if result.tags[i] is not None]
     return Labelled([data.inputs[i] for i in kept], [result.tags[i] or () for i in kept], partial=False), kept
 

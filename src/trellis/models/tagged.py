@@ -118,7 +118,11 @@ class Tagged:
         """Tokens with tags, text and offsets."""
         ids = self._answers.ids[self._answers.tokens_of(self._index)]
         tags = tuple([self._answers.labels[i] for i in ids.tolist()])
-        return self._answers.sentence(self._index).with_tags(tags)
+        return self._untagged.with_tags(tags)
+
+    @cached
+    def _untagged(self) -> Sentence:
+        return self._answers.sentence(self._index)
 
     @cached
     def probabilities(self) -> tuple[float, ...]:
@@ -128,9 +132,11 @@ class Tagged:
     @cached
     def spans(self) -> tuple[TextSpan, ...]:
         """By position; if tags stand alone (parts of speech), each token is one."""
-        rows, table, text = self._answers.spans_of(self._index), self._answers.spans, self.text
+        rows, table = self._answers.spans_of(self._index), self._answers.spans
+        if rows.start == rows.stop:
+            return ()
         begin, end, kind = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
-        offsets = self.sentence.offsets or ()
+        text, offsets = self.text, self._untagged.offsets or ()
         starts, stops = [offsets[b][0] for b in begin], [offsets[e - 1][1] for e in end]
         texts = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
         labels = [table.kinds[k] for k in kind]
@@ -159,12 +165,12 @@ class Tagged:
     @property
     def text(self) -> str:
         """The text that offsets point into."""
-        return self.sentence.text or ""
+        return self._untagged.text or ""
 
     @property
     def tokens(self) -> tuple[str, ...]:
         """The tokens."""
-        return tuple(self.sentence.tokens)
+        return tuple(self._untagged.tokens)
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -189,7 +195,7 @@ class Tagged:
         return {
             "text": self.text,
             "tokens": list(self.tokens),
-            "offsets": [list(pair) for pair in self.sentence.offsets or ()],
+            "offsets": [list(pair) for pair in self._untagged.offsets or ()],
             "tags": list(self.tags),
             "probabilities": list(self.probabilities),
             "spans": [span._asdict() for span in self.spans],
@@ -207,7 +213,7 @@ class Tagged:
         """Spans, and the tokens that lie outside all of them, in order."""
         starts = {span.start: span for span in self.spans}
         end = 0
-        for token, (start, stop) in zip(self.tokens, self.sentence.offsets or (), strict=True):
+        for token, (start, stop) in zip(self.tokens, self._untagged.offsets or (), strict=True):
             if start in starts:
                 end = starts[start].end
                 yield starts[start], starts[start].text

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor, nn
 
@@ -186,10 +184,8 @@ class CRF(nn.Module):
         """The best labels of each sequence as a list, one label per token and none for padding."""
         scores = self.scores(emissions, mask, lengths=lengths, edges=edges)
         with torch.no_grad():
-            tags = scores.viterbi().tags
-        flat: list[int] = tags.reshape(-1)[scores.rows()].tolist()
-        offsets = scores.layout.offsets.tolist()
-        return [flat[a:b] for a, b in pairwise(offsets)]
+            tags = scores.viterbi().tags.cpu()
+        return scores.layout.lists(tags.data_ptr(), tags.numel())
 
     def viterbi(
         self,

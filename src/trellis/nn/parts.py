@@ -98,11 +98,18 @@ class CasePart(Part):
 
 
 class PairPart(Part):
-    """Two vectors: of a token with its left neighbour, and with its right one."""
+    """Two vectors: of a token with its left neighbour, and with its right one.
 
-    def __init__(self, count: int, size: int) -> None:
+    Args:
+        count: ids of pairs, padding and the unknown pair included.
+        size: width of each vector.
+        unknown: share of known pairs that training treats as unknown.
+
+    """
+
+    def __init__(self, count: int, size: int, *, unknown: float = 0.0) -> None:
         super().__init__()
-        self.embedding = CategoryEmbedding(count, size)
+        self.embedding = WordEmbedding(count, size, dropout=unknown)
         self.output_size = 2 * size
 
     def forward(self, batch: Batch) -> Tensor:

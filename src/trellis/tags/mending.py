@@ -120,6 +120,19 @@ def summary(mended: Mended, found: Detection, place: Place) -> list[str]:
     return [f"{done} ({found.scheme.value}):", *(f"  {item}" for item in items)]
 
 
+def spelling_note(found: Detection) -> list[str]:
+    """That the tags were written in another way, if they were."""
+    if not found.spelling:
+        return []
+    return [f"the tags are {found.scheme.value} in another spelling; read {spellings(found)}"]
+
+
+def spellings(found: Detection) -> str:
+    """The first labels that were written in another way: ``b as B, e as E, ...``."""
+    some = [f"{before} as {after}" for before, after in list(found.spelling.items())[:4]]
+    return ", ".join(some) + ", ..." * (len(found.spelling) > len(some))
+
+
 def repair_tags(tags: Sequence[str], scheme: Scheme, *, style: Style = Style.PREFIX, outside: str = "O") -> list[str]:
     """Legal tags with the spans that lenient reading finds; labels that cannot be read become `outside`."""
     read = [_readable(tag, scheme, style) or outside for tag in tags]

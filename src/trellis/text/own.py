@@ -86,10 +86,11 @@ class Function(Splitter):
         """The tokens where the function found them."""
         found: list[Any] = list(self.function(text))
         if all(isinstance(token, str) for token in found):
-            made = sentence_in(text, found)
-            if any(start < 0 for start, _ in made.offsets or ()):
-                raise DataError(f"the tokenizer {self.place} returned tokens that the text does not have: {text!r:.80}")
-            return made
+            try:
+                return sentence_in(text, found)
+            except ValueError:
+                problem = f"the tokenizer {self.place} returned tokens that the text does not have: {text!r:.80}"
+                raise DataError(problem) from None
         return sentence_at(text, [(int(start), int(end)) for start, end in found])
 
     def to_dict(self) -> dict[str, Any]:

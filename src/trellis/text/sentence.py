@@ -71,6 +71,15 @@ class Sentence:
             other._take_tags(tags)
         return other
 
+    @classmethod
+    def in_text(cls, tokens: tuple[str, ...], text: str, offsets: tuple[Offsets, ...]) -> Sentence:
+        """A sentence whose offsets are known to be right: they are not checked."""
+        sentence, put = object.__new__(cls), object.__setattr__
+        values: tuple[object, ...] = (tokens, None, text, offsets, {}, None, (), None)
+        for name, value in zip(_FIELDS, values, strict=True):
+            put(sentence, name, value)
+        return sentence
+
     def _changed(self, **values: object) -> Sentence:
         """The same sentence with other values, which are known to fit: nothing is checked again."""
         other = object.__new__(type(self))

@@ -11,10 +11,13 @@ file         the words of a file of Hugging Face's `tokenizers`
 from __future__ import annotations
 
 import dataclasses
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from trellis import _native
+from trellis.caching import cached
 from trellis.errors import DataError
 from trellis.text import plain
 from trellis.text.conventions import ABBREVIATIONS, CONTRACTIONS, Conventions, pattern
@@ -22,7 +25,6 @@ from trellis.text.sentence import Offsets, Sentence
 
 Tokenizer = Callable[[str], list[Offsets]]
 
-_MARKS = ".,;:!?"
 _LONGEST_CHUNK = 48  # characters of a chunk that is remembered
 _MOST_CHUNKS = 50_000
 _LONGEST_EXCEPTION = 6  # tokens that an exception may join
@@ -103,20 +105,21 @@ class WordSplitter(Splitter):
         self.exceptions = {text: tuple(pieces) for text, pieces in (exceptions or {}).items()}
         self._known: dict[str, tuple[str, ...]] = {}
         self._firsts = {self._pieces(text)[0] for text in self.exceptions}
+        self._easy = _native.EasyWords()
+        for word in filter(str.isascii, {*CONTRACTIONS, *ABBREVIATIONS, *self.exceptions}):
+            self._easy.exclude(word.lower())
 
     def split(self, text: str) -> list[str]:
         """The tokens of each chunk, one chunk after another."""
-        known, tokens = self._known, list[str]()
-        for chunk in text.split():
-            tokens += known.get(chunk) or self.pieces(chunk)
-        return tokens
+        tokens = self._easy.split(text, self._known, self.pieces)
+        if tokens is not None:
+            return tokens
+        return [token for chunk in text.split() for token in self.pieces(chunk)]
 
     def pieces(self, chunk: str) -> tuple[str, ...]:
-        """The tokens of a text without white space."""
-        found = self._easy(chunk)
-        if found is None:
-            pieces = self._pieces(chunk)
-            found = tuple(pieces if self._firsts.isdisjoint(pieces) else self._corrected(pieces))
+        """The tokens of a text without white space, by the rules."""
+        pieces = self._pieces(chunk)
+        found = tuple(pieces if self._firsts.isdisjoint(pieces) else self._corrected(pieces))
         if len(chunk) <= _LONGEST_CHUNK:
             if len(self._known) >= _MOST_CHUNKS:
                 self._known.clear()
@@ -124,26 +127,22 @@ class WordSplitter(Splitter):
         return found
 
     def _pieces(self, chunk: str) -> list[str]:
-        """The tokens by the rules."""
-        return pattern(self.conventions, chunk.isascii()).findall(chunk)
+        """The tokens before the exceptions."""
+        return (self._ascii if chunk.isascii() else self._any).findall(chunk)
 
-    def _easy(self, chunk: str) -> tuple[str, ...] | None:
-        """The tokens of a word of plain letters, perhaps with a mark behind it; None for anything else."""
-        mark = chunk[-1] if chunk[-1] in _MARKS else ""
-        word = chunk[:-1] if mark else chunk
-        if not (word.isascii() and word.isalpha()) or word.lower() in CONTRACTIONS:
-            return None
-        if mark == "." and (len(word) == 1 or word in ABBREVIATIONS):
-            return None
-        if word in self.exceptions or chunk in self.exceptions or mark in self.exceptions:
-            return None
-        return (word, mark) if mark else (word,)
+    @cached
+    def _ascii(self) -> re.Pattern[str]:
+        return pattern(self.conventions, ascii_only=True)
+
+    @cached
+    def _any(self) -> re.Pattern[str]:
+        return pattern(self.conventions, ascii_only=False)
 
     def _corrected(self, pieces: list[str]) -> list[str]:
         """The tokens after the exceptions: the longest runs of pieces that spell one are replaced by it."""
         corrected, i = list[str](), 0
         while i < len(pieces):
-            ends = range(min(len(pieces), i + _LONGEST_EXCEPTION), i, -1)
+            ends = range(min(len(pieces), i + _LONGEST_EXCEPTION), i, -1) if pieces[i] in self._firsts else ()
             end = next((end for end in ends if "".join(pieces[i:end]) in self.exceptions), i)
             corrected += self.exceptions["".join(pieces[i:end])] if end > i else (pieces[i],)
             i = max(end, i + 1)
@@ -159,13 +158,11 @@ class WordSplitter(Splitter):
 
 
 def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
-    """The sentence of these tokens of a text, with nothing but white space between them."""
-    offsets, end = [], 0
-    for token in tokens:
-        start = text.find(token, end)
-        end = start + len(token)
-        offsets.append((start, end))
-    return Sentence(tuple(tokens))._changed(text=text, offsets=tuple(offsets))
+    """The sentence of these tokens of a text, each searched for behind the one before.
+
+    Raises ValueError if one is not there.
+    """
+    return Sentence.in_text(tuple(tokens), text, _native.find_tokens(text, tokens))
 
 
 def sentence_at(text: str, offsets: Sequence[Offsets]) -> Sentence:

@@ -182,6 +182,8 @@ def _read_text(source: _Source, layout: _Layout, keys: set[bytes], first: int) -
             word = line[: line.find(b" ")]
         elif spaces > size:
             word = line.rsplit(b" ", size)[0]
+            if layout.count is None:  # else the header says how many numbers there are
+                _check_word(source.name, number, line, word, size)
         else:
             problem = f"expected a word and {size} numbers, found {spaces + 1} fields"
             raise _line_error(source.name, number, problem, line)
@@ -191,6 +193,12 @@ def _read_text(source: _Source, layout: _Layout, keys: set[bytes], first: int) -
     if layout.count is not None and count != layout.count:
         raise DataError(f"{source.name}: the header promises {layout.count} words, found {count}")
     return rows, _stack(kept, size)
+
+
+def _check_word(name: str, number: int, line: bytes, word: bytes, size: int) -> None:
+    """A word may have spaces in it; one that ends in a number is a row with too many of them."""
+    if _numbers(word.rsplit(b" ", 1)[1:]) is not None:
+        raise _line_error(name, number, f"expected a word and {size} numbers, found more numbers", line)
 
 
 def _lines(source: _Source, layout: _Layout) -> Iterator[tuple[int, bytes]]:

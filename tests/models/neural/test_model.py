@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -18,11 +19,13 @@ from tests.models.neural.test_contract import TINY
 from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
-from trellis.models.neural.config import NeuralConfig, resolved
+from trellis.models.neural.config import Facts, NeuralConfig, resolved
 from trellis.models.neural.inputs import CASES, FIRST, case_of
 from trellis.models.neural.vocabulary import Symbols, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.dropout import PADDING, UNKNOWN
+from trellis.nn.parts import PairPart
 from trellis.text import Sentence
+from trellis.training.neural.settings import TrainingSettings
 
 CONSTANT = {"warmup": 0, "schedule": "constant"}
 
@@ -186,6 +189,19 @@ class TestWords:
         model = tiny(encoder={**TINY["encoder"], "characters": {}}).fit(sentences)
         assert set(model.model_.network.encoder.parts) == {"words", "pairs"}
         assert model.predict([list("天气好")]) == [list("BES")]
+
+    def test_known_pairs_are_unknown_now_and_then_in_training_only(self):
+        part = PairPart(50, 4, unknown=0.5)
+        batch = SimpleNamespace(pairs=torch.arange(2, 50).repeat(20).reshape(-1, 2))
+        unknown = (part(batch).reshape(-1, 4) == part.embedding.weight[UNKNOWN]).all(1).float().mean()
+        assert 0.4 < unknown < 0.6
+        assert torch.equal(part.eval()(batch), part.embedding.weight[batch.pairs].flatten(1))
+
+    def test_characters_are_learned_in_fewer_epochs_since_longer_trainings_learn_words_by_heart(self):
+        assert resolved(NeuralConfig(), Facts(spelled=False, paired=True)).training.epochs == 10
+        assert resolved(NeuralConfig(), Facts()).training.epochs == 30
+        asked = NeuralConfig(training=TrainingSettings(epochs=7))
+        assert resolved(asked, Facts(spelled=False, paired=True)).training.epochs == 7
 
     def test_new_symbols_come_after_those_known_before(self):
         before = Symbols(("x", "y"))

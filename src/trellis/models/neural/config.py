@@ -20,6 +20,8 @@ from trellis.training.neural.settings import TrainingSettings
 
 T = TypeVar("T")
 
+_CHARACTER_EPOCHS = 10  # with characters as tokens, longer trainings learn the words of the corpus by heart
+
 
 def _at_least(settings: Any, **least: int) -> None:
     for name, limit in least.items():
@@ -108,6 +110,7 @@ class EncoderSettings:
         None, "width of a vector for a token and its neighbour; default: 32 if all tokens are characters, else none"
     )
     pair_min_freq: int = setting(2, "pairs that occur less often in training are unknown pairs")
+    pair_unknown: float = setting(0.5, "share of known pairs that training treats as unknown")
     columns: tuple[str, ...] = setting((), "further columns of the sentences to use, by name")
     column_size: int = setting(16, "width of the vector of a column's value")
     hidden: int | None = setting(
@@ -123,7 +126,7 @@ class EncoderSettings:
     def __post_init__(self) -> None:
         """Refuse impossible values."""
         _at_least(self, capitalisation=0, pairs=0, pair_min_freq=1, column_size=1, hidden=0, layers=1)
-        _shares(self, "dropout", "word_dropout", "locked_dropout")
+        _shares(self, "dropout", "word_dropout", "locked_dropout", "pair_unknown")
         if self.hidden is not None and self.hidden % 2:
             raise ConfigError(f"hidden must be even, half each way, got {self.hidden}")
 
@@ -174,7 +177,7 @@ def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # n
         scheme=config.scheme if facts.scheme is None else facts.scheme.value.lower(),
         learn_scheme=config.learn_scheme if facts.learned is None else facts.learned.value.lower(),
         encoder=_encoder(config.encoder, facts),
-        training=_training(config),
+        training=_training(config, facts),
     )
 
 
@@ -191,7 +194,7 @@ def _encoder(encoder: EncoderSettings, facts: Facts) -> EncoderSettings:
     )
 
 
-def _training(config: NeuralConfig) -> TrainingSettings:
+def _training(config: NeuralConfig, facts: Facts) -> TrainingSettings:
     training = config.training
     tuned = config.encoder.transformer is not None and config.encoder.pretrained.freeze != "all"
     rate = training.learning_rate or (5e-5 if tuned else training.peak)
@@ -199,7 +202,7 @@ def _training(config: NeuralConfig) -> TrainingSettings:
         training,
         learning_rate=rate,
         head_learning_rate=training.head_learning_rate or (1e-3 if tuned else rate),
-        epochs=_given(training.epochs, 5 if tuned else training.passes),
+        epochs=_given(training.epochs, 5 if tuned else _CHARACTER_EPOCHS if facts.paired else training.passes),
     )
 
 

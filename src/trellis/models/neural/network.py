@@ -139,7 +139,7 @@ def _parts(
         parts["characters"] = CharacterPart(_characters(settings.characters, len(vocabulary.characters)))
     if vocabulary.pairs.names:
         assert settings.pairs is not None
-        parts["pairs"] = PairPart(len(vocabulary.pairs), settings.pairs)
+        parts["pairs"] = PairPart(len(vocabulary.pairs), settings.pairs, unknown=settings.pair_unknown)
     if settings.capitalisation:
         parts["case"] = CasePart(FIRST + len(CASES), settings.capitalisation)
     for name, symbols in vocabulary.columns.items():

@@ -30,7 +30,9 @@ class TrainingSettings:
     momentum: float = setting(0.9, "sgd: share of the last step that the next one keeps")
     clip: float | None = setting(5.0, "longest gradient; longer ones are shortened to it; unset: no limit")
     epochs: int | None = setting(
-        None, "at most this many passes over the training sentences; default: 30, with a fine-tuned transformer 5"
+        None,
+        "at most this many passes over the training sentences; default: 30, with a fine-tuned transformer 5, if all\n"
+        "tokens are characters 10",
     )
     batch_size: int = setting(32, "at most this many sentences in a batch")
     batch_tokens: int = setting(

@@ -1,0 +1,30 @@
+// What the bindings of inference share: arguments that are arrays or addresses, and reports.
+#pragma once
+
+#include "bind/array.h"
+#include "chain/outcome.h"
+
+#include <nanobind/stl/pair.h>
+
+#include <utility>
+
+namespace trellis {
+
+// An array, or the address of one as an int, or 0 for null.
+template <typename T>
+T* pointer(nanobind::handle array) {
+  if (PyLong_Check(array.ptr())) return at<T>(PyLong_AsSize_t(array.ptr()));
+  return data_of<T>(array);
+}
+
+// (status, sequence) of the first problem
+using Report = std::pair<int, int64_t>;
+
+template <typename F>
+Report unlocked(F f) {
+  nanobind::gil_scoped_release release;
+  const Outcome outcome = f();
+  return {outcome.status, outcome.sequence};
+}
+
+}  // namespace trellis

@@ -1,0 +1,73 @@
+// Inference over segments: arrays in, arrays out. As with chains, sizes and lifetimes are the caller's business:
+// trellis.chain.segments checks everything first.
+#include "segments/inference.h"
+
+#include "bind/calls.h"
+#include "bind/module.h"
+
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+
+namespace trellis {
+namespace {
+
+static_assert(sizeof(PathSegment) == 3 * sizeof(int64_t));
+
+// The report, and the paths as arrays: how many each sequence has, how many segments each has, the segments [S, 3]
+// one after another, the scores.
+template <typename F>
+nb::tuple paths_of(F f) {
+  SegmentPaths paths;
+  const Report report = unlocked([&] { return f(paths); });
+  const auto* numbers = reinterpret_cast<const int64_t*>(paths.segments.data());
+  return nb::make_tuple(report, to_numpy(std::move(paths.found)), to_numpy(std::move(paths.counts)),
+                        copy_of(numbers, 3 * paths.segments.size()), to_numpy(std::move(paths.scores)));
+}
+
+}  // namespace
+
+void bind_segments(nb::module_& m) {
+  using I = SegmentInference;
+  nb::class_<I>(m, "SegmentInference")
+      .def("__init__",
+           [](I* self, nb::handle segments, nb::handle offsets, int64_t B, int64_t K, nb::handle transitions,
+              nb::handle start, nb::handle end, int64_t L) {
+             const int64_t* own = pointer<const int64_t>(offsets);
+             new (self) I(pointer<const double>(segments), {own, own + B + 1}, K, pointer<const double>(transitions),
+                          pointer<const double>(start), pointer<const double>(end), L);
+           })
+      .def("log_partition",
+           [](I& self, nb::handle out) {
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.log_partition(to); });
+           })
+      .def("score",
+           [](I& self, nb::handle counts, nb::handle path, nb::handle out) {
+             const int64_t* own = pointer<const int64_t>(counts);
+             const auto* segments = reinterpret_cast<const PathSegment*>(pointer<const int64_t>(path));
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.score(own, segments, to); });
+           })
+      .def("marginals",
+           [](I& self, nb::handle weights, nb::handle out, nb::handle segments, nb::handle transitions,
+              nb::handle start, nb::handle end) {
+             const double* by_sequence = pointer<const double>(weights);
+             double *z = pointer<double>(out), *p = pointer<double>(segments), *a = pointer<double>(transitions);
+             double *first = pointer<double>(start), *last = pointer<double>(end);
+             return unlocked([&] { return self.marginals(by_sequence, z, p, a, first, last); });
+           })
+      .def("entropy",
+           [](I& self, nb::handle out) {
+             double* to = pointer<double>(out);
+             return unlocked([&] { return self.entropy(to); });
+           })
+      .def("viterbi", [](I& self) { return paths_of([&](SegmentPaths& paths) { return self.viterbi(paths); }); })
+      .def("kbest",
+           [](I& self, int64_t k) { return paths_of([&](SegmentPaths& paths) { return self.kbest(k, paths); }); })
+      .def("sample", [](I& self, int64_t n, uint64_t seed) {
+        return paths_of([&](SegmentPaths& paths) { return self.sample(n, seed, paths); });
+      });
+}
+
+}  // namespace trellis

@@ -1,0 +1,193 @@
+#include "segments/inference.h"
+
+#include "chain/sums.h"
+#include "segments/kbest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+namespace trellis {
+namespace {
+
+constexpr double forbidden = -std::numeric_limits<double>::infinity();
+
+Batch<double> chain_of(const double* transitions, const double* start, const double* end, int64_t L) {
+  return {nullptr, nullptr, nullptr, transitions, start, end, 0, L};
+}
+
+// Adds the paths of all sequences to one list, in order.
+void join(const std::vector<SegmentPaths>& by_sequence, SegmentPaths& all) {
+  const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  for (const SegmentPaths& own : by_sequence) {
+    append(all.counts, own.counts);
+    append(all.segments, own.segments);
+    append(all.scores, own.scores);
+    all.found.push_back(int64_t(own.counts.size()));
+  }
+}
+
+// A path that was found from its end.
+void add_reversed(SegmentPaths& paths, const PathSegment* segments, int64_t count) {
+  paths.counts.push_back(count);
+  paths.segments.insert(paths.segments.end(), std::make_reverse_iterator(segments + count),
+                        std::make_reverse_iterator(segments));
+}
+
+// The one path of a sequence without tokens.
+std::vector<SegmentPaths> empty_paths(const SegmentBatch& batch, int64_t each) {
+  std::vector<SegmentPaths> paths(static_cast<size_t>(batch.B));
+  for (int64_t b = 0; b < batch.B; ++b)
+    if (batch.length(b) == 0) paths[size_t(b)] = {std::vector<int64_t>(size_t(each), 0), {}, {0.0}, {}};
+  return paths;
+}
+
+}  // namespace
+
+SegmentInference::SegmentInference(const double* segments, std::vector<int64_t> offsets, int64_t K,
+                                   const double* transitions, const double* start, const double* end, int64_t L)
+    : offsets_(std::move(offsets)),
+      batch_{segments, offsets_.data(), int64_t(offsets_.size()) - 1, K, L},
+      transitions_(transitions),
+      start_(start),
+      end_(end),
+      kernels_(kernels_in_use<SegmentKernels>()),
+      scores_(chain_of(transitions, start, end, L), (L + kernels_.width - 1) / kernels_.width * kernels_.width),
+      tasks_(plan_tasks(batch_.offsets, batch_.B, 1, Sums::bytes(L, scores_.view().P))) {}
+
+Outcome SegmentInference::check_chain() const {
+  const int64_t L = batch_.L;
+  const bool fine = all_below_infinity(transitions_, L * L) && all_below_infinity(start_, L) &&
+                    all_below_infinity(end_, L);
+  return {fine ? exact : bad_chain_score, 0};
+}
+
+bool SegmentInference::is_finite(int64_t b) const {
+  for (int64_t t = 0; t < batch_.length(b); ++t)
+    if (!all_below_infinity(batch_.scores(b, t, 0), batch_.longest(t) * batch_.L)) return false;
+  return true;
+}
+
+bool SegmentInference::may_overflow(int64_t b) const {
+  double largest = 0.0;
+  const auto see = [&](const double* x, int64_t n) {
+    for (int64_t i = 0; i < n; ++i)
+      if (x[i] > forbidden) largest = std::max(largest, std::abs(x[i]));
+  };
+  see(transitions_, batch_.L * batch_.L), see(start_, batch_.L), see(end_, batch_.L);
+  for (int64_t t = 0; t < batch_.length(b); ++t) see(batch_.scores(b, t, 0), batch_.longest(t) * batch_.L);
+  return largest > std::numeric_limits<double>::max() / double(2 * batch_.length(b) + 2);
+}
+
+Outcome SegmentInference::for_sequences(const std::function<double(int64_t, int64_t)>& f) {
+  const Outcome chain = check_chain();
+  if (chain.status) return chain;
+  std::vector<uint8_t> status(size_t(batch_.B), exact);
+  tasks_.for_groups(1, num_threads(), [&](int64_t task, const int64_t* sequences, int) {
+    const int64_t b = sequences[0];
+    uint8_t& own = status[size_t(b)];
+    if (!is_finite(b)) {
+      own = not_finite;
+      return;
+    }
+    const double result = f(task, b);
+    if (result == forbidden) own = may_overflow(b) ? sum_too_large : no_path;
+    check_range(result, own);
+  });
+  return first_problem(status);
+}
+
+Outcome SegmentInference::log_partition(double* out) {
+  std::fill(out, out + batch_.B, 0.0);
+  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.log_partition(batch_, scores_.view(), b); });
+}
+
+Outcome SegmentInference::marginals(const double* weights, double* log_partition, double* segments,
+                                    double* transitions, double* start, double* end) {
+  std::fill(log_partition, log_partition + batch_.B, 0.0);
+  const LogPrepared<double>& prepared = scores_.view();
+  TaskSums sums(tasks_.count(), batch_.L, prepared.P);
+  const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
+    const double weight = weights ? weights[b] : 1.0;
+    return log_partition[b] = kernels_.marginals(batch_, prepared, b, weight, segments, sums.of(task).counts);
+  });
+  sums.write(transitions, start, end);
+  return outcome;
+}
+
+Outcome SegmentInference::entropy(double* out) {
+  std::fill(out, out + batch_.B, 0.0);
+  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.entropy(batch_, scores_.view(), b); });
+}
+
+// start + sum of segments and transitions + end; the segments must follow each other from the first token to the last
+double SegmentInference::path_score(int64_t b, const PathSegment* path, int64_t count) const {
+  const int64_t L = batch_.L;
+  double sum = 0.0;
+  for (int64_t i = 0; i < count; ++i) {
+    const PathSegment& own = path[i];
+    sum += batch_.scores(b, own.end - 1, own.end - own.begin - 1)[own.label] +
+           (i ? transitions_[path[i - 1].label * L + own.label] : start_[own.label]);
+  }
+  return count ? sum + end_[path[count - 1].label] : sum;
+}
+
+Outcome SegmentInference::score(const int64_t* counts, const PathSegment* path, double* out) const {
+  const Outcome chain = check_chain();
+  if (chain.status) return chain;
+  std::vector<uint8_t> status(size_t(batch_.B), exact);
+  for (int64_t b = 0; b < batch_.B; path += counts[b], ++b) {
+    if (!is_finite(b)) status[size_t(b)] = not_finite;
+    out[b] = path_score(b, path, counts[b]);
+  }
+  return first_problem(status);
+}
+
+Outcome SegmentInference::viterbi(SegmentPaths& paths) {
+  std::vector<SegmentPaths> found = empty_paths(batch_, 1);
+  const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
+    std::vector<PathSegment> path(static_cast<size_t>(batch_.length(b)));
+    int64_t count = 0;
+    const double score = kernels_.viterbi(batch_, scores_.view(), b, path.data(), &count);
+    add_reversed(found[size_t(b)], path.data(), count);
+    found[size_t(b)].scores.push_back(score);
+    return score;
+  });
+  join(found, paths);
+  return outcome;
+}
+
+Outcome SegmentInference::kbest(int64_t k, SegmentPaths& paths) {
+  std::vector<SegmentPaths> found = empty_paths(batch_, 1);
+  const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
+    const SegmentKBest search(batch_, scores_.view(), b, k);
+    SegmentPaths& own = found[size_t(b)];
+    for (size_t rank = 0; rank < search.found(); ++rank) {
+      const std::vector<PathSegment> path = search.path(rank);
+      own.counts.push_back(int64_t(path.size()));
+      own.segments.insert(own.segments.end(), path.begin(), path.end());
+      own.scores.push_back(search.score(rank));
+    }
+    return search.found() ? search.score(0) : forbidden;
+  });
+  join(found, paths);
+  return outcome;
+}
+
+Outcome SegmentInference::sample(int64_t n, uint64_t seed, SegmentPaths& paths) {
+  std::vector<SegmentPaths> found = empty_paths(batch_, n);
+  const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
+    const int64_t T = batch_.length(b);
+    std::vector<PathSegment> path(size_t(n * T));
+    std::vector<int64_t> counts(static_cast<size_t>(n));
+    const double total = kernels_.sample(batch_, scores_.view(), b, n, seed, path.data(), counts.data());
+    for (int64_t s = 0; s < n; ++s) add_reversed(found[size_t(b)], path.data() + s * T, counts[size_t(s)]);
+    return total;
+  });
+  join(found, paths);
+  return outcome;
+}
+
+}  // namespace trellis

@@ -1,0 +1,58 @@
+// One batch of inference over segments (semi-Markov) from start to finish: prepares the scores, splits the sequences
+// into tasks and runs the kernels of the best instruction set this machine has.
+#pragma once
+
+#include "base/tasks.h"
+#include "chain/log_scores.h"
+#include "chain/outcome.h"
+#include "segments/batch.h"
+
+#include <functional>
+#include <vector>
+
+namespace trellis {
+
+// The segments of some paths, one path after another, each in order.
+struct SegmentPaths {
+  std::vector<int64_t> counts;  // how many segments each path has
+  std::vector<PathSegment> segments;
+  std::vector<double> scores;   // of each path, where there are any
+  std::vector<int64_t> found;   // how many paths each sequence has
+};
+
+class SegmentInference {
+ public:
+  // Segments [N, K, L] that end at each token; see SegmentBatch. They and the other scores must outlive this object.
+  SegmentInference(const double* segments, std::vector<int64_t> offsets, int64_t K, const double* transitions,
+                   const double* start, const double* end, int64_t L);
+
+  // log Z of each sequence.
+  Outcome log_partition(double* out);
+  // Score of the given paths: counts[B] segments of each sequence, one after another.
+  Outcome score(const int64_t* counts, const PathSegment* path, double* out) const;
+  // Probabilities of segments and expected counts, times the weight of each sequence (null: 1).
+  Outcome marginals(const double* weights, double* log_partition, double* segments, double* transitions, double* start,
+                    double* end);
+  Outcome entropy(double* out);
+  Outcome viterbi(SegmentPaths& paths);
+  Outcome kbest(int64_t k, SegmentPaths& paths);
+  Outcome sample(int64_t n, uint64_t seed, SegmentPaths& paths);
+
+ private:
+  Outcome check_chain() const;
+  bool is_finite(int64_t b) const;
+  // Whether scores are so large that sums of them may leave the range of a double.
+  bool may_overflow(int64_t b) const;
+  double path_score(int64_t b, const PathSegment* path, int64_t count) const;
+  // f(task, sequence) for every sequence that is not empty, which gives a number that is minus infinity without a path.
+  Outcome for_sequences(const std::function<double(int64_t, int64_t)>& f);
+
+  std::vector<int64_t> offsets_;
+  SegmentBatch batch_;
+  const double *transitions_, *start_, *end_;
+  const SegmentKernels& kernels_;
+  LogScores scores_;
+  Tasks tasks_;
+};
+
+}  // namespace trellis

@@ -1,0 +1,29 @@
+// Words of running text that need no rules: most chunks between white space are one run of letters, perhaps with a
+// mark behind it.
+#pragma once
+
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+
+namespace trellis {
+
+// The next stretch without white space (that of Python's str.split) at or after `from`, in UTF-8; empty at the end.
+std::string_view next_chunk(std::string_view text, size_t from);
+
+class EasyWords {
+ public:
+  // Lower-case strings that rules are needed for, though they look easy.
+  void exclude(std::string_view word) { excluded_.insert(kept_.emplace_back(word)); }
+  // How many bytes of the chunk are its first token: the chunk itself or all but a mark; 0 if it needs the rules.
+  size_t first_token(std::string_view chunk) const;
+
+ private:
+  bool excludes(std::string_view word) const;
+
+  std::deque<std::string> kept_;
+  std::unordered_set<std::string_view> excluded_;
+};
+
+}  // namespace trellis

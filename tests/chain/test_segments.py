@@ -1,0 +1,249 @@
+"""Segments (semi-Markov): every answer against the list of all coverings of small sequences."""
+
+from itertools import pairwise, product
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from trellis import chain
+from trellis.chain import SegmentScores
+from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError, TagRangeError
+
+
+def cuts(T: int, K: int) -> list[list[tuple[int, int]]]:
+    """All ways to cut T tokens into pieces of at most K."""
+    if T == 0:
+        return [[]]
+    return [[*rest, (T - k, T)] for k in range(1, min(K, T) + 1) for rest in cuts(T - k, K)]
+
+
+def coverings(scores: SegmentScores, b: int) -> list[tuple[list[tuple[int, int, int]], float]]:
+    """Every covering of a sequence with its score, by the definition."""
+    one = scores.part(b)
+    found = []
+    for pieces in cuts(len(one.segments), scores.longest):
+        for labels in product(range(scores.num_labels), repeat=len(pieces)):
+            path = [(begin, end, label) for (begin, end), label in zip(pieces, labels, strict=True)]
+            total = sum(one.segments[end - 1, end - begin - 1, label] for begin, end, label in path)
+            total += sum(one.transitions[i, j] for i, j in pairwise(labels))
+            total += one.start[labels[0]] + one.end[labels[-1]] if labels else 0.0
+            found.append((path, float(total)))
+    return found
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> SegmentScores:
+    K, L = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    lengths = draw(st.lists(st.integers(0, 4), min_size=1, max_size=3))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    size = draw(st.sampled_from([1.0, 30.0, 800.0]))
+    arrays = [random.normal(0, size, shape) for shape in ((sum(lengths), K, L), (L, L), (L,), (L,))]
+    if draw(st.booleans()):
+        for array in arrays:
+            array[random.random(array.shape) < 0.15] = -np.inf
+    return SegmentScores(arrays[0], lengths, *arrays[1:])
+
+
+def log_sum(values: list[float]) -> float:
+    top = max(values, default=-np.inf)
+    return top if np.isneginf(top) else float(top + np.log(np.sum(np.exp(np.array(values) - top))))
+
+
+def has_paths(scores: SegmentScores) -> bool:
+    return all(log_sum([s for _, s in coverings(scores, b)]) > -np.inf for b in range(len(scores.lengths)))
+
+
+@given(batches())
+@settings(max_examples=150)
+def test_answers_are_those_of_the_list_of_all_coverings(scores: SegmentScores) -> None:
+    if not has_paths(scores):
+        with pytest.raises(NoPathError, match="has no valid path"):
+            scores.log_partition()
+        return
+    expected = [coverings(scores, b) for b in range(len(scores.lengths))]
+    log_z = np.array([log_sum([s for _, s in own]) for own in expected])
+    np.testing.assert_allclose(scores.log_partition(), log_z, rtol=1e-12, atol=1e-9)
+    best = scores.viterbi()
+    np.testing.assert_allclose(best.scores, [max(s for _, s in own) for own in expected], rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(scores.score(best.paths), best.scores, rtol=1e-12, atol=1e-9)
+    for b, own in enumerate(expected):
+        p = np.exp([s - log_z[b] for _, s in own])
+        logs = np.array([s - log_z[b] if s > -np.inf else 0.0 for _, s in own])
+        np.testing.assert_allclose(scores.entropy()[b], -(p * logs).sum(), rtol=1e-9, atol=1e-9)
+
+
+@given(batches())
+@settings(max_examples=100)
+def test_marginals_are_sums_over_the_coverings(scores: SegmentScores) -> None:
+    if not has_paths(scores):
+        return
+    found, offset = scores.marginals(), 0
+    segments, a, s, e = (np.zeros_like(x) for x in (found.segments, found.transitions, found.start, found.end))
+    for b, T in enumerate(scores.lengths.tolist()):
+        for path, score in coverings(scores, b):
+            p = np.exp(score - found.log_partition[b])
+            for begin, end, label in path:
+                segments[offset + end - 1, end - begin - 1, label] += p
+            for (*_, i), (*_, j) in pairwise(path):
+                a[i, j] += p
+            if path:
+                s[path[0][2]] += p
+                e[path[-1][2]] += p
+        offset += T
+    for got, wanted in ((found.segments, segments), (found.transitions, a), (found.start, s), (found.end, e)):
+        np.testing.assert_allclose(got, wanted, rtol=1e-8, atol=1e-9)
+
+
+@given(batches(), st.integers(1, 12))
+@settings(max_examples=100)
+def test_the_k_best_are_the_first_of_the_sorted_list(scores: SegmentScores, k: int) -> None:
+    if not has_paths(scores):
+        return
+    found = scores.kbest(k)
+    for b in range(len(scores.lengths)):
+        wanted = sorted((s for _, s in coverings(scores, b) if s > -np.inf), reverse=True)[:k]
+        np.testing.assert_allclose(found.scores[b], wanted, rtol=1e-12, atol=1e-9)
+        assert len({tuple(map(tuple, path.tolist())) for path in found.paths[b]}) == len(wanted)
+        for path, score in zip(found.paths[b], found.scores[b], strict=True):
+            assert scores.part(b).score([path])[0] == pytest.approx(score, rel=1e-12, abs=1e-9)
+
+
+def some(lengths: list[int], K: int = 3, L: int = 2, seed: int = 0) -> SegmentScores:
+    random = np.random.default_rng(seed)
+    arrays = [random.normal(size=shape) for shape in ((sum(lengths), K, L), (L, L), (L,), (L,))]
+    return SegmentScores(arrays[0], lengths, *arrays[1:])
+
+
+def test_samples_have_the_frequencies_of_the_distribution() -> None:
+    scores, n = some([3]), 20_000
+    drawn = scores.sample(n, seed=3).paths[0]
+    counts: dict[tuple[tuple[int, ...], ...], int] = {}
+    for path in drawn:
+        key = tuple(map(tuple, path.tolist()))
+        counts[key] = counts.get(key, 0) + 1
+    log_z = scores.log_partition()[0]
+    for path, score in coverings(scores, 0):
+        p = np.exp(score - log_z)
+        assert counts.get(tuple(path), 0) / n == pytest.approx(p, abs=5 * np.sqrt(p / n))
+
+
+def test_the_gradient_of_the_loss_is_marginals_minus_indicators() -> None:
+    scores, path = some([4, 2]), [[(0, 2, 1), (2, 3, 0), (3, 4, 0)], [(0, 2, 0)]]
+    expected = scores.marginals().segments
+    for token, length, label in ((1, 1, 1), (2, 0, 0), (3, 0, 0), (5, 1, 0)):
+        expected[token, length, label] -= 1.0
+    for place in np.ndindex(expected.shape):
+        values = []
+        for step in (1e-6, -1e-6):
+            moved = scores.segments.copy()
+            moved[place] += step
+            other = SegmentScores(moved, scores.lengths, scores.transitions, scores.start, scores.end)
+            values.append(other.nll(path).sum())
+        assert (values[0] - values[1]) / 2e-6 == pytest.approx(expected[place], abs=1e-7)
+
+
+def test_segments_of_one_token_are_a_chain() -> None:
+    random = np.random.default_rng(1)
+    emissions, transitions, start, end = (random.normal(size=s) for s in ((9, 4), (4, 4), (4,), (4,)))
+    lengths = [5, 0, 4]
+    flat = chain.ChainScores(emissions, lengths, transitions, start, end)
+    scores = SegmentScores(emissions[:, None], lengths, transitions, start, end)
+    np.testing.assert_allclose(scores.log_partition(), flat.log_partition(), rtol=1e-12)
+    np.testing.assert_allclose(scores.entropy(), flat.entropy(), rtol=1e-9)
+    np.testing.assert_allclose(scores.marginals().segments[:, 0], flat.marginals().tokens, atol=1e-12)
+    np.testing.assert_allclose(scores.marginals().transitions, flat.marginals().transitions, atol=1e-12)
+    labels = np.concatenate([path[:, 2] for path in scores.viterbi().paths])
+    assert labels.tolist() == flat.viterbi().tags.tolist()
+
+
+def test_a_batch_gives_what_single_sequences_give_with_any_number_of_threads() -> None:
+    scores = some([7, 0, 40, 1, 300] * 6, K=5, L=6)
+    before = chain.get_num_threads()
+    try:
+        found = []
+        for threads in (1, 2, 5):
+            chain.set_num_threads(threads)
+            marginals = scores.marginals()
+            answers = (marginals.segments, marginals.transitions, scores.entropy(), scores.viterbi().scores)
+            found.append([answer.tobytes() for answer in answers])
+    finally:
+        chain.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+    each = [scores.part(b).log_partition()[0] for b in range(len(scores.lengths))]
+    assert scores.log_partition().tolist() == each
+
+
+def test_an_empty_sequence_has_the_empty_covering() -> None:
+    scores = some([0])
+    assert scores.log_partition().tolist() == scores.entropy().tolist() == [0.0]
+    assert scores.viterbi().paths[0].shape == (0, 3)
+    assert scores.nll([[]]).tolist() == [0.0]
+    assert [path.shape for path in scores.sample(2).paths[0]] == [(0, 3), (0, 3)]
+    assert SegmentScores(np.empty((0, 2, 1)), [], [[0.0]]).log_partition().shape == (0,)
+
+
+def test_scores_before_the_sequence_are_ignored() -> None:
+    scores = some([2, 2])
+    spoiled = scores.segments.copy()
+    spoiled[[0, 2], 1:], spoiled[[1, 3], 2:] = np.nan, np.inf
+    other = SegmentScores(spoiled, scores.lengths, scores.transitions, scores.start, scores.end)
+    assert other.log_partition().tolist() == scores.log_partition().tolist()
+    assert np.array_equal(other.marginals().segments, scores.marginals().segments)
+
+
+def test_restricted_forbids_segments() -> None:
+    scores = some([4])
+    allowed = np.ones(scores.segments.shape, dtype=bool)
+    allowed[:, 1:] = False
+    assert len(scores.restricted(allowed).viterbi().paths[0]) == 4
+    allowed[:] = False
+    with pytest.raises(NoPathError, match="sequence 0 of length 4 has no valid path"):
+        scores.restricted(allowed).marginals()
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ([(0, 2, 0)], "they end too early"),
+        ([(0, 2, 0), (3, 4, 0)], "segment 1 is 3..4"),
+        ([(0, 4, 0)], "segment 0 is 0..4"),
+        ([(0, 1, 0), (1, 1, 0), (1, 4, 0)], "segment 1 is 1..1"),
+        ([(0, 3, 0), (3, 5, 0)], "segment 1 is 3..5"),
+        ([0, 3, 0], r"must be integers \(S, 3\)"),
+        ([(0.5, 3, 0)], r"must be integers \(S, 3\)"),
+    ],
+)
+def test_paths_that_do_not_cover_their_sequence_are_refused(path: list, problem: str) -> None:
+    with pytest.raises(ShapeError, match=problem):
+        some([4]).nll([path])
+
+
+def test_bad_scores_are_named() -> None:
+    scores = some([2, 3])
+    with pytest.raises(TagRangeError, match=r"segment 1 of sequence 0 has the label 2: must be in 0\.\.1"):
+        scores.score([[(0, 1, 0), (1, 2, 2)], [(0, 3, 0)]])
+    with pytest.raises(ShapeError, match="paths must be those of 2 sequences, got 1"):
+        scores.score([[(0, 2, 0)]])
+    with pytest.raises(ShapeError, match=r"transitions must be \(2, 2\)"):
+        SegmentScores(scores.segments, scores.lengths, np.zeros((3, 3)))
+    with pytest.raises(ShapeError, match=r"segments must be \(N, K, L\)"):
+        SegmentScores(np.zeros((2, 2)), [2], np.zeros((2, 2)))
+    with pytest.raises(ShapeError, match=r"allowed must be bool \(N, K, L\)"):
+        scores.restricted(np.ones((5, 3)))
+    spoiled = scores.segments.copy()
+    spoiled[3, 1, 0] = np.nan
+    with pytest.raises(NonFiniteError, match="segments of sequence 1, token 1, length 2, label 0 are nan"):
+        SegmentScores(spoiled, scores.lengths, scores.transitions).viterbi()
+    with pytest.raises(NonFiniteError, match=r"start\[1\] is inf"):
+        SegmentScores(scores.segments, scores.lengths, scores.transitions, [0, np.inf]).log_partition()
+    with pytest.raises(NonFiniteError, match="add up to more than float64 holds"):
+        SegmentScores(np.full((2, 1, 1), 1.7e308), [2], [[0.0]]).log_partition()
+    with pytest.raises(ChainError, match="k must be an integer >= 1"):
+        scores.kbest(0)
+    with pytest.raises(ChainError, match="more than one answer may hold"):
+        scores.kbest(10**9)
+    forbidden = scores.restricted(np.arange(2) == np.ones(scores.segments.shape))
+    with pytest.raises(NoPathError, match="the segments of sequence 0 are forbidden"):
+        forbidden.nll([[(0, 2, 0)], [(0, 3, 1)]])
