@@ -136,6 +136,9 @@ class NeuralConfig:
     """Settings of a neural tagger: encoder, emission layer, head."""
 
     head: Literal["crf", "softmax"] = setting("crf", "crf: the sentence as a whole; softmax: each token by itself")
+    edges: int = setting(
+        0, "crf: rank of bilinear scores of transitions from the features of both tokens; 0: the same at every place"
+    )
     decoding: Literal["legal", "argmax"] = setting(
         "legal", "softmax: the best legal sequence, or the best label of each token regardless of its neighbours"
     )
@@ -153,6 +156,12 @@ class NeuralConfig:
     )
     encoder: EncoderSettings = section(EncoderSettings, "tokens to features")
     training: TrainingSettings = section(TrainingSettings, "how the tagger learns")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        _at_least(self, edges=0)
+        if self.edges and self.head == "softmax":
+            raise ConfigError(f"edges = {self.edges} needs head = crf: a softmax has no transitions to score")
 
 
 class Facts(NamedTuple):
