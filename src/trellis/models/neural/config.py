@@ -80,6 +80,9 @@ class PretrainedSettings:
     """How a pretrained transformer is used."""
 
     pooling: Literal["mean", "first", "last", "max"] = setting("mean", "how the pieces of a word become one vector")
+    bilstm: Literal["before", "after"] = setting(
+        "after", "whether the BiLSTM reads subwords, before pooling, or words and all other features, after it"
+    )
     mix: bool = setting(False, "a learned mix of all layers instead of the last one")
     freeze: Literal["nothing", "embeddings", "all"] | int = setting(
         "nothing",
@@ -95,6 +98,10 @@ class PretrainedSettings:
             raise ConfigError('store = "reference" needs freeze = "all": fine-tuned weights are nowhere else')
         if self.cache is not None and self.freeze != "all":
             raise ConfigError('cache needs freeze = "all": the features of an encoder that learns change')
+        if self.bilstm == "before" and (self.mix or self.cache is not None):
+            raise ConfigError(
+                'bilstm = "before" reads the subwords of the last layer: it needs mix = false and no cache'
+            )
 
 
 @dataclass(frozen=True)
@@ -114,7 +121,7 @@ class EncoderSettings:
     columns: tuple[str, ...] = setting((), "further columns of the sentences to use, by name")
     column_size: int = setting(16, "width of the vector of a column's value")
     hidden: int | None = setting(
-        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; default: 192, or 0 with a transformer"
+        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; default: 192, or 0 after a transformer"
     )
     layers: int = setting(1, "BiLSTM layers")
     dropout: float = setting(0.0, "plain dropout of the input and the output of the BiLSTM")
@@ -129,6 +136,8 @@ class EncoderSettings:
         _shares(self, "dropout", "word_dropout", "locked_dropout", "pair_unknown")
         if self.hidden is not None and self.hidden % 2:
             raise ConfigError(f"hidden must be even, half each way, got {self.hidden}")
+        if self.pretrained.bilstm == "before" and (self.transformer is None or self.hidden == 0):
+            raise ConfigError('pretrained.bilstm = "before" needs a transformer, and hidden above 0')
 
 
 @dataclass(frozen=True)
@@ -198,7 +207,7 @@ def _encoder(encoder: EncoderSettings, facts: Facts) -> EncoderSettings:
         words=replace(encoder.words, size=_given(encoder.words.size, size)),
         characters=replace(encoder.characters, kind=encoder.characters.kind or ("cnn" if facts.spelled else "none")),
         pairs=_given(encoder.pairs, 32 if facts.paired else 0),
-        hidden=_given(encoder.hidden, 0 if pretrained else 192),
+        hidden=_given(encoder.hidden, 0 if pretrained and encoder.pretrained.bilstm == "after" else 192),
         locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
     )
 

@@ -122,7 +122,7 @@ def _encoder(
     assert settings.locked_dropout is not None
     return Encoder(
         parts,
-        hidden=settings.hidden,
+        hidden=0 if settings.pretrained.bilstm == "before" else settings.hidden,
         layers=settings.layers,
         dropout=settings.dropout,
         locked_dropout=settings.locked_dropout,
@@ -138,7 +138,7 @@ def _parts(
 ) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     if transformer is not None:
-        parts["transformer"] = PretrainedPart(transformer)
+        parts["transformer"] = _pretrained(settings, transformer)
     word = _words(settings, vocabulary, vectors)
     if word is not None:
         parts["words"] = word
@@ -152,6 +152,14 @@ def _parts(
     for name, symbols in vocabulary.columns.items():
         parts[f"column {name}".replace(".", " ")] = ColumnPart(name, len(symbols), settings.column_size)
     return parts
+
+
+def _pretrained(settings: EncoderSettings, transformer: TransformerEncoder) -> PretrainedPart:
+    if settings.pretrained.bilstm == "after":
+        return PretrainedPart(transformer)
+    assert settings.hidden is not None
+    assert settings.locked_dropout is not None
+    return PretrainedPart(transformer, hidden=settings.hidden, layers=settings.layers, dropout=settings.locked_dropout)
 
 
 def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
