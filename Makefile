@@ -73,7 +73,8 @@ $(VENV)/.docs: $(BIN)/python $(SOURCES)
 # The variable silences an advertisement; every warning from the build itself is an error.
 docs: $(VENV)/.docs  ## the documentation as a site, in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open build/site/index.html"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file mkdocs.zh.yml
+	@echo "open build/site/index.html, or build/site/zh/index.html"
 
 clean:  ## remove the environment and everything built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
+from tools import pages
+from tools.pictures import catalogue
 from typer.testing import CliRunner
 
 import trellis
@@ -22,25 +23,13 @@ from trellis.models.families import get_family
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-FENCE = re.compile(r'^```(?P<language>\w+)(?: title="(?P<file>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
 PACKAGE = Path(trellis.__file__).parent
 FILES = (path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py"))
 MODULES = sorted(".".join(file.parts).removesuffix(".__init__") for file in FILES)
 
 
-class Snippet(NamedTuple):
-    """A block of code in a page, and the line it begins at."""
-
-    language: str
-    file: str | None
-    text: str
-    line: int
-
-
-def snippets(page: str, *languages: str) -> list[Snippet]:
-    text = (ROOT / page).read_text()
-    found = [match for match in FENCE.finditer(text) if match["language"] in languages]
-    return [Snippet(*m.group("language", "file", "text"), text.count("\n", 0, m.start("text"))) for m in found]
+def snippets(page: str, *languages: str) -> list[pages.Snippet]:
+    return pages.snippets(ROOT / page, *languages)
 
 
 def commands(text: str) -> Iterator[str]:
@@ -85,8 +74,9 @@ def one_torch_thread() -> Iterator[None]:
     torch.set_num_threads(count)
 
 
-# The code of the Chinese README is that of the other one, which a test below sees to.
-RUNNABLE = [page for page in PAGES if snippets(page, "python", "sh") and page != "README.zh-CN.md"]
+# The code of a Chinese page is that of the English one, which tests below see to.
+CHINESE = [page for page in PAGES if page.startswith("docs/zh/")]
+RUNNABLE = [page for page in PAGES if snippets(page, "python", "sh") and page not in ("README.zh-CN.md", *CHINESE)]
 
 
 @pytest.mark.usefixtures("one_torch_thread")
@@ -95,19 +85,25 @@ def test_snippets_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.M
     write_corpora(tmp_path)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for snippet in snippets(page, "python", "sh"):
+    printed = ""
+    for snippet in snippets(page, "python", "sh", "text"):
         if snippet.language == "python":
-            exec(compile("\n" * snippet.line + snippet.text, page, "exec"), names)
-        else:
+            printed += pages.run(snippet, page, names)
+        elif snippet.language == "sh":
             for line in commands(snippet.text):
                 run_command(line)
+        elif snippet.file == pages.OUTPUT:
+            assert printed == snippet.text, f"{page}:{snippet.line}"
+            printed = ""
+    for file, picture in catalogue.drawn(page, names).items():
+        assert (ROOT / file).read_text(encoding="utf-8") == picture, f"{file}: draw it with python -m tools.pictures"
 
 
 SETTINGS = [(page, snippet) for page in PAGES for snippet in snippets(page, "toml")]
 
 
 @pytest.mark.parametrize(("page", "snippet"), SETTINGS, ids=[f"{page}:{snippet.line}" for page, snippet in SETTINGS])
-def test_settings_of_a_page_are_settings(page: str, snippet: Snippet) -> None:
+def test_settings_of_a_page_are_settings(page: str, snippet: pages.Snippet) -> None:
     config.from_toml(type(get_family("transformer-crf").defaults()), snippet.text, name=page)
 
 
@@ -115,7 +111,7 @@ QUOTED = [(page, snippet) for page in PAGES for snippet in snippets(page, "py", 
 
 
 @pytest.mark.parametrize(("page", "snippet"), QUOTED, ids=[f"{page}:{snippet.line}" for page, snippet in QUOTED])
-def test_quoted_code_stands_in_the_file_it_names(page: str, snippet: Snippet) -> None:
+def test_quoted_code_stands_in_the_file_it_names(page: str, snippet: pages.Snippet) -> None:
     assert snippet.file is not None
     assert snippet.text in (ROOT / snippet.file).read_text()
 
@@ -131,10 +127,51 @@ def test_names_of_the_reference_exist(page: str, name: str) -> None:
         found = getattr(found, part)
 
 
-def test_every_page_is_in_the_navigation() -> None:
-    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    pages = [page for page in PAGES if page.startswith("docs/") and "/decisions/" not in page]
-    assert sorted(f"docs/{page}" for page in listed) == pages
+@pytest.mark.parametrize(("settings", "folder"), [("mkdocs.yml", "docs"), ("mkdocs.zh.yml", "docs/zh")])
+def test_every_page_is_in_the_navigation(settings: str, folder: str) -> None:
+    listed = re.findall(r"([\w/-]+\.md)$", (ROOT / settings).read_text(), re.MULTILINE)
+    own = (
+        CHINESE
+        if folder == "docs/zh"
+        else [page for page in PAGES if page not in CHINESE and "/decisions/" not in page]
+    )
+    assert sorted(f"{folder}/{page}" for page in listed) == [page for page in own if page.startswith("docs/")]
+
+
+TRANSLATED = ("index.md", "quickstart.md", "guides/", "how-it-works/")
+
+
+def test_every_guide_and_every_lesson_is_there_in_chinese() -> None:
+    english = [page.removeprefix("docs/") for page in PAGES if page.startswith("docs/") and page not in CHINESE]
+    expected = [page for page in english if page.startswith(TRANSLATED)]
+    assert [page.removeprefix("docs/zh/") for page in CHINESE] == expected
+
+
+def without_comments(page: str) -> list[tuple[str, str]]:
+    """The blocks of a page with their languages; comments are translated."""
+    found = snippets(page, "python", "sh", "toml", "text", "py", "cpp")
+    return [(block.language, re.sub(r"(^|\s+)#.*", "", block.text, flags=re.MULTILINE)) for block in found]
+
+
+def formulas(page: str) -> list[str]:
+    return re.findall(r"\$\$.*?\$\$", "\n".join(pages.prose(ROOT / page)), re.DOTALL)
+
+
+def figures(page: str) -> set[str]:
+    """The decimals and the large numbers of a page's text."""
+    return set(re.findall(r"(?<![\w.,])\d+(?:\.\d+|(?:,\d{3})+)(?![\w])", "\n".join(pages.prose(ROOT / page))))
+
+
+def outline(page: str) -> list[int]:
+    """How deep each heading of a page is."""
+    return [len(mark) for mark in re.findall(r"^(#+) ", "\n".join(pages.prose(ROOT / page)), re.MULTILINE)]
+
+
+@pytest.mark.parametrize("page", CHINESE)
+def test_a_chinese_page_has_the_code_the_formulas_and_the_figures_of_the_english_one(page: str) -> None:
+    english = page.replace("docs/zh/", "docs/")
+    for part in (without_comments, formulas, figures, outline):
+        assert part(page) == part(english)
 
 
 def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:
@@ -150,9 +187,32 @@ def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:
     assert figures[0] == figures[1]
 
 
+def test_the_figures_of_the_migration_guide_are_those_of_the_readme() -> None:
+    claims = re.compile(r"(?:[\d.]+ to )?[\d.]+(?=\s+times)")
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("|")]
+    measured = set(re.findall(r"[\d.]+", " ".join(rows)))
+    guide = "\n".join(pages.prose(ROOT / "docs/guides/migrating.md"))
+    figures = {figure for claim in claims.findall(guide) for figure in re.findall(r"[\d.]+", claim)}
+    assert len(figures) >= 8
+    assert figures <= measured
+
+
+LESSONS = [page for page in PAGES if page.startswith("docs/how-it-works/")]
+
+
+@pytest.mark.parametrize("page", LESSONS)
+def test_decimals_in_the_text_of_a_lesson_are_computed_by_its_code(page: str) -> None:
+    decimal = re.compile(r"(?<![\w.])\d+\.\d+(?![\w.])")
+    computed = set(decimal.findall(" ".join(snippet.text for snippet in snippets(page, "python", "text"))))
+    values = {float(figure) for figure in computed}
+    assert {
+        figure for figure in decimal.findall("\n".join(pages.prose(ROOT / page))) if float(figure) not in values
+    } == set()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\((?!http|#)([^)#]+)", FENCE.sub("", (ROOT / page).read_text()))
+    links = re.findall(r"\]\((?!http|#)([^)#]+)", "\n".join(pages.prose(ROOT / page)))
     assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
 
 

@@ -177,7 +177,15 @@ inline bool any(IntVec<R> v) {
   return fold<R>(v, [](IntVec<R> a, IntVec<R> b) { return a | b; }) != 0;
 }
 
-constexpr double factorial(int n) { return n <= 1 ? 1.0 : n * factorial(n - 1); }
+// 1 / d! as a table: the compiler leaves calls of a function in the loop of exp, and computes them for each vector.
+template <typename R>
+struct InverseFactorials {
+  R of[Simd<R>::exp_degree + 1];
+  constexpr InverseFactorials() : of() {
+    double factorial = 1.0;
+    for (int d = 0; d <= Simd<R>::exp_degree; factorial *= ++d) of[d] = R(1.0 / factorial);
+  }
+};
 
 // exp(x) for x <= 0 (and a little above), to about one unit in the last place; minus infinity and everything below
 // exp_lowest give exactly zero. x = n ln 2 + r with |r| <= ln 2 / 2; exp(x) = 2^n * (1 + r + r^2/2! + ...).
@@ -190,9 +198,10 @@ inline Vec<R> exp(Vec<R> x) {
   const Vec<R> shifted = x * log2_e + S::round_magic;
   const Vec<R> n = shifted - S::round_magic;
   const Vec<R> r = (x - n * S::ln2_high) - n * S::ln2_low;
-  Vec<R> p = broadcast(R(1 / factorial(S::exp_degree)));
+  constexpr InverseFactorials<R> inverse;
+  Vec<R> p = broadcast(inverse.of[S::exp_degree]);
 #pragma GCC unroll 16
-  for (int d = S::exp_degree - 1; d >= 0; --d) p = p * r + R(1 / factorial(d));
+  for (int d = S::exp_degree - 1; d >= 0; --d) p = p * r + inverse.of[d];
   const BitVec<R> power = ((BitVec<R>)shifted) << S::mantissa_bits;  // the integer n sits in the low bits
   const Vec<R> scaled = (Vec<R>)((BitVec<R>)p + power);
   return vanishes ? Vec<R>{} : scaled;

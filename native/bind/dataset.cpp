@@ -7,6 +7,7 @@
 #include "bind/attributes.h"
 #include "bind/module.h"
 #include "bind/reading.h"
+#include "features/edges.h"
 #include "features/scorer.h"
 
 #include <nanobind/stl/pair.h>
@@ -79,6 +80,12 @@ void emissions_of(const Dataset& data, const ReadyWeights& weights, const Array<
   double* emissions = out.data();
   nb::gil_scoped_release release;
   score_dataset(data, weights.table, emissions);
+}
+
+void edges_of(const Dataset& data, const ReadyWeights& weights, const Array<double>& out) {
+  double* edges = out.data();
+  nb::gil_scoped_release release;
+  score_edges(data, weights.table, edges);
 }
 
 // Leaves the scorer in order, even if reading ends with an error.
@@ -163,6 +170,7 @@ void bind_dataset(nb::module_& m) {
   });
   m.def("feature_strings", &feature_strings);
   m.def("score_dataset", &emissions_of);
+  m.def("score_edges", &edges_of);
 }
 
 }  // namespace trellis

@@ -26,6 +26,11 @@ struct Training {
   nb::object arrays;
 };
 
+nb::tuple arrays_of(const StateFeatures& features) {
+  return nb::make_tuple(copy_of(features.ends.data(), features.ends.size()),
+                        copy_of(features.labels.data(), features.labels.size()));
+}
+
 using Result = std::tuple<int, int64_t, double>;  // status, sentence, loss
 
 }  // namespace
@@ -57,13 +62,23 @@ void bind_objective(nb::module_& m) {
               const Array<const uint8_t>& end) {
              self.objective.set_transitions(transitions.data(), start.data(), end.data());
            })
-      .def_prop_ro("size", [](const Training& self) { return self.objective.size(); })
-      .def("states",
-           [](const Training& self) {
-             const StateFeatures& states = self.objective.states();
-             return nb::make_tuple(copy_of(states.ends.data(), states.ends.size()),
-                                   copy_of(states.labels.data(), states.labels.size()));
+      .def("choose_edges",
+           [](Training& self, std::shared_ptr<Dataset> data, int64_t attributes, double min_freq, bool all) {
+             nb::gil_scoped_release release;
+             Objective& objective = self.objective;
+             StateFeatures edges = choose_edges(*data, objective.supervision(), attributes, objective.L(),
+                                                objective.base_scores().data(), min_freq, all);
+             objective.set_edges(std::move(data), std::move(edges));
            })
+      .def("set_edges",
+           [](Training& self, std::shared_ptr<Dataset> data, const Array<const int64_t>& ends,
+              const Array<const uint16_t>& pairs) {
+             self.objective.set_edges(std::move(data), {{ends.data(), ends.data() + ends.size()},
+                                                        {pairs.data(), pairs.data() + pairs.size()}});
+           })
+      .def_prop_ro("size", [](const Training& self) { return self.objective.size(); })
+      .def("states", [](const Training& self) { return arrays_of(self.objective.states()); })
+      .def("edges", [](const Training& self) { return arrays_of(self.objective.edges()); })
       .def("evaluate",
            [](Training& self, const Array<const double>& weights, nb::object gradient) -> Result {
              const double* w = weights.data();

@@ -47,11 +47,12 @@ inline Vec<R> min(Vec<R> a, Vec<R> b) {
 template <typename R>
 R scale_step(const R* edge, const Prepared<R>& prepared, R* M, EdgeRunner<R>& runner) {
   const int64_t L = prepared.L, P = prepared.P;
-  Vec<R> highest = broadcast(-infinity<R>);
+  Vec<R> highest = broadcast(-infinity<R>), gap = runner.gap, least_step = runner.least_step;  // stay in registers
+  IntVec<R> bad_lanes = runner.bad_lanes;
   for (int64_t i = 0; i < L; ++i)
     for (int64_t j = 0; j < P; j += width<R>) {
       const Vec<R> e = load_first(edge + i * L + j, lanes_left<R>(L, j), -infinity<R>);
-      runner.bad_lanes |= ~(e < infinity<R>);
+      bad_lanes |= ~(e < infinity<R>);
       highest = max<R>(highest, e);
       store(M + i * P + j, e);
     }
@@ -63,11 +64,12 @@ R scale_step(const R* edge, const Prepared<R>& prepared, R* M, EdgeRunner<R>& ru
       const Vec<R> e = load(M + i * P + j), a = load(prepared.forward + i * P + j), below = top - e;
       const Vec<R> step = a * exp<R>(-below);
       const IntVec<R> small = step < EdgeRange<R>::least;
-      runner.least_step = min<R>(runner.least_step, real ? step : runner.least_step);
-      runner.gap = min<R>(runner.gap, small & (a > R(0)) & (e > -infinity<R>) ? below : runner.gap);
+      least_step = min<R>(least_step, real ? step : least_step);
+      gap = min<R>(gap, small & (a > R(0)) & (e > -infinity<R>) ? below : gap);
       store(M + i * P + j, small ? Vec<R>{} : step);
     }
   }
+  runner.bad_lanes = bad_lanes, runner.gap = gap, runner.least_step = least_step;
   return top;
 }
 

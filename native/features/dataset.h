@@ -31,6 +31,14 @@ struct Dataset {
   int64_t bundle(int64_t token, int64_t group) const {
     return token_bundles.empty() ? token : token_bundles[size_t(token * groups + group)];
   }
+  // f(attribute, value) for each attribute of a token
+  template <typename F>
+  void for_attributes(int64_t token, F f) const {
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t u = bundle(token, g);
+      for (int64_t e = bundle_begin(u); e < bundle_ends[size_t(u)]; ++e) f(attributes[size_t(e)], value(e));
+    }
+  }
 };
 
 // String cells, numbered: cells[n] is the value of token n in this column.

@@ -3,22 +3,28 @@
 //   weights -> rows of shared bundles -> by shard: emissions -> forward-backward -> derivatives of the tokens
 //           -> derivatives of shared bundles -> gradient by weight
 //
+// Edges are scored, and their derivatives added to the gradient, shard by shard: a corpus of them would fill memory.
+//
 // In single precision scores and marginals are floats, while the loss and all sums over tokens are doubles: the
 // gradient is then off by about 1e-7 of the counts it is made of.
 #include "features/evaluation.h"
 
+#include "features/edges.h"
 #include "features/objective.h"
 #include "features/plan.h"
 #include "features/shard.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace trellis {
 namespace {
 
-// Sentences go through inference some thousands of tokens at a time: what passes between its stages stays in cache.
-std::vector<int64_t> cut_shards(const std::vector<int64_t>& offsets) {
-  constexpr int64_t tokens = 16384;
+// Sentences go through inference some thousands of tokens at a time, or as many as have a few megabytes of edges: what
+// passes between its stages stays in cache.
+std::vector<int64_t> cut_shards(const std::vector<int64_t>& offsets, int64_t edge_bytes) {
+  constexpr int64_t most = 16384, least = 64, most_bytes = 1 << 20;
+  const int64_t tokens = edge_bytes ? std::clamp(most_bytes / edge_bytes, least, most) : most;
   std::vector<int64_t> cuts{0};
   const int64_t B = int64_t(offsets.size()) - 1;
   for (int64_t b = 1; b < B; ++b)
@@ -39,21 +45,24 @@ class EvaluationIn final : public Evaluation {
   explicit EvaluationIn(const Objective& objective)
       : objective_(objective),
         L_(objective.L()),
-        shards_(cut_shards(objective.data().offsets)),
-        plan_(objective.data(), objective.pairs()) {}
+        shards_(cut_shards(objective.data().offsets, objective.has_edges() ? L_ * L_ * int64_t(sizeof(R)) : 0)),
+        plan_(objective.data(), objective.pairs()) {
+    if (objective.has_edges()) edge_plan_.emplace(objective.edge_data(), objective.edge_pairs(), shards_);
+  }
 
   Outcome evaluate(const double* weights, double* gradient, double* loss) override {
     std::vector<double> step_sums(size_t(L_ * L_), 0.0);
     const std::vector<R> chain = chain_scores(weights);
     plan_.score_rows(weights);
     *loss = 0.0;
+    if (gradient) std::fill(gradient + objective_.first_edge(), gradient + objective_.size(), 0.0);
     for (size_t s = 0; s + 1 < shards_.size(); ++s) {
-      const Outcome outcome = evaluate_shard(shards_[s], shards_[s + 1], chain, weights, gradient, step_sums, loss);
+      const Outcome outcome = evaluate_shard(s, chain, weights, gradient, step_sums, loss);
       if (outcome.status != exact) return {outcome.status, outcome.sequence + shards_[s]};
     }
     if (!gradient) return {};
     plan_.gradient(gradient);
-    double* step_gradient = gradient + objective_.states().labels.size();
+    double* step_gradient = gradient + objective_.first_step();
     for (const int32_t step : objective_.steps()) *step_gradient++ = step_sums[size_t(step)];
     return {};
   }
@@ -69,8 +78,9 @@ class EvaluationIn final : public Evaluation {
     return scores;
   }
 
-  Outcome evaluate_shard(int64_t first, int64_t last, const std::vector<R>& chain, const double* weights,
-                         bool with_gradient, std::vector<double>& step_sums, double* loss) {
+  Outcome evaluate_shard(size_t s, const std::vector<R>& chain, const double* weights, double* gradient,
+                         std::vector<double>& step_sums, double* loss) {
+    const int64_t first = shards_[s], last = shards_[s + 1];
     const Dataset& data = objective_.data();
     const Supervision& known = objective_.supervision();
     const int64_t from = data.offsets[size_t(first)], to = data.offsets[size_t(last)];
@@ -87,15 +97,31 @@ class EvaluationIn final : public Evaluation {
                    known.sentence_weights ? known.sentence_weights + first : ones.data(),
                    known.token_weights ? known.token_weights + from : nullptr,
                    L_,
-                   with_gradient ? plan_.derivatives(from) : nullptr};
-    return shard.run(step_sums, loss);
+                   gradient ? plan_.derivatives(from) : nullptr};
+    if (!edge_plan_) return shard.run(step_sums, loss);
+    return evaluate_edges(s, shard, weights, gradient, step_sums, loss);
+  }
+
+  Outcome evaluate_edges(size_t s, Shard<R>& shard, const double* weights, double* gradient,
+                         std::vector<double>& step_sums, double* loss) {
+    const size_t cells = size_t(shard.layout->pairs() * L_ * L_);
+    edges_.resize(std::max(edges_.size(), cells + 1));  // never null, even if no sentence has two tokens
+    edge_derivatives_.resize(edges_.size());
+    edge_plan_->score(s, weights + objective_.first_edge(), edges_.data());
+    shard.edges = edges_.data();
+    shard.edge_derivatives = gradient ? edge_derivatives_.data() : nullptr;
+    const Outcome outcome = shard.run(step_sums, loss);
+    if (outcome.status == exact && gradient)
+      edge_plan_->add_gradient(s, edge_derivatives_.data(), gradient + objective_.first_edge());
+    return outcome;
   }
 
   const Objective& objective_;
   int64_t L_;
   std::vector<int64_t> shards_;  // sentences at which shards begin, and B
   Plan<R> plan_;
-  std::vector<R> emissions_;
+  std::optional<EdgePlan<R>> edge_plan_;
+  std::vector<R> emissions_, edges_, edge_derivatives_;
 };
 
 }  // namespace

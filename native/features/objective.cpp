@@ -22,6 +22,12 @@ void Objective::set_states(StateFeatures states) {
   evaluation_.reset();
 }
 
+void Objective::set_edges(std::shared_ptr<const Dataset> data, StateFeatures edges) {
+  edge_data_ = std::move(data);
+  edges_ = std::move(edges);
+  evaluation_.reset();
+}
+
 void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end) {
   constexpr double forbidden = -std::numeric_limits<double>::infinity();
   steps_.clear();
@@ -42,7 +48,7 @@ Outcome Objective::evaluate(const double* weights, double* gradient, double* los
 
 void Objective::transition_scores(const double* weights, double scale, double* scores) const {
   std::copy(base_.begin(), base_.end(), scores);
-  for (size_t i = 0; i < steps_.size(); ++i) scores[steps_[i]] = scale * weights[states_.labels.size() + i];
+  for (size_t i = 0; i < steps_.size(); ++i) scores[steps_[i]] = scale * weights[first_step() + int64_t(i)];
 }
 
 }  // namespace trellis

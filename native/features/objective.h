@@ -1,9 +1,10 @@
 // The training objective of the feature CRF: the weighted sum of negative log-likelihoods, with its gradient.
 //
 // Weights are numbered: first the state pairs (attribute, label) attribute by attribute, then the transitions that
-// have a weight. A transition without one scores 0, a forbidden one minus infinity.
+// have a weight, then the edge features. A transition without a weight scores 0, a forbidden one minus infinity.
 #pragma once
 
+#include "features/edges.h"
 #include "features/evaluation.h"
 #include "features/scoring.h"
 #include "features/states.h"
@@ -21,8 +22,10 @@ class Objective {
   void set_states(StateFeatures states);
   // transitions[i * L + j]: 2 has a weight, 1 scores 0, 0 is forbidden; start, end: 1 allowed, 0 forbidden
   void set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end);
+  // Features of transitions: the same sentences as features of the step into each token; see edges.h.
+  void set_edges(std::shared_ptr<const Dataset> data, StateFeatures edges);
 
-  int64_t size() const { return int64_t(states_.labels.size() + steps_.size()); }
+  int64_t size() const { return first_edge() + int64_t(edges_.labels.size()); }
   int64_t L() const { return L_; }
   int64_t attributes() const { return int64_t(states_.ends.size()); }
   const Dataset& data() const { return *data_; }
@@ -30,20 +33,27 @@ class Objective {
   const StateFeatures& states() const { return states_; }
   Pairs pairs() const { return {states_.ends.data(), states_.labels.data(), attributes(), L_}; }
   const std::vector<int32_t>& steps() const { return steps_; }  // transitions with a weight, as from * L + to
+  int64_t first_step() const { return int64_t(states_.labels.size()); }  // the number of its weight
+  bool has_edges() const { return edge_data_ != nullptr; }
+  const Dataset& edge_data() const { return *edge_data_; }
+  const StateFeatures& edges() const { return edges_; }
+  Pairs edge_pairs() const { return {edges_.ends.data(), edges_.labels.data(), int64_t(edges_.ends.size()), L_ * L_}; }
+  int64_t first_edge() const { return first_step() + int64_t(steps_.size()); }
 
   // sum_b weight_b * nll_b, and its gradient [size] unless null; the outcome names the first sentence it fails on.
   Outcome evaluate(const double* weights, double* gradient, double* loss);
 
   // Transition scores [L, L] of these weights times scale; the scores of first and last labels are fixed.
   void transition_scores(const double* weights, double scale, double* scores) const;
+  const std::vector<double>& base_scores() const { return base_; }  // [L, L] without weights
   const std::vector<double>& start_scores() const { return start_; }
   const std::vector<double>& end_scores() const { return end_; }
 
  private:
-  std::shared_ptr<const Dataset> data_;
+  std::shared_ptr<const Dataset> data_, edge_data_;
   int64_t L_;
   Supervision supervision_;
-  StateFeatures states_;
+  StateFeatures states_, edges_;
   std::vector<int32_t> steps_;
   std::vector<double> base_, start_, end_;  // 0, or minus infinity if forbidden
   bool single_precision_;

@@ -10,25 +10,56 @@
 namespace trellis {
 namespace {
 
-// f(pair, label, value) for every weight that speaks at token n.
-template <typename F>
-void for_weights(const Dataset& data, const Pairs& pairs, int64_t n, F f) {
-  for (int64_t g = 0; g < data.groups; ++g) {
-    const int64_t u = data.bundle(n, g);
-    for (int64_t e = data.bundle_begin(u); e < data.bundle_ends[size_t(u)]; ++e) {
-      const int64_t a = data.attributes[size_t(e)];
-      const double value = data.value(e);
-      for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) f(a, p, pairs.labels[p], value);
-    }
+// Rows of scores, one per token of a batch: that of tokens[i] is the sum of its attributes' weights, which are numbered
+// from `first`. A row has a score for each label, or, of the step into a token, for each pair of labels.
+struct Rows {
+  const Dataset& data;
+  Pairs pairs;
+  int64_t first;
+  const std::vector<int64_t>& tokens;
+
+  int64_t count() const { return int64_t(tokens.size()); }
+  int64_t width() const { return pairs.labels_in_all; }
+  // f(weight, label, value) for every weight that speaks at tokens[i]
+  template <typename F>
+  void for_weights(int64_t i, F f) const {
+    data.for_attributes(tokens[size_t(i)], [&](int64_t a, double value) {
+      for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) f(first + p, pairs.labels[p], value);
+    });
   }
-}
+  void score(const double* weights, double scale, std::vector<double>& scores) const {
+    constexpr int64_t chunk = 64;
+    scores.assign(size_t(count() * width()), 0.0);
+    run_tasks((count() + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
+      for (int64_t i = task * chunk; i < std::min(count(), (task + 1) * chunk); ++i) {
+        double* row = scores.data() + i * width();
+        for_weights(i, [&](int64_t w, int64_t l, double value) { row[l] += value * scale * weights[w]; });
+      }
+    });
+  }
+  // weights -= step * gradient, given the derivatives of the rows. Each task owns the attributes of one
+  // remainder, so that no two write the same weight and the order of the tokens decides the order of the sums.
+  void step(const double* derivatives, double step, double* weights) const {
+    constexpr int64_t tasks = 4;
+    run_tasks(tasks, num_threads(), [&](int64_t task) {
+      for (int64_t i = 0; i < count(); ++i) {
+        const double* row = derivatives + i * width();
+        data.for_attributes(tokens[size_t(i)], [&](int64_t a, double value) {
+          if (a % tasks != task) return;
+          const double scaled = step * value;
+          for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) weights[first + p] -= scaled * row[pairs.labels[p]];
+        });
+      }
+    });
+  }
+};
 
 // The sentences of one batch, their tokens one after another, with what is known of their labels.
 struct Batched {
   const Objective& objective;
-  std::vector<int64_t> tokens, tags;
+  std::vector<int64_t> tokens, later, tags;  // `later`: the tokens that have one before them
   std::vector<uint8_t> allowed;
-  std::vector<double> weights, token_weights, emissions, transitions;
+  std::vector<double> weights, token_weights, emissions, transitions, edges;
   std::shared_ptr<Layout> layout;
 
   explicit Batched(const Objective& objective) : objective(objective) {}
@@ -37,12 +68,13 @@ struct Batched {
     const Supervision& known = objective.supervision();
     layout = std::make_shared<Layout>();
     layout->offsets.push_back(0);
-    tokens.clear(), tags.clear(), allowed.clear(), weights.clear(), token_weights.clear();
+    tokens.clear(), later.clear(), tags.clear(), allowed.clear(), weights.clear(), token_weights.clear();
     const int64_t L = objective.L();
     for (int64_t i = 0; i < count; ++i) {
       const int64_t b = sentences[i];
       const int64_t from = objective.data().offsets[size_t(b)], to = objective.data().offsets[size_t(b) + 1];
       for (int64_t n = from; n < to; ++n) tokens.push_back(n);
+      for (int64_t n = from + 1; n < to; ++n) later.push_back(n);
       if (known.tags) tags.insert(tags.end(), known.tags + from, known.tags + to);
       if (known.allowed) allowed.insert(allowed.end(), known.allowed + from * L, known.allowed + to * L);
       if (known.token_weights)
@@ -51,30 +83,24 @@ struct Batched {
       weights.push_back(known.sentence_weights ? known.sentence_weights[b] : 1.0);
     }
   }
+  Rows states() const { return {objective.data(), objective.pairs(), 0, tokens}; }
+  Rows steps() const { return {objective.edge_data(), objective.edge_pairs(), objective.first_edge(), later}; }
   void score(const double* state, double scale) {
-    constexpr int64_t chunk = 64;
-    const int64_t L = objective.L(), N = int64_t(tokens.size());
-    const Pairs pairs = objective.pairs();
-    emissions.assign(size_t(N * L), 0.0);
-    run_tasks((N + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
-      for (int64_t i = task * chunk; i < std::min(N, (task + 1) * chunk); ++i) {
-        double* row = emissions.data() + i * L;
-        for_weights(objective.data(), pairs, tokens[size_t(i)],
-                    [&](int64_t, int64_t p, int64_t l, double value) { row[l] += value * scale * state[p]; });
-      }
-    });
-    transitions.resize(size_t(L * L));
+    states().score(state, scale, emissions);
+    transitions.resize(size_t(objective.L() * objective.L()));
     objective.transition_scores(state, scale, transitions.data());
+    if (objective.has_edges()) steps().score(state, scale, edges);
   }
   Inference<double> chain(const std::vector<double>& scores) const {
     return {layout, scores.data(), transitions.data(), objective.start_scores().data(),
-            objective.end_scores().data(), objective.L()};
+            objective.end_scores().data(), objective.L(), objective.has_edges() ? edges.data() : nullptr};
   }
-  Shard<double> shard(double* derivatives) const {
+  Shard<double> shard(double* derivatives, double* edge_derivatives) const {
     const Supervision& known = objective.supervision();
     return {layout, emissions.data(), transitions.data(), objective.start_scores().data(),
             objective.end_scores().data(), tags.data(), known.allowed ? allowed.data() : nullptr, weights.data(),
-            known.token_weights ? token_weights.data() : nullptr, objective.L(), derivatives};
+            known.token_weights ? token_weights.data() : nullptr, objective.L(), derivatives,
+            objective.has_edges() ? edges.data() : nullptr, objective.has_edges() ? edge_derivatives : nullptr};
   }
   // The best labels of one sentence with these scores.
   Outcome best(const std::vector<double>& scores, std::vector<int64_t>& labels) const {
@@ -92,36 +118,12 @@ struct Batched {
   }
 };
 
-// weights -= step * gradient, given the derivatives of the tokens. Each task owns the attributes of one
-// remainder, so that no two write the same weight and the order of the tokens decides the order of the sums.
-void step_states(const Batched& batch, const double* derivatives, double step, double* weights) {
-  constexpr int64_t tasks = 4;
-  const Objective& objective = batch.objective;
-  const Pairs pairs = objective.pairs();
-  run_tasks(tasks, num_threads(), [&](int64_t task) {
-    for (size_t i = 0; i < batch.tokens.size(); ++i) {
-      const double* row = derivatives + int64_t(i) * objective.L();
-      const Dataset& data = objective.data();
-      for (int64_t g = 0; g < data.groups; ++g) {
-        const int64_t u = data.bundle(batch.tokens[i], g);
-        for (int64_t e = data.bundle_begin(u); e < data.bundle_ends[size_t(u)]; ++e) {
-          const int64_t a = data.attributes[size_t(e)];
-          if (a % tasks != task) continue;
-          const double scaled = step * data.value(e);
-          for (int64_t p = pairs.begin(a); p < pairs.ends[a]; ++p) weights[p] -= scaled * row[pairs.labels[p]];
-        }
-      }
-    }
-  });
-}
-
 // Decodes one sentence after another, and tells how the best path differs from the right one.
 class Decoder {
  public:
   explicit Decoder(const Objective& objective) : batch_(objective), step_of_(size_t(objective.L() * objective.L()), -1) {
-    const int64_t states = objective.size() - int64_t(objective.steps().size());
     for (size_t i = 0; i < objective.steps().size(); ++i)
-      step_of_[size_t(objective.steps()[i])] = states + int64_t(i);
+      step_of_[size_t(objective.steps()[i])] = objective.first_step() + int64_t(i);
   }
   // Whether there are a best path and a right one.
   bool decode(int64_t sentence, const double* weights) {
@@ -136,25 +138,26 @@ class Decoder {
   // that, where the paths differ; returns how many labels do.
   template <typename F>
   int64_t for_difference(F f) const {
-    const Objective& objective = batch_.objective;
-    const Pairs pairs = objective.pairs();
-    const int64_t L = objective.L();
+    const int64_t L = batch_.objective.L();
+    const auto correct = [&](const Rows& rows, int64_t i, int64_t gold, int64_t guess) {
+      rows.for_weights(i, [&](int64_t w, int64_t l, double value) {
+        if (l == gold) f(w, value);
+        if (l == guess) f(w, -value);
+      });
+    };
     int64_t wrong = 0;
-    for (size_t t = 0; t < best_.size(); ++t) {
-      const int64_t gold = batch_.tags[t], guess = best_[t];
+    for (int64_t t = 0; t < int64_t(best_.size()); ++t) {
+      const int64_t gold = batch_.tags[size_t(t)], guess = best_[size_t(t)];
       if (gold != guess) {
         ++wrong;
-        for_weights(objective.data(), pairs, batch_.tokens[t], [&](int64_t, int64_t p, int64_t l, double value) {
-          if (l == gold) f(p, value);
-          if (l == guess) f(p, -value);
-        });
+        correct(batch_.states(), t, gold, guess);
       }
       if (t == 0) continue;
-      const int64_t right = step_of_[size_t(batch_.tags[t - 1] * L + gold)];
-      const int64_t taken = step_of_[size_t(best_[t - 1] * L + guess)];
+      const int64_t right = batch_.tags[size_t(t - 1)] * L + gold, taken = best_[size_t(t - 1)] * L + guess;
       if (right == taken) continue;
-      if (right >= 0) f(right, 1.0);
-      if (taken >= 0) f(taken, -1.0);
+      if (step_of_[size_t(right)] >= 0) f(step_of_[size_t(right)], 1.0);
+      if (step_of_[size_t(taken)] >= 0) f(step_of_[size_t(taken)], -1.0);
+      if (batch_.objective.has_edges()) correct(batch_.steps(), t - 1, right, taken);
     }
     return wrong;
   }
@@ -204,16 +207,17 @@ Outcome descend(const Objective& objective, const int64_t* order, int64_t count,
                 double* loss) {
   const int64_t L = objective.L();
   Batched batch(objective);
-  std::vector<double> derivatives, steps;
+  std::vector<double> derivatives, edge_derivatives, steps;
   const std::vector<int32_t>& numbered = objective.steps();
-  double* step_weights = weights + objective.size() - int64_t(numbered.size());
+  double* step_weights = weights + objective.first_step();
   for (int64_t from = 0; from < count; from += descent.batch) {
     const int64_t size = std::min(descent.batch, count - from);
     batch.take(order + from, size);
     batch.score(weights, descent.scale);
     derivatives.resize(batch.emissions.size() + 1);  // never null, even for a batch of empty sentences
+    edge_derivatives.resize(batch.edges.size() + 1);
     steps.assign(size_t(L * L), 0.0);
-    const Outcome outcome = batch.shard(derivatives.data()).run(steps, loss);
+    const Outcome outcome = batch.shard(derivatives.data(), edge_derivatives.data()).run(steps, loss);
     if (outcome.status != exact) return {outcome.status, order[from + outcome.sequence]};
     const double rate = descent.rate0 / (1.0 + descent.rate0 * descent.decay * double(descent.done++));
     descent.scale *= 1.0 - rate * descent.decay;
@@ -222,7 +226,8 @@ Outcome descend(const Objective& objective, const int64_t* order, int64_t count,
       descent.scale = 1.0;
     }
     const double step = rate / (double(size) * descent.scale);
-    step_states(batch, derivatives.data(), step, weights);
+    batch.states().step(derivatives.data(), step, weights);
+    if (objective.has_edges()) batch.steps().step(edge_derivatives.data(), step, weights);
     for (size_t i = 0; i < numbered.size(); ++i) step_weights[i] -= step * steps[size_t(numbered[i])];
   }
   return {};

@@ -10,7 +10,7 @@
 
 namespace trellis {
 
-// The emissions of some sentences, and what is known about their labels; null if there is nothing.
+// The scores of some sentences, and what is known about their labels; null if there is nothing.
 template <typename R>
 struct Shard {
   std::shared_ptr<const Layout> layout;
@@ -21,6 +21,8 @@ struct Shard {
   const double* token_weights;  // [tokens] or null
   int64_t L;
   R* derivatives;               // [tokens, L]; null if only the loss is asked for
+  const R* edges = nullptr;     // [pairs, L, L] what the place of a transition adds to its score
+  R* edge_derivatives = nullptr;  // [pairs, L, L] if there are edges and derivatives
   std::vector<double> nll = std::vector<double>(size_t(layout->sequences()));  // of each sentence
   std::vector<R> steps = std::vector<R>(size_t(L * (L + 2)));  // derivatives of transitions, then of start and end
 
@@ -32,10 +34,10 @@ struct Shard {
     return {};
   }
 
-  Inference<R> chain(const R* scores) const { return {layout, scores, transitions, start, end, L}; }
-  Outcome gradient(Inference<R>& chain, R* to) {
+  Inference<R> chain(const R* scores) const { return {layout, scores, transitions, start, end, L, edges}; }
+  Outcome gradient(Inference<R>& chain, R* to, R* to_edges) {
     R* ends = steps.data() + L * L;
-    return chain.gradient(weights, 1.0, layout->tokens(), to, steps.data(), ends, ends + L);
+    return chain.gradient(weights, 1.0, layout->tokens(), to, steps.data(), ends, ends + L, layout->pairs(), to_edges);
   }
   Outcome full_labels(std::vector<double>& step_sums) {
     Inference<R> all = chain(emissions);
@@ -44,9 +46,10 @@ struct Shard {
     if (outcome.status != exact || !derivatives) return outcome;
     R* ends = steps.data() + L * L;
     if (token_weights) {
-      all.weighted_nll_gradient(token_weights, weights, derivatives, steps.data(), ends, ends + L);
+      all.weighted_nll_gradient(token_weights, weights, derivatives, steps.data(), ends, ends + L, layout->pairs(),
+                                edge_derivatives);
     } else {
-      gradient(all, derivatives);
+      gradient(all, derivatives, edge_derivatives);
     }
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] += double(steps[size_t(i)]);
     return {};
@@ -54,8 +57,9 @@ struct Shard {
   // -log P(the labels are among those allowed) = log Z - log Z of the allowed paths; its gradient is the difference of
   // the two sets of marginals.
   Outcome partial_labels(std::vector<double>& step_sums) {
-    const int64_t cells = layout->tokens() * L;
+    const int64_t cells = layout->tokens() * L, edge_cells = edge_derivatives ? layout->pairs() * L * L : 0;
     std::vector<R> masked(emissions, emissions + cells), inner(derivatives ? size_t(cells) : 0);
+    std::vector<R> inner_edges(static_cast<size_t>(edge_cells));
     std::vector<double> inside(nll.size());
     for (int64_t i = 0; i < cells; ++i)
       if (!allowed[i]) masked[size_t(i)] = -std::numeric_limits<R>::infinity();
@@ -65,11 +69,12 @@ struct Shard {
     if (outcome.status != exact) return outcome;
     for (size_t b = 0; b < nll.size(); ++b) nll[b] = std::max(nll[b] - inside[b], 0.0);
     if (!derivatives) return {};
-    gradient(all, derivatives);
+    gradient(all, derivatives, edge_derivatives);
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] += double(steps[size_t(i)]);
-    gradient(known, inner.data());
+    gradient(known, inner.data(), edge_derivatives ? inner_edges.data() : nullptr);
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] -= double(steps[size_t(i)]);
     for (int64_t i = 0; i < cells; ++i) derivatives[i] -= inner[size_t(i)];
+    for (int64_t i = 0; i < edge_cells; ++i) edge_derivatives[i] -= inner_edges[size_t(i)];
     return {};
   }
 };

@@ -129,8 +129,9 @@ def test_a_template_file_is_read_by_path(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("U0:%x[0,0]\nB01:%x[0,0]", r"line 2: 'B01:%x\[0,0\]' looks at observations"),
-        ("X0:%x[0,0]", "line 1: expected a line that starts with U, B or #"),
+        ("U0:%x[0,0]\nB01:%x[0]", r"line 2: cannot read '%x\[0\]'"),
+        ("B01:%x[0,0]", "has no U line"),
+        ("X0:%x[0,0]", r"line 1: expected a line that starts with U, B, \* or #"),
         ("U0:%x[0]", r"line 1: cannot read '%x\[0\]'"),
         ("U0:%x[0,0]%y", "line 1: cannot read '%y'"),
         ("U0:%shap[0,0]", r"line 1: unknown function %shap.*did you mean %shape\?"),

@@ -15,6 +15,7 @@ from trellis.cli import _heatmap
 from trellis.cli._console import Output
 from trellis.metrics.report import percent
 from trellis.models import CRF, Tagger, folder
+from trellis.models.crf.features_view import WeightedFeature
 from trellis.training import History
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
@@ -56,7 +57,11 @@ def _features(tagger: Tagger[Any], top: int, label: str | None) -> dict[str, lis
     if not isinstance(tagger, CRF) or top == 0:
         return {}
     labels = tagger.labels_ if label is None else [label]
-    return {own: [(f.name, f.weight) for f in tagger.top_features(own, top).features] for own in labels}
+    return {own: [(_name(f), f.weight) for f in tagger.top_features(own, top).features] for own in labels}
+
+
+def _name(feature: WeightedFeature) -> str:
+    return feature.name if feature.previous is None else f"{feature.name} after {feature.previous}"
 
 
 def _as_dict(

@@ -24,19 +24,19 @@ class AttributeIndex:
         self.native = _native.Attributes() if native is None else native
 
     @classmethod
-    def from_stored(cls, stored: Stored) -> AttributeIndex:
+    def from_stored(cls, stored: Stored, prefix: str = "") -> AttributeIndex:
         """The index that `arrays` returned; its arrays are kept, not copied."""
-        names = stored.array("names", np.uint8, (None,))
-        ends = stored.ends("ends", np.uint64, len(names))
-        marks = stored.array("marks", np.uint8, (None,))
-        table = stored.array("table", np.uint32, (len(marks),))
-        _check_table(stored, marks, len(ends))
+        names = stored.array(f"{prefix}names", np.uint8, (None,))
+        ends = stored.ends(f"{prefix}ends", np.uint64, len(names))
+        marks = stored.array(f"{prefix}marks", np.uint8, (None,))
+        table = stored.array(f"{prefix}table", np.uint32, (len(marks),))
+        _check_table(stored, f"{prefix}marks", marks, len(ends))
         return cls(_native.Attributes.fixed(names, ends, marks, table))
 
-    def arrays(self) -> Arrays:
-        """The input of `from_stored`."""
+    def arrays(self, prefix: str = "") -> Arrays:
+        """The input of `from_stored`; the prefix tells the indexes of one file apart."""
         names, ends, marks, table = self.native.arrays()
-        return {"names": names, "ends": ends, "marks": marks, "table": table}
+        return {f"{prefix}names": names, f"{prefix}ends": ends, f"{prefix}marks": marks, f"{prefix}table": table}
 
     def __len__(self) -> int:
         """How many there are."""
@@ -61,12 +61,12 @@ class AttributeIndex:
         return None if number < 0 else number
 
 
-def _check_table(stored: Stored, marks: npt.NDArray[np.uint8], count: int) -> None:
+def _check_table(stored: Stored, name: str, marks: npt.NDArray[np.uint8], count: int) -> None:
     """A table in which searches end soon: its size is a power of two, and no place is far from a free one."""
     size = len(marks)
     if size & (size - 1) or size <= count or count > np.iinfo(np.int32).max:
-        raise stored.refused("marks", f"must have a power of two places for {count} names, got {size}")
+        raise stored.refused(name, f"must have a power of two places for {count} names, got {size}")
     free = np.flatnonzero(marks == 0)
     taken = np.diff(free, append=free[:1] + size) - 1  # between two free places, the last and the first too
     if not len(free) or taken.max() > _LONGEST_SEARCH:
-        raise stored.refused("marks", f"must leave at least every {_LONGEST_SEARCH}th place free")
+        raise stored.refused(name, f"must leave at least every {_LONGEST_SEARCH}th place free")

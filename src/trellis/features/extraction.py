@@ -23,6 +23,9 @@ class Extractor(Protocol):
     def compile(self, sentences: Sequence[Any], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences; `grow` numbers new ones, otherwise they are skipped."""
 
+    def compile_edges(self, sentences: Sequence[Any], index: AttributeIndex, *, grow: bool) -> Compiled | None:
+        """Features of the step into each token of all sentences; None if there are no such features."""
+
     def strings(self, sentence: Any) -> list[list[str]] | None:
         """The names of the features of each token, if they come from templates."""
 
@@ -35,9 +38,27 @@ class TemplateExtractor:
 
     def compile(self, sentences: Sequence[Tokens | Sentence], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences."""
+        return self._compile(self.templates.native, sentences, index, grow=grow)
+
+    def compile_edges(
+        self, sentences: Sequence[Tokens | Sentence], index: AttributeIndex, *, grow: bool
+    ) -> Compiled | None:
+        """Features of the steps into tokens; those of a first token, which no step leads to, are to be ignored."""
+        if not self.templates.edges:
+            return None
+        return self._compile(self.templates.native_edges, sentences, index, grow=grow)
+
+    def _compile(
+        self,
+        templates: _native.TemplateSet,
+        sentences: Sequence[Tokens | Sentence],
+        index: AttributeIndex,
+        *,
+        grow: bool,
+    ) -> Compiled:
         columns, names = self._columns(sentences)
         try:
-            return _native.compile_tokens(self.templates.native, columns, names, index.native, grow)
+            return _native.compile_tokens(templates, columns, names, index.native, grow)
         except ValueError as error:
             raise DataError(str(error)) from None
 
@@ -50,9 +71,12 @@ class TemplateExtractor:
             raise DataError(str(error)) from None
 
     def strings(self, sentence: Tokens | Sentence) -> list[list[str]]:
-        """The feature names of each token, line by line of the template."""
+        """The feature names of each token, line by line of the template; those of the step into it come last."""
         columns, names = self._columns([sentence])
         found = _native.feature_strings(self.templates.native, columns, names)
+        steps = _native.feature_strings(self.templates.native_edges, columns, names) if self.templates.edges else []
+        for own, step in zip(found[1:], steps[1:], strict=False):
+            own += step
         return [[name.decode("utf-8", "surrogatepass") for name in token] for token in found]
 
     def _columns(self, sentences: Sequence[Tokens | Sentence]) -> tuple[list[list[Tokens]], list[str]]:
@@ -94,6 +118,9 @@ class GivenExtractor:
             return _native.compile_features(sentences, index.native, grow)
         except ValueError as error:
             raise DataError(str(error)) from None
+
+    def compile_edges(self, sentences: Sequence[Sequence[Any]], index: AttributeIndex, *, grow: bool) -> None:
+        """Ready-made features are those of tokens."""
 
     def strings(self, sentence: Sequence[Any]) -> None:
         """Ready-made features have no template lines."""

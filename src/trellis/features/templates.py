@@ -7,13 +7,18 @@
     # the last three characters, and the shape of the next word
     U03:%suffix3[0,0]
     U04:%shape[1,0]
-    # a weight for each pair of neighbouring labels
+    # a weight for each pair of neighbouring labels, and one for each of these pairs with each word
     B
+    B01:%x[0,0]
+    # what a U line and a B line would say
+    *02:%lower[0,0]
 
 ``%x[row,column]`` is the cell ``row`` tokens away (0 is the token itself) in the given column: 0 is the token,
 1 the first further column of the sentence, and so on. Beyond the sentence's edges a cell reads ``_B-1``, ``_B-2``
 before the first token and ``_B+1``, ``_B+2`` after the last. At each token each U line becomes one feature, whose
-name is the line with its cells filled in. In addition to ``x``, the same cells have these functions::
+name is the line with its cells filled in. A B line that looks at cells becomes one feature of the step into each token
+but the first, about the token's label and the one before; cells are counted from the token. A line that starts with *
+is both. In addition to ``x``, the same cells have these functions::
 
     lower        each character in lower case                     McDonald's -> mcdonald's
     shape        X upper case, x letter, d digit, others as is    McDonald's -> XxXxxxxx'x
@@ -41,6 +46,7 @@ from trellis.untrusted import is_unicode, shown
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
 _CLUSTER, _OF_CLUSTERS = "cluster", -2
 """A function of the word's cluster, and the column that stands for the one that clusters get."""
+_TEXT_ONLY = -1
 _MACRO = re.compile(r"%(?P<function>[A-Za-z]+)(?P<argument>\d*)\[(?P<row>[+-]?\d+),(?P<column>\d+)\]")
 _FARTHEST = 100
 # Templates come with model files, too. Memory grows with the columns and with the cells that each token looks at.
@@ -52,7 +58,7 @@ Piece = tuple[str, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One U line: where it stands and what it is made of."""
+    """One line: where it stands and what it is made of."""
 
     line: int
     text: str
@@ -63,20 +69,29 @@ class Template:
         """The columns it looks at."""
         return {column for *_, column in self.pieces if column >= 0}
 
+    @property
+    def looks(self) -> bool:
+        """Whether it looks at cells."""
+        return any(column != _TEXT_ONLY for *_, column in self.pieces)
+
 
 @dataclass(frozen=True)
 class Templates:
-    """A template file: its templates for each token, and whether pairs of labels have weights (a line B)."""
+    """A template file: its templates for tokens and for steps, and whether pairs of labels have weights (a line B)."""
 
     name: str
     text: str
     lines: tuple[Template, ...]
+    """Of tokens: lines that start with U or *."""
     transitions: bool
+    edges: tuple[Template, ...] = ()
+    """Of steps from one token to the next: lines that start with B or * and look at cells."""
 
     @classmethod
     def parse(cls, text: str, *, name: str = "template") -> Templates:
         """Read the text of a template file; `name` is for messages."""
         lines: list[Template] = []
+        edges: list[Template] = []
         transitions = False
         for number, raw in enumerate(text.splitlines(), start=1):
             line = raw.strip()
@@ -84,17 +99,18 @@ class Templates:
                 continue
             if not is_unicode(line):
                 raise TemplateError(f"{name}, line {number}: expected text that UTF-8 can write, got {line!r:.80}")
-            if line.startswith("B"):
-                _check_bigram(line, f"{name}, line {number}")
-                transitions = True
-            else:
-                lines.append(_parse_unigram(line, number, f"{name}, line {number}"))
+            template = _parse_line(line, number, f"{name}, line {number}")
+            if line[0] in "U*":
+                lines.append(template)
+            if line[0] in "B*":
+                transitions |= not template.looks
+                edges += [template] * template.looks
         if not lines:
             raise TemplateError(f"{name} has no U line, so tokens would have no features: expected e.g. U00:%x[0,0]")
-        cells = sum(len(template.pieces) for template in lines)
+        cells = sum(len(template.pieces) for template in (*lines, *edges))
         if cells > _MOST_CELLS:
             raise TemplateError(f"{name} looks at {cells} cells of each token, at most {_MOST_CELLS} are possible")
-        return cls(name, text, tuple(lines), transitions)
+        return cls(name, text, tuple(lines), transitions, tuple(edges))
 
     @classmethod
     def read(cls, path: str | Path) -> Templates:
@@ -108,24 +124,37 @@ class Templates:
     @cached
     def num_columns(self) -> int:
         """How many columns a sentence needs, the tokens included."""
-        return 1 + max((column for template in self.lines for column in template.columns), default=0)
+        return 1 + max((column for template in self.every for column in template.columns), default=0)
 
     @cached
     def uses_clusters(self) -> bool:
         """Whether it looks at clusters of words, which are the column after all others."""
-        return any(column == _OF_CLUSTERS for template in self.lines for *_, column in template.pieces)
+        return any(column == _OF_CLUSTERS for template in self.every for *_, column in template.pieces)
+
+    @property
+    def every(self) -> tuple[Template, ...]:
+        """The templates of tokens and of steps; a line that is both is there twice."""
+        return self.lines + self.edges
 
     @cached
     def native(self) -> _native.TemplateSet:
-        """The form that is evaluated."""
-        return _native.TemplateSet([[self._placed(piece) for piece in template.pieces] for template in self.lines])
+        """The form of `lines` that is evaluated."""
+        return self._native(self.lines)
+
+    @cached
+    def native_edges(self) -> _native.TemplateSet:
+        """The form of `edges` that is evaluated."""
+        return self._native(self.edges)
+
+    def _native(self, templates: tuple[Template, ...]) -> _native.TemplateSet:
+        return _native.TemplateSet([[self._placed(piece) for piece in template.pieces] for template in templates])
 
     def _placed(self, piece: Piece) -> Piece:
         return (*piece[:4], self.num_columns) if piece[4] == _OF_CLUSTERS else piece
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Checks that the sentences have enough columns (the tokens are the first)."""
-        for template in self.lines:
+        for template in self.every:
             missing = [column for column in template.columns if column >= len(names)]
             if missing:
                 have = ", ".join(f"{i} ({name})" for i, name in enumerate(names))
@@ -135,17 +164,9 @@ class Templates:
                 )
 
 
-def _check_bigram(line: str, where: str) -> None:
-    if "%" in line:
-        raise TemplateError(
-            f"{where}: {line!r} looks at observations, but a B line (weights for pairs of labels) must be just B: "
-            "use a U line for observations"
-        )
-
-
-def _parse_unigram(line: str, number: int, where: str) -> Template:
-    if not line.startswith("U"):
-        raise TemplateError(f"{where}: expected a line that starts with U, B or #, got {line!r:.200}")
+def _parse_line(line: str, number: int, where: str) -> Template:
+    if line[0] not in "UB*":
+        raise TemplateError(f"{where}: expected a line that starts with U, B, * or #, got {line!r:.200}")
     if len(line) > _LONGEST_LINE:
         raise TemplateError(f"{where} has {len(line)} characters, at most {_LONGEST_LINE} are possible")
     pieces: list[Piece] = []
@@ -157,7 +178,7 @@ def _parse_unigram(line: str, number: int, where: str) -> Template:
         end = match.end()
     _refuse_stray(line[end:], line, where)
     if line[end:] or not pieces:
-        pieces.append((line[end:], 0, 0, 0, -1))
+        pieces.append((line[end:], 0, 0, 0, _TEXT_ONLY))
     return Template(number, line, tuple(pieces))
 
 

@@ -11,7 +11,8 @@
 
 A family says where the scores come from (`_scores`), how it learns (`_learn`), and what it stores (`_state`,
 `_restore`); one whose chain has states finer than labels also says which label each of them stands for
-(`_state_labels`). It overrides nothing else here.
+(`_state_labels`), and one whose transitions depend on their place how many scores a token has (`_cells`). It overrides
+nothing else here.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ class Tagger(Estimator[C], ABC):
     def _state_labels(self) -> IntArray | None:
         """The label of each state of a fitted model's chain; None if the states are the labels."""
         return None
+
+    def _cells(self) -> int:
+        """How many scores a token of a fitted model's chain has: with more of them, fewer sentences make a block."""
+        finer = self._state_labels()
+        return len(self._fitted_tags()) if finer is None else len(finer)
 
     @abstractmethod
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -325,7 +331,7 @@ class Tagger(Estimator[C], ABC):
         self, X: Iterable[Any], known: Known | None = None, raw: Sequence[bool] | None = None
     ) -> Iterator[Posterior]:
         """Block by block, so that memory does not grow with the input."""
-        inputs, size = listed(X), self._block_size()
+        inputs, size = listed(X), sentences_at_once(len(self._fitted_tags()), self._cells())
         given = None if known is None else Labelled.of(inputs, known)
         for i in range(0, len(inputs), size):
             own = None if given is None else given.part(i, i + size)
@@ -348,11 +354,6 @@ class Tagger(Estimator[C], ABC):
     def _seen(self, data: Labelled) -> Labelled:
         return replace(data, inputs=self._folded(data.inputs))
 
-    def _block_size(self) -> int:
-        """Sentences that are answered at a time: the fewer, the more states the chain has."""
-        labels, finer = len(self._fitted_tags()), self._state_labels()
-        return _BLOCK if finer is None else max(1, _BLOCK * labels // len(finer))
-
     def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
         if isinstance(item, str):
             return splitter(self.tokenizer_).sentence(item)
@@ -366,6 +367,11 @@ class Tagger(Estimator[C], ABC):
         if not self.__sklearn_is_fitted__():
             raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
         return self.tagset_
+
+
+def sentences_at_once(labels: int, cells: int) -> int:
+    """Sentences that are answered at a time: the fewer, the more scores a token has than labels."""
+    return max(1, _BLOCK * labels // cells)
 
 
 def _unfolded(config_class: type[Any]) -> dict[str, Any]:

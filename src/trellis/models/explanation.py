@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -65,8 +66,14 @@ class Explanation(Report):
         return Grid(title, ("what", "kind", "position", self.label, self.runner_up, "difference"), tuple(rows))
 
 
-Parts = Callable[[int, int, int], Iterable[tuple[str, float, float]]]
-"""From a position and two labels there to the names of what their emissions are made of, with both scores."""
+Part = tuple[str, float, float]
+"""The name of something that a score is made of, with what it gives to each of two labellings."""
+Step = tuple[int, int]
+"""A state and the one after it."""
+Parts = Callable[[int, int, int], Iterable[Part]]
+"""From a position and two states there to what their emissions are made of."""
+StepParts = Callable[[int, Step, Step], Iterable[Part]]
+"""From a position and two steps into it to what their edges are made of."""
 
 
 def explain(
@@ -75,6 +82,7 @@ def explain(
     tags: TagSet,
     state_labels: IntArray | None = None,
     parts: Parts | None = None,
+    step_parts: StepParts | None = None,
 ) -> Explanation:
     """Compare the best labelling of one sequence with the best that has another label at `position`."""
     tokens = len(scores.emissions)
@@ -84,7 +92,11 @@ def explain(
     other = chain.viterbi(scores, allowed=_elsewhere(scores, position, int(best[position]), state_labels)).tags
     labels, alternative = (states.to_labels(path, state_labels) for path in (best, other))
     marginals = states.sum_by_label(chain.marginals(scores).tokens, state_labels, len(tags))[position]
-    found = [*_emissions(scores, best, other, parts), *_transitions(scores, tags, state_labels, best, other)]
+    found = [
+        *_emissions(scores, best, other, parts),
+        *_edges(best, other, step_parts),
+        *_transitions(scores if step_parts is None else _placeless(scores), tags, state_labels, best, other),
+    ]
     return Explanation(
         position,
         tags.labels[labels[position]],
@@ -117,6 +129,20 @@ def _emissions(
         else:
             for name, chosen, runner_up in parts(t, *pair):
                 yield Contribution(t, "feature", name, chosen, runner_up)
+
+
+def _edges(best: IntArray, other: IntArray, parts: StepParts | None) -> Iterable[Contribution]:
+    """What the place of each step adds to its score, where the two paths differ."""
+    steps = [list(pairwise(path.tolist())) for path in (best, other)]
+    for t, (one, two) in enumerate(zip(*steps, strict=True), start=1):
+        if parts is not None and one != two:
+            for name, chosen, runner_up in parts(t, one, two):
+                yield Contribution(t, "feature", name, chosen, runner_up)
+
+
+def _placeless(scores: chain.ChainScores) -> chain.ChainScores:
+    """The scores without those that transitions have by their place."""
+    return chain.ChainScores(scores.emissions, scores.lengths, scores.transitions, scores.start, scores.end)
 
 
 def _transitions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from trellis.chain import ChainScores
 from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
@@ -26,9 +26,12 @@ def headline(scores: Scores) -> float:
     return scores.accuracy if isinstance(scores, TaggingScores) else scores.micro.f1
 
 
-def held_out_scores(scores: ChainScores, dev: Labelled, states: TagStates) -> DevScores:
-    """What a model under training gets on held-out sentences, given their chain scores."""
-    found = Posterior(scores, states.tags, states.finer, inputs=dev.inputs).best()
+def held_out_scores(blocks: Iterable[ChainScores], dev: Labelled, states: TagStates) -> DevScores:
+    """What a model under training gets on held-out sentences, given their chain scores block by block."""
+    found: list[list[str]] = []
+    for scores in blocks:
+        inputs = dev.inputs[len(found) :][: len(scores.lengths)]
+        found += Posterior(scores, states.tags, states.finer, inputs, len(found)).best()
     result = compare(dev.strings(), found, states.tags)
     if isinstance(result, TaggingScores):
         return DevScores(result.accuracy, accuracy=result.accuracy)

@@ -9,7 +9,7 @@ from tests.models.contract import TRAIN
 from trellis import chain, store
 from trellis.errors import DataError, ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
-from trellis.models.crf.objective import scores_of
+from trellis.models.crf.weights import Observed
 from trellis.text import Sentence
 
 
@@ -169,7 +169,7 @@ def test_scores_do_not_depend_on_what_was_tagged_before():
         fitted.chain_scores(before)
         np.testing.assert_array_equal(fitted.chain_scores(few).emissions, expected)
     compiled = fitted._extractor().compile(few, fitted.parameters_.index, grow=False)
-    np.testing.assert_allclose(scores_of(compiled, fitted.parameters_).emissions, expected, atol=1e-12)
+    np.testing.assert_allclose(Observed(compiled).scores(fitted.parameters_).emissions, expected, atol=1e-12)
 
 
 class TestMemory:

@@ -13,7 +13,8 @@ from trellis import chain
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.features import AttributeIndex, GivenExtractor
 from trellis.models import CRF
-from trellis.models.crf.objective import Choice, CRFObjective, scores_of
+from trellis.models.crf.objective import Choice, CRFObjective
+from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
 from trellis.tags import Scheme, TagSet, TagStates
 from trellis.text import Sentence
@@ -43,7 +44,7 @@ def objective_of(X, y, *, c2=0.0, constraints=False, all_states=False, scheme="p
     index = AttributeIndex()
     compiled = GivenExtractor().compile(X, index, grow=True)
     choice = Choice(0.0, all_states, True, True, constraints)
-    return CRFObjective(compiled, index, data, TagStates.of(data.tag_set(scheme)), choice, c2=c2, **options)
+    return CRFObjective(Observed(compiled), index, data, TagStates.of(data.tag_set(scheme)), choice, c2=c2, **options)
 
 
 class Reference:
@@ -171,7 +172,7 @@ def partial_loss(objective, w, x, options):
     """-log of the summed probabilities of the paths that the options leave, enumerated."""
     p = objective.parameters(w)
     compiled = GivenExtractor().compile([x], objective.index, grow=False)
-    scores = scores_of(compiled, p)
+    scores = Observed(compiled).scores(p)
     log_z = chain.log_partition(scores)[0]
     labels = objective.states.tags.labels
     paths = [[labels.index(label) for label in path] for path in itertools.product(*options)]
@@ -392,7 +393,7 @@ def test_the_averaged_perceptron_is_the_mean_of_the_weights_along_the_way():
 def perceptron_step(objective, w, x, gold):
     """Features of the gold labels minus those of the best labels, as gradients of the two scores."""
     compiled = GivenExtractor().compile([x], objective.index, grow=False)
-    best = chain.viterbi(scores_of(compiled, objective.parameters(w))).tags
+    best = chain.viterbi(Observed(compiled).scores(objective.parameters(w))).tags
     states, steps = np.zeros((len(objective.index), 3)), np.zeros((3, 3))
     for path, sign in ((objective.states.tags.encode(gold), 1.0), (best, -1.0)):
         for t, label in enumerate(path):

@@ -55,6 +55,9 @@ class CRFConfig:
     min_freq: float = setting(0.0, "features that occur less often get no weight")
     all_possible_states: bool = setting(False, "weights also for attributes with labels they never occur with")
     all_possible_transitions: bool = setting(False, "weights also for transitions that never occur")
+    all_possible_edges: bool = setting(
+        False, "B and * lines with %: weights also for pairs of labels that never occur with the attribute"
+    )
     scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
     learn_scheme: str | None = setting(
         None, "tag scheme to learn in, e.g. bio; data: that of the data; default: bioes, for words bmes"

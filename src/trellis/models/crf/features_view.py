@@ -8,32 +8,39 @@ from typing import Any
 
 import numpy as np
 
-from trellis.features import Extractor
+from trellis.arrays import BoolArray
+from trellis.features import Compiled, Extractor
 from trellis.metrics import Grid, Report
 from trellis.models import explanation
-from trellis.models.crf.objective import CRFWeights, scores_of
+from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed
 from trellis.tags import TagStates
 
 
 @dataclass(frozen=True)
 class WeightedFeature:
-    """One state feature."""
+    """One feature of a token, or, with a `previous` label, of the step into it."""
 
     name: str
     label: str
     weight: float
+    previous: str | None = None
+
+    @property
+    def labels(self) -> str:
+        """Its label, or both."""
+        return self.label if self.previous is None else f"{self.previous} -> {self.label}"
 
 
 @dataclass(frozen=True)
 class FeatureTable(Report):
-    """State features, largest weight (by size) first."""
+    """Features, largest weight (by size) first."""
 
     features: tuple[WeightedFeature, ...]
 
     def grid(self) -> Grid:
         """One row per feature."""
-        rows = tuple((f.name, f.label, f"{f.weight:+.4f}") for f in self.features)
-        return Grid("State features", ("feature", "label", "weight"), rows)
+        rows = tuple((f.name, f.labels, f"{f.weight:+.4f}") for f in self.features)
+        return Grid("Features", ("feature", "label", "weight"), rows)
 
 
 @dataclass(frozen=True)
@@ -54,31 +61,52 @@ def explain_features(
     sentence: Any, position: int, extractor: Extractor, p: CRFWeights, own: TagStates
 ) -> explanation.Explanation:
     """The explanation of a token's label by features and transitions."""
-    compiled = extractor.compile([sentence], p.index, grow=False)
+    observed = Observed.of(extractor, [sentence], p.index, None if p.edges is None else p.edges.index)
 
-    def parts(t: int, chosen: int, runner_up: int) -> Iterator[tuple[str, float, float]]:
-        for attribute, value in compiled.token_attributes(t):
-            begin, end = (int(p.ends[attribute - 1]) if attribute else 0), int(p.ends[attribute])
-            row = dict(zip(p.labels[begin:end].tolist(), (value * p.weights[begin:end]).tolist(), strict=True))
-            pair = row.get(chosen, 0.0), row.get(runner_up, 0.0)
-            if any(pair):
-                yield p.index.name(attribute), *pair
+    def parts(t: int, chosen: int, runner_up: int) -> Iterator[explanation.Part]:
+        return _parts(observed.tokens, p, t, chosen, runner_up)
 
-    return explanation.explain(scores_of(compiled, p), position, own.tags, own.finer, parts)
+    def step_parts(t: int, chosen: explanation.Step, runner_up: explanation.Step) -> Iterator[explanation.Part]:
+        if p.edges is not None and observed.steps is not None:
+            pairs = (i * p.width + j for i, j in (chosen, runner_up))
+            yield from _parts(observed.steps, p.edges, t, *pairs)
+
+    return explanation.explain(observed.scores(p), position, own.tags, own.finer, parts, step_parts)
+
+
+def _parts(
+    compiled: Compiled, weights: AttributeWeights, t: int, chosen: int, runner_up: int
+) -> Iterator[explanation.Part]:
+    """The features of token t that have a weight for either label."""
+    for attribute, value in compiled.token_attributes(t):
+        row = weights.of(attribute)
+        pair = value * row.get(chosen, 0.0), value * row.get(runner_up, 0.0)
+        if any(pair):
+            yield weights.index.name(attribute), *pair
 
 
 def top_features(p: CRFWeights, states: TagStates, label: str | None, n: int) -> FeatureTable:
     """The n largest weights by size, of all states, of one, or of those that stand for a label."""
-    chosen = np.arange(len(p.weights))
+    named = np.ones(len(states), dtype=np.bool_)
     if label is not None:
         named = np.array([name == label for name in states.names])
         if not named.any() or states.finer is None:
             named = states.labels == states.tags.id(label)
-        chosen = np.flatnonzero(named[p.labels])
+    names, width = states.names, len(states)
+    found = [WeightedFeature(name, names[own], w) for name, own, w in _largest(p, named, n)]
+    if p.edges is not None:
+        for name, pair, w in _largest(p.edges, np.tile(named, width), n):
+            found.append(WeightedFeature(name, names[pair % width], w, names[pair // width]))
+    return FeatureTable(tuple(sorted(found, key=lambda f: -abs(f.weight))[:n]))
+
+
+def _largest(p: AttributeWeights, named: BoolArray, n: int) -> Iterator[tuple[str, int, float]]:
+    """The n largest weights by size of labels that are `named`: attribute, label, weight."""
+    chosen = np.flatnonzero(named[p.labels])
     order = chosen[np.argsort(-np.abs(p.weights[chosen]), kind="stable")[:n]]
     owners = np.searchsorted(p.ends, order, side="right")
-    rows = zip(owners.tolist(), p.labels[order].tolist(), p.weights[order].tolist(), strict=True)
-    return FeatureTable(tuple(WeightedFeature(p.index.name(a), states.names[own], w) for a, own, w in rows))
+    for a, own, w in zip(owners.tolist(), p.labels[order].tolist(), p.weights[order].tolist(), strict=True):
+        yield p.index.name(a), own, w
 
 
 def transitions(p: CRFWeights, states: TagStates) -> TransitionTable:

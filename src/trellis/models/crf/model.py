@@ -20,12 +20,13 @@ from trellis import _native, chain
 from trellis.arrays import Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
-from trellis.models.base import Tagger
+from trellis.models.base import Tagger, sentences_at_once
 from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
-from trellis.models.crf.objective import Choice, CRFObjective, CRFWeights, scores_of
+from trellis.models.crf.objective import Choice, CRFObjective
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.training import train
+from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, chained
 from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
@@ -53,18 +54,19 @@ class CRF(Tagger[CRFConfig]):
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs)
         before = (self.parameters_, self.states_) if self._goes_on(options) else (None, None)
-        index = AttributeIndex() if before[0] is None else AttributeIndex(before[0].index.native.growing())
-        compiled = extractor.compile(data.inputs, index, grow=True)
+        index, edges = _growing(before[0]), _growing(None if before[0] is None else before[0].edges)
+        observed = Observed.of(extractor, data.inputs, index, edges, grow=True)
         known = None if before[1] is None else before[1].tags
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, known)
         states = learned_states(tags, self.config.learn_scheme, self.config.constraints, before[1])
-        settings = resolved(self.config, states, compiled.tokens)
+        settings = resolved(self.config, states, observed.tokens.tokens)
         objective = CRFObjective(
-            compiled,
+            observed,
             index,
             data,
             states,
             self._choice(),
+            edge_index=edges,
             c2=0.0 if settings.algorithm in MISTAKE_DRIVEN else settings.c2,
             sentence_weights=options.sentence_weights,
             token_weights=data.token_weights(tags, settings.label_weights),
@@ -73,7 +75,11 @@ class CRF(Tagger[CRFConfig]):
         start = np.zeros(objective.size)
         if before[0] is not None and before[1] is not None:
             start = objective.take_over(before[0], before[1])
-        held_out = None if dev is None else (extractor.compile(dev.inputs, index, grow=False), dev)
+        held_out = None
+        if dev is not None:
+            size = sentences_at_once(len(tags), _scores_per_token(len(states), steps=observed.steps is not None))
+            parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
+            held_out = [Observed.of(extractor, part, index, edges) for part in parts], dev
         trained, settings = train(objective, start, settings, held_out, options.progress)
         self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
         self.settings_, self.states_ = settings, states
@@ -82,14 +88,18 @@ class CRF(Tagger[CRFConfig]):
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         p, extractor = self._fitted(), self._extractor()
         if not isinstance(extractor, TemplateExtractor):
-            return scores_of(extractor.compile(inputs, p.index, grow=False), p)
+            return Observed.of(extractor, inputs, p.index, None).scores(p)
         if self._scorer is None or self._scorer[0] is not p:
             self._scorer = p, _native.TokenScorer(extractor.templates.native, p.index.native, p.ready)
         emissions, offsets = extractor.score(inputs, self._scorer[1])
-        return chain.ChainScores(emissions, np.diff(offsets), p.transitions, p.start, p.end)
+        steps = None if p.edges is None else extractor.compile_edges(inputs, p.edges.index, grow=False)
+        return chained(emissions, np.diff(offsets), p, steps)
 
     def _state_labels(self) -> IntArray | None:
         return self.states_.finer
+
+    def _cells(self) -> int:
+        return _scores_per_token(len(self.states_), steps=self._fitted().edges is not None)
 
     def explain(self, sentence: Any, position: int) -> Explanation:
         """Why the token at `position` got its label: what spoke for it and what for the runner-up.
@@ -101,7 +111,7 @@ class CRF(Tagger[CRFConfig]):
         return explain_features(seen, position, self._extractor(), self._fitted(), self.states_)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
-        """The `n` state features with the largest weights, by size, of one label or of all."""
+        """The `n` features with the largest weights, by size, of one label or of all."""
         return top_features(self._fitted(), self.states_, label, n)
 
     def transitions(self) -> TransitionTable:
@@ -119,7 +129,14 @@ class CRF(Tagger[CRFConfig]):
         extractor = self._extractor()
         c = self.config
         has_transitions = not isinstance(extractor, TemplateExtractor) or extractor.templates.transitions
-        return Choice(c.min_freq, c.all_possible_states, c.all_possible_transitions, has_transitions, c.constraints)
+        return Choice(
+            c.min_freq,
+            c.all_possible_states,
+            c.all_possible_transitions,
+            has_transitions,
+            c.constraints,
+            c.all_possible_edges,
+        )
 
     def _fitted(self) -> CRFWeights:
         self._fitted_tags()
@@ -152,3 +169,12 @@ class CRF(Tagger[CRFConfig]):
     def _restore(self, stored: Stored) -> None:
         self.states_ = stored_states(stored, self._fitted_tags())
         self.parameters_, self._cached = from_stored(stored, len(self.states_))
+
+
+def _growing(weights: AttributeWeights | None) -> AttributeIndex:
+    """The attributes of an earlier model, to which new ones can be added."""
+    return AttributeIndex() if weights is None else AttributeIndex(weights.index.native.growing())
+
+
+def _scores_per_token(states: int, *, steps: bool) -> int:
+    return states * (states + 1) if steps else states

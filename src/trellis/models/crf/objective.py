@@ -2,8 +2,9 @@
 
     sum over sentences of weight * (log Z - score of the labels)  +  c2 |w|^2            (+ c1 |w|_1 in OWL-QN)
 
-Weights belong to pairs (attribute, label) and to transitions that occur in the data, as in CRFsuite; there are none
-for the first and the last label, since templates see the sentence's edges and CRFsuite has none either.
+Weights belong to pairs (attribute, label) and to transitions that occur in the data, as in CRFsuite, and to triples
+(attribute of a step, label before, label) that do; there are none for the first and the last label, since templates see
+the sentence's edges and CRFsuite has none either.
 """
 
 from __future__ import annotations
@@ -13,68 +14,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trellis import _native, chain
+from trellis import _native
 from trellis.arrays import BoolArray, IntArray
-from trellis.caching import cached
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled
+from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, owners_of
 from trellis.models.data import Labelled, name_of
-from trellis.ragged import check_lengths
 from trellis.tags import TagStates
 from trellis.training import Descent, Perceptron
 from trellis.training.hessian import add_decay, dot
 from trellis.training.objective import Aggression, Confidence, Vector
 
-
-@dataclass(frozen=True, eq=False)
-class CRFWeights:
-    """What a CRF learned: weights of pairs (attribute, label), attribute by attribute, and of transitions."""
-
-    index: AttributeIndex
-    ends: IntArray  # [A] where the pairs of an attribute end
-    labels: npt.NDArray[np.uint16]  # [pairs]
-    weights: Vector  # [pairs]
-    transitions: Vector  # [L, L]; minus infinity is forbidden
-    weighted: BoolArray  # [L, L] which transitions have a weight; the others score 0
-    start: Vector  # [L] 0, or minus infinity if no sentence may begin so
-    end: Vector  # [L]
-
-    @cached
-    def ready(self) -> _native.Weights:
-        """The weights of pairs as scoring looks them up; made when first asked for."""
-        return _native.Weights(self.ends, self.labels, self.weights, len(self.start))
-
-    @property
-    def owners(self) -> IntArray:
-        """The attribute of each pair."""
-        return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
-
-    def pruned(self) -> CRFWeights:
-        """Without weights that are exactly zero, and without attributes that have no other."""
-        kept = self.weights != 0.0
-        if kept.all() and (np.diff(self.ends, prepend=0) > 0).all():
-            return self
-        counts = np.bincount(self.owners[kept], minlength=len(self.ends))
-        alive = np.flatnonzero(counts)
-        index = AttributeIndex(self.index.native.select(alive))
-        return CRFWeights(
-            index,
-            np.cumsum(counts[alive]),
-            self.labels[kept],
-            self.weights[kept],
-            self.transitions,
-            self.weighted,
-            self.start,
-            self.end,
-        )
-
-
-def scores_of(compiled: Compiled, p: CRFWeights) -> chain.ChainScores:
-    """The scores of compiled sentences."""
-    emissions = np.empty((compiled.tokens, len(p.start)))
-    _native.score_dataset(compiled, p.ready, emissions)
-    lengths = check_lengths(np.diff(compiled.offsets))
-    return chain.ChainScores(emissions, lengths, p.transitions, p.start, p.end)
+_MOST_LABELS = 256  # a pair of them is a 16-bit number
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +37,7 @@ class Choice:
     all_transitions: bool
     transitions: bool
     constraints: bool
+    all_edges: bool = False
 
 
 class CRFObjective:
@@ -93,31 +45,36 @@ class CRFObjective:
 
     def __init__(
         self,
-        data: Compiled,
+        observed: Observed,
         index: AttributeIndex,
         labelled: Labelled,
         states: TagStates,
         choice: Choice,
         *,
+        edge_index: AttributeIndex | None = None,
         c2: float = 0.0,
         sentence_weights: Vector | None = None,
         token_weights: Vector | None = None,
         single: bool = False,
     ) -> None:
-        self.data, self.index, self.states, self.c2 = data, index, states, c2
+        self.data, self.steps, self.states, self.c2 = observed.tokens, observed.steps, states, c2
+        self.index, self.edge_index = index, AttributeIndex() if edge_index is None else edge_index
         self._labelled, self._weighted_tokens = labelled, token_weights is not None
-        _check_tokens(data, labelled)
+        _check_tokens(self.data, labelled)
         ids = None if labelled.partial else labelled.encode_states(states)
         allowed = labelled.allowed_states(states) if labelled.partial else None
         mask = None if allowed is None else allowed.view(np.uint8)
         L = len(states)
-        self.native = _native.Objective(data, len(index), L, ids, mask, sentence_weights, token_weights, single)
+        self.native = _native.Objective(self.data, len(index), L, ids, mask, sentence_weights, token_weights, single)
         self.native.choose_states(choice.min_freq, choice.all_states)
         self.table = self._steps(choice, step_counts(ids, allowed, labelled.lengths, L))
         limits = states.allowed_transitions()
         self.start = limits.start if choice.constraints else np.ones(L, dtype=np.bool_)
         self.end = limits.end if choice.constraints else np.ones(L, dtype=np.bool_)
         self.native.set_transitions(self.table, self.start.view(np.uint8), self.end.view(np.uint8))
+        if self.steps is not None:
+            _check_pairs(L)
+            self.native.choose_edges(self.steps, len(self.edge_index), choice.min_freq, choice.all_edges)
 
     def _steps(self, choice: Choice, counts: Vector) -> npt.NDArray[np.uint8]:
         """For each transition 2 with a weight, 1 without, 0 forbidden."""
@@ -183,32 +140,35 @@ class CRFObjective:
         """The weights by name."""
         ends, labels = self.native.states()
         weighted = self.table == 2
+        state, step, edge = np.split(weights, [len(labels), len(labels) + int(weighted.sum())])
         transitions = np.where(self.table > 0, 0.0, -np.inf)
-        transitions[weighted] = weights[len(labels) :]
+        transitions[weighted] = step
         start, end = (np.where(mask, 0.0, -np.inf) for mask in (self.start, self.end))
-        return CRFWeights(self.index, ends, labels, weights[: len(labels)].copy(), transitions, weighted, start, end)
+        L, edges = len(self.states), None
+        if self.steps is not None:
+            edges = AttributeWeights(self.edge_index, *self.native.edges(), edge.copy(), L * L)
+        return CRFWeights(self.index, ends, labels, state.copy(), L, transitions, weighted, start, end, edges)
 
     def take_over(self, old: CRFWeights, old_states: TagStates) -> Vector:
         """The weights of an earlier model by name: its state features are added to those chosen here."""
         L = len(self.states)
         label_ids = np.arange(len(old_states))  # those of the earlier model come first
-        old_keys = old.owners * L + label_ids[old.labels]  # attributes keep their numbers
-        ends, labels = self.native.states()
-        own_keys = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0)) * L + labels
-        keys = np.union1d(own_keys, old_keys)
-        counts = np.bincount(keys // L, minlength=len(self.index))
-        self.native.set_states(np.cumsum(counts), (keys % L).astype(np.uint16))
+        states = _Joined.of(self.native.states(), old, label_ids[old.labels], L)
+        self.native.set_states(*states.table)
         self.table[np.ix_(label_ids, label_ids)] |= np.where(old.weighted, 2, 0).astype(np.uint8) & (
             2 * (self.table[np.ix_(label_ids, label_ids)] > 0).astype(np.uint8)
         )
         self.table[self.table == 3] = 2
         self.native.set_transitions(self.table, self.start.view(np.uint8), self.end.view(np.uint8))
-        weights = np.zeros(self.size)
-        weights[np.searchsorted(keys, old_keys)] = old.weights
         transitions = np.zeros((L, L))
         transitions[np.ix_(label_ids, label_ids)] = np.where(old.weighted, old.transitions, 0.0)
-        weights[len(keys) :] = transitions[self.table == 2]
-        return weights
+        found = [states.weights, transitions[self.table == 2]]
+        if self.steps is not None and old.edges is not None:
+            pairs = np.ravel_multi_index(np.divmod(old.edges.labels, len(old_states)), (L, L))
+            edges = _Joined.of(self.native.edges(), old.edges, pairs, L * L)
+            self.native.set_edges(self.steps, *edges.table)
+            found.append(edges.weights)
+        return np.concatenate(found)
 
     def _checked(self, result: tuple[int, int, float]) -> float:
         status, sentence, loss = result
@@ -220,6 +180,35 @@ class CRFObjective:
                 f"{name}: its labels break the {self.states.tags.scheme.value} scheme, so they are impossible"
             )
         raise DataError(f"{name}: the scores overflow; feature values or weights are too large")
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """The weights of an earlier model by name, added to a choice of weights that are zero."""
+
+    table: tuple[IntArray, npt.NDArray[np.uint16]]  # where the labels of an attribute end, and the labels
+    weights: Vector
+
+    @classmethod
+    def of(
+        cls, own: tuple[IntArray, npt.NDArray[np.uint16]], old: AttributeWeights, old_labels: IntArray, width: int
+    ) -> _Joined:
+        """Attributes keep their numbers; the labels of the earlier model may have new ones."""
+        ends, labels = own
+        old_keys = old.owners * width + old_labels
+        keys = np.union1d(owners_of(ends) * width + labels, old_keys)
+        weights = np.zeros(len(keys))
+        weights[np.searchsorted(keys, old_keys)] = old.weights
+        counts = np.bincount(keys // width, minlength=len(ends))
+        return cls((np.cumsum(counts), (keys % width).astype(np.uint16)), weights)
+
+
+def _check_pairs(L: int) -> None:
+    if L > _MOST_LABELS:
+        raise ModelError(
+            f"templates of transitions with observations take at most {_MOST_LABELS} labels, got {L}: "
+            "remove % from the B lines of the templates"
+        )
 
 
 def _check_tokens(data: Compiled, labelled: Labelled) -> None:

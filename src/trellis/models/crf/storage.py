@@ -1,4 +1,4 @@
-"""A feature CRF as arrays: its attributes, the weights of pairs and transitions, and the text of its templates."""
+"""A feature CRF as arrays: its attributes, the weights of pairs, transitions and steps, and its templates' text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from trellis.arrays import Arrays
 from trellis.errors import StoreError, TemplateError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, Templates
-from trellis.models.crf.objective import CRFWeights
+from trellis.models.crf.weights import AttributeWeights, CRFWeights
 from trellis.store import Stored
 from trellis.tags import TagStates
 from trellis.untrusted import Fields
@@ -21,10 +21,8 @@ def to_stored(p: CRFWeights, extractor: Extractor, states: TagStates) -> tuple[d
     if isinstance(extractor, TemplateExtractor):
         templates = {"name": extractor.templates.name, "text": extractor.templates.text}
     arrays: Arrays = {
-        **p.index.arrays(),
-        "pair_ends": p.ends,
-        "pair_labels": p.labels,
-        "pair_weights": p.weights,
+        **_arrays(p),
+        **({} if p.edges is None else _arrays(p.edges, "edge.")),
         "transitions": p.transitions,
         "weighted": p.weighted.view(np.uint8),
         "start": p.start,
@@ -41,23 +39,42 @@ def from_stored(stored: Stored, L: int) -> tuple[CRFWeights, Extractor]:
     extractor: Extractor = GivenExtractor()
     if templates is not None:
         extractor = TemplateExtractor(_stored_templates(templates), Clusters.from_stored(stored))
-    return _stored_parameters(stored, L), extractor
+    steps = isinstance(extractor, TemplateExtractor) and bool(extractor.templates.edges)
+    return _stored_parameters(stored, L, steps=steps), extractor
 
 
-def _stored_parameters(stored: Stored, L: int) -> CRFWeights:
-    """The arrays of a saved model for L states, each of which native code indexes by."""
-    index = AttributeIndex.from_stored(stored)
-    labels = stored.array("pair_labels", np.uint16, (None,), 0, L - 1)
+def _arrays(weights: AttributeWeights, prefix: str = "") -> Arrays:
+    return {
+        **weights.index.arrays(prefix),
+        f"{prefix}pair_ends": weights.ends,
+        f"{prefix}pair_labels": weights.labels,
+        f"{prefix}pair_weights": weights.weights,
+    }
+
+
+def _stored_weights(stored: Stored, width: int, prefix: str = "") -> AttributeWeights:
+    """The inverse of `_arrays`, each of which native code indexes by."""
+    index = AttributeIndex.from_stored(stored, prefix)
+    labels = stored.array(f"{prefix}pair_labels", np.uint16, (None,), 0, width - 1)
+    ends = stored.ends(f"{prefix}pair_ends", np.int64, len(labels), len(index))
+    return AttributeWeights(index, ends, labels, stored.array(f"{prefix}pair_weights", np.float64, labels.shape), width)
+
+
+def _stored_parameters(stored: Stored, L: int, *, steps: bool) -> CRFWeights:
+    """The arrays of a saved model for L states."""
+    states = _stored_weights(stored, L)
     forbidden = -np.inf
     return CRFWeights(
-        index,
-        stored.ends("pair_ends", np.int64, len(labels), len(index)),
-        labels,
-        stored.array("pair_weights", np.float64, (len(labels),)),
+        states.index,
+        states.ends,
+        states.labels,
+        states.weights,
+        L,
         stored.array("transitions", np.float64, (L, L), forbidden),
         stored.array("weighted", np.uint8, (L, L), 0, 1).astype(np.bool_),
         stored.array("start", np.float64, (L,), forbidden),
         stored.array("end", np.float64, (L,), forbidden),
+        _stored_weights(stored, L * L, "edge.") if steps else None,
     )
 
 

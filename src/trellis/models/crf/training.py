@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from trellis.errors import ModelError
-from trellis.features import Compiled
 from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig
-from trellis.models.crf.objective import CRFObjective, scores_of
+from trellis.models.crf.objective import CRFObjective
+from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled, check_held_out
 from trellis.models.scoring import held_out_scores
 from trellis.training import DevScores, Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
@@ -24,7 +24,7 @@ def train(
     objective: CRFObjective,
     start: Vector,
     settings: CRFConfig,
-    dev: tuple[Compiled, Labelled] | None,
+    dev: tuple[list[Observed], Labelled] | None,
     progress: Progress | None,
 ) -> tuple[Trained, CRFConfig]:
     """Run the chosen optimizer to its end; the settings come back with the step length that sgd found."""
@@ -69,11 +69,12 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[
     )
 
 
-def _validation(objective: CRFObjective, compiled: Compiled, dev: Labelled) -> Callable[[Vector], DevScores]:
-    """A function from weights to the score on the held-out sentences."""
+def _validation(objective: CRFObjective, blocks: list[Observed], dev: Labelled) -> Callable[[Vector], DevScores]:
+    """A function from weights to the score on the held-out sentences, which are given block by block."""
     check_held_out(dev, objective.states.tags)
 
     def validate(weights: Vector) -> DevScores:
-        return held_out_scores(scores_of(compiled, objective.parameters(weights)), dev, objective.states)
+        p = objective.parameters(weights)
+        return held_out_scores((block.scores(p) for block in blocks), dev, objective.states)
 
     return validate

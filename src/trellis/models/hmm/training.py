@@ -289,6 +289,6 @@ def _validation(
         p = Probabilities.from_flat(weights, len(tags))
         p = Probabilities(np.maximum(p.start, floor.start), np.maximum(p.transitions, floor.transitions), p.emissions)
         emissions = np.where(symbols[:, None] >= 0, np.maximum(log_emissions(p, symbols), math.log(_TINY)), 0.0)
-        return held_out_scores(chain_scores(p, emissions, lengths, end), dev, states)
+        return held_out_scores([chain_scores(p, emissions, lengths, end)], dev, states)
 
     return validate

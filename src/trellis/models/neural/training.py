@@ -103,4 +103,4 @@ class Validation:
 
     def __call__(self) -> DevScores:
         """Of the network in its present state."""
-        return held_out_scores(scores_of(self.network, self.inputs), self.dev, self.states)
+        return held_out_scores([scores_of(self.network, self.inputs)], self.dev, self.states)
