@@ -16,7 +16,7 @@ from trellis.aligned import any_array, plain_array
 from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 
-__all__ = ["check_lengths", "offsets_of", "pad", "split"]
+__all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "split"]
 
 _MOST_TOKENS = 2**48  # more than fits into any memory, and few enough that no product of sizes wraps around
 
@@ -50,6 +50,17 @@ def offsets_of(lengths: IntArray) -> IntArray:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def later_tokens(lengths: IntArray) -> IntArray:
+    """The tokens that have one before them in their sentence.
+
+    >>> later_tokens(np.array([2, 0, 1, 3])).tolist()
+    [1, 4, 5]
+    """
+    first = np.zeros(int(lengths.sum()), dtype=np.bool_)
+    first[(np.cumsum(lengths) - lengths)[lengths > 0]] = True
+    return np.flatnonzero(~first)
 
 
 def split(flat: AnyArray, lengths: npt.ArrayLike) -> list[AnyArray]:

@@ -200,3 +200,16 @@ class TestWhereHmmlearnFails:
             CategoricalHMM(2).score([[0]])
         with pytest.raises(ValueError, match="lengths must add up"):
             ours.score([[0], [1]], [1])
+
+
+def test_subclasses_find_the_methods_that_hmmlearns_tests_call():
+    model = CategoricalHMM(2, random_state=0)
+    model._init(np.array([[0], [2], [1]]))
+    assert model.emissionprob_.shape == (2, 3)
+    model._check()
+    for bad in (np.array([[0.0, 1.0]]), np.array([[0, -2]])):
+        with pytest.raises(ValueError, match="Symbols should be"):
+            model._check_and_set_n_features(bad)
+    model.emissionprob_ = []
+    with pytest.raises(ValueError, match="emissionprob_ must have shape"):
+        model._check()

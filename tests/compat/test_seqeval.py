@@ -234,3 +234,16 @@ def test_a_tag_unlike_an_entity_is_warned_of_once():
     with pytest.warns(UserWarning, match="NOUN does not look like an entity tag") as caught:
         our_labeling.get_entities(["NOUN"] * 5)
     assert len(caught) == 1
+
+
+def test_tags_that_are_none_raise_what_seqeval_raises():
+    for bad in (b"I-ORG", "T", "x-PER"):
+        with pytest.raises(KeyError) as raised:
+            our_scheme.Token(bad)
+        assert isinstance(raised.value, TagError)
+        assert str(raised.value).startswith("tag ")
+    with pytest.raises(IndexError, match="tag '' is empty"):
+        our_scheme.IOB2("")
+    tokens = our_scheme.Tokens(["B-PER", "E-PER"], our_scheme.IOB2)  # refused only when its spans are asked for
+    with pytest.raises(ValueError, match="IOB2 has only the prefixes O B I"):
+        _ = tokens.entities

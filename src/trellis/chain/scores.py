@@ -28,7 +28,7 @@ from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chai
 from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.chain.tables import Sequences, Tabled
 from trellis.errors import ShapeError
-from trellis.ragged import check_lengths, offsets_of, split
+from trellis.ragged import check_lengths, later_tokens, offsets_of, split
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -126,9 +126,7 @@ class ChainScores(Tabled):
 
     def steps(self, tags: IntArray) -> AnyArray:
         """The scores of the transitions between the given labels ``tags[N]``, ``(P,)``, edges included."""
-        later = np.ones(len(tags), dtype=np.bool_)
-        later[offsets_of(self.lengths)[:-1][self.lengths > 0]] = False
-        into = np.flatnonzero(later)
+        into = later_tokens(self.lengths)
         pairs = tags[into - 1], tags[into]
         shared: AnyArray = self.transitions[pairs]
         return shared if self.edges is None else shared + self.edges[np.arange(len(into)), *pairs]

@@ -24,22 +24,26 @@ Legal = tuple[Tensor, Tensor, Tensor]
 
 
 class Head(nn.Module, ABC):
-    """What the two heads share."""
+    """What the two heads share; a softmax has no transitions, so it ignores `edges`, their scores by place."""
 
     @abstractmethod
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores of the chain."""
 
     @abstractmethod
-    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor) -> Tensor:
+    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, *, edges: Tensor | None = None) -> Tensor:
         """Negative log-likelihood of each sequence's tags, (B,)."""
 
     @abstractmethod
-    def partial_losses(self, emissions: Tensor, lengths: IntArray, allowed: Tensor) -> Tensor:
+    def partial_losses(
+        self, emissions: Tensor, lengths: IntArray, allowed: Tensor, *, edges: Tensor | None = None
+    ) -> Tensor:
         """Minus the log probability that every token has one of its allowed labels ``(N, L)``, (B,)."""
 
     @abstractmethod
-    def weighted_losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor) -> Tensor:
+    def weighted_losses(
+        self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor, *, edges: Tensor | None = None
+    ) -> Tensor:
         """Losses in which each token counts by its weight ``(N,)``, (B,)."""
 
 
@@ -54,21 +58,25 @@ class CRFHead(Head):
         """The learned scores with the constraints in them."""
         return self.crf.chain_parameters()
 
-    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor) -> Tensor:
+    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, *, edges: Tensor | None = None) -> Tensor:
         """See `Head`."""
-        return scoring.nll(self._scores(emissions, lengths), tags)
+        return scoring.nll(self._scores(emissions, lengths, edges), tags)
 
-    def partial_losses(self, emissions: Tensor, lengths: IntArray, allowed: Tensor) -> Tensor:
+    def partial_losses(
+        self, emissions: Tensor, lengths: IntArray, allowed: Tensor, *, edges: Tensor | None = None
+    ) -> Tensor:
         """See `Head`."""
-        scores = self._scores(emissions, lengths)
+        scores = self._scores(emissions, lengths, edges)
         return (scoring.log_partition(scores) - scoring.log_partition(scores, allowed=allowed)).clamp_min(0)
 
-    def weighted_losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor) -> Tensor:
+    def weighted_losses(
+        self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor, *, edges: Tensor | None = None
+    ) -> Tensor:
         """See `Head`."""
-        return scoring.weighted_nll(self._scores(emissions, lengths), tags, weights)
+        return scoring.weighted_nll(self._scores(emissions, lengths, edges), tags, weights)
 
-    def _scores(self, emissions: Tensor, lengths: IntArray) -> scoring.ChainScores:
-        return scoring.ChainScores(emissions, lengths, *self.chain())
+    def _scores(self, emissions: Tensor, lengths: IntArray, edges: Tensor | None) -> scoring.ChainScores:
+        return scoring.ChainScores(emissions, lengths, *self.chain(), edges)
 
 
 class SoftmaxHead(Head):
@@ -89,16 +97,20 @@ class SoftmaxHead(Head):
         """Zero where legal, minus infinity elsewhere."""
         return self._transitions, self._start, self._end
 
-    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor) -> Tensor:
+    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, *, edges: Tensor | None = None) -> Tensor:
         """See `Head`."""
         return _by_sequence(nn.functional.cross_entropy(emissions, tags, reduction="none"), lengths)
 
-    def partial_losses(self, emissions: Tensor, lengths: IntArray, allowed: Tensor) -> Tensor:
+    def partial_losses(
+        self, emissions: Tensor, lengths: IntArray, allowed: Tensor, *, edges: Tensor | None = None
+    ) -> Tensor:
         """See `Head`."""
         within = emissions.masked_fill(~allowed, -torch.inf).logsumexp(1)
         return _by_sequence(emissions.logsumexp(1) - within, lengths)
 
-    def weighted_losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor) -> Tensor:
+    def weighted_losses(
+        self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor, *, edges: Tensor | None = None
+    ) -> Tensor:
         """See `Head`."""
         losses = nn.functional.cross_entropy(emissions, tags, reduction="none")
         return _by_sequence(losses * weights.to(losses.dtype), lengths)

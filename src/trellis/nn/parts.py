@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trellis.arrays import BoolArray, Float32Array
+from trellis.nn.bilstm import BiLSTM
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
 from trellis.nn.encoder import Batch, Part
+from trellis.nn.packing import Packing
+from trellis.nn.pooling import WordPooling
 from trellis.nn.transformer import TransformerEncoder
 
 
@@ -134,16 +139,38 @@ class ColumnPart(Part):
 
 
 class PretrainedPart(Part):
-    """The features of a pretrained transformer, one row per word."""
+    """The features of a pretrained transformer, one row per word.
 
-    def __init__(self, transformer: TransformerEncoder) -> None:
+    With `hidden`, BiLSTM layers read its subwords, window by window, before these are pooled to words.
+    """
+
+    def __init__(
+        self, transformer: TransformerEncoder, *, hidden: int = 0, layers: int = 1, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.transformer = transformer
-        self.output_size = transformer.output_size
+        self.output_size = hidden or transformer.output_size
+        self.lstm = BiLSTM(transformer.output_size, hidden, layers, dropout=dropout) if hidden else None
+        self.pooling = WordPooling(transformer.pooling.how, size=hidden) if hidden else None
 
     def forward(self, batch: Batch) -> Tensor:
         """``(N, output_size)``."""
         assert batch.pretrained is not None
-        features, mask = self.transformer(batch.pretrained)
-        flat: Tensor = features[mask]
-        return flat
+        if self.pooling is None:
+            features, mask = self.transformer(batch.pretrained)
+            flat: Tensor = features[mask]
+            return flat
+        own = {name: tensor.to(self.pooling.absent.device) for name, tensor in batch.pretrained.items()}
+        mask = own["mask"]
+        if own["ids"].numel() == 0:
+            return self.pooling.absent.expand(int(mask.sum()), -1)
+        words: Tensor = self.pooling(self._read(own), own["word_ids"], mask, rows=own["rows"])
+        return words[mask]
+
+    def _read(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """The states of the BiLSTM at each subword, ``(R, S, output_size)``, 0 at padding."""
+        assert self.lstm is not None
+        (states,), real = self.transformer.states(batch), batch["attention"].bool()
+        packing = Packing.of(real.sum(dim=1).cpu().numpy()).to(states.device)
+        read = self.lstm(states[real], packing)
+        return states.new_zeros(*real.shape, self.output_size).masked_scatter(real[..., None], read.to(states.dtype))

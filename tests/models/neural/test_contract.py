@@ -1,6 +1,10 @@
 """The contract of all taggers, kept by the neural ones with either head."""
 
+import numpy as np
+import pytest
+
 from tests.models.contract import TRAIN, TaggerContract
+from trellis.errors import ConfigError
 from trellis.models import NeuralTagger
 
 TINY = {
@@ -36,6 +40,27 @@ class TestBiLSTMCRF(NeuralContract):
         X, y = [list(s.tokens) for s in TRAIN], [list(s.tags) for s in TRAIN]
         search = sklearn.GridSearchCV(tagger, {"training__epochs": [1, 25]}, cv=[(range(len(X)), range(len(X)))])
         assert search.fit(X, y).best_params_ == {"training__epochs": 25}
+
+
+class TestBilinearEdges(NeuralContract):
+    """Transitions that depend on both tokens: saved, loaded, searched and explained like the others."""
+
+    def make(self, **options):
+        return NeuralTagger(edges=4, **TINY, **options)
+
+    def test_places_have_their_own_transitions(self):
+        tagger = self.make().fit(TRAIN)
+        scores = tagger.chain_scores([s.tokens for s in TRAIN])
+        assert scores.edges.shape == (sum(len(s) - 1 for s in TRAIN if len(s)), *scores.transitions.shape)
+        assert np.ptp(scores.edges, axis=0).max() > 1e-3
+        single = [tagger.chain_scores([s.tokens]).edges for s in TRAIN]
+        np.testing.assert_allclose(scores.edges, np.concatenate(single), atol=1e-4)
+
+    def test_a_softmax_has_none(self):
+        with pytest.raises(ConfigError, match="edges = 4 needs head = crf"):
+            NeuralTagger(head="softmax", edges=4)
+        with pytest.raises(ConfigError, match="edges must be at least 0, got -1"):
+            NeuralTagger(edges=-1)
 
 
 class TestBiLSTMSoftmax(NeuralContract):

@@ -5,6 +5,7 @@ import importlib.util
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from trellis import demo, models
 from trellis.errors import ConfigError, ModelError
 from trellis.models import NeuralTagger
 from trellis.models.neural import model as neural
+from trellis.nn.packing import Packing
 from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, validate_tags
 from trellis.text import Sentence
@@ -76,6 +78,57 @@ class TestFrozenBiLSTMSoftmax(TransformerContract):
     def make(self, **options):
         frozen = {"freeze": "all", "mix": True}
         return tagger(self.folder, FROZEN, pretrained=frozen, encoder={"hidden": 16}, head="softmax", **options)
+
+
+BEFORE = {"freeze": "all", "bilstm": "before"}
+
+
+class TestBiLSTMBeforePooling(TransformerContract):
+    def make(self, **options):
+        return tagger(self.folder, FROZEN, pretrained=BEFORE, encoder={"hidden": 16}, **options)
+
+    def test_its_layer_reads_subwords_and_its_weights_are_in_the_file(self, model, tmp_path):
+        network = model.model_.network
+        assert network.encoder.lstm is None
+        assert network.encoder.output_size == 16
+        model.save(tmp_path / "m")
+        again = models.load(tmp_path / "m")
+        np.testing.assert_array_equal(again.chain_scores(TOKENS).emissions, model.chain_scores(TOKENS).emissions)
+        assert again.settings_.encoder.pretrained.bilstm == "before"
+
+    def test_the_features_of_a_word_are_pooled_states_of_its_subwords(self, model):
+        part, words = model.model_.network.encoder.parts["transformer"], [["unhappily", "a"], ["b"]]
+        encoder = part.transformer
+        batch = encoder.batch(encoder.encode(words))
+        with torch.no_grad():
+            (states,) = encoder.states(batch)
+            found = part(SimpleNamespace(pretrained=batch))
+            row = 0
+            for r, ids in enumerate(batch["word_ids"]):
+                real = int(batch["attention"][r].sum())
+                read = part.lstm(states[r, :real], Packing.of([real]))
+                for word in range(len(words[r])):
+                    own = read[(ids[:real] == word)]
+                    torch.testing.assert_close(found[row], own.mean(0), atol=1e-5, rtol=1e-5)
+                    row += 1
+
+    @pytest.mark.parametrize(
+        ("encoder", "message"),
+        [
+            ({"pretrained": {"bilstm": "before"}}, "needs a transformer"),
+            ({"transformer": "x", "hidden": 0, "pretrained": {"bilstm": "before"}}, "hidden above 0"),
+            ({"transformer": "x", "pretrained": {"bilstm": "before", "mix": True}}, "mix = false and no cache"),
+            ({"transformer": "x", "pretrained": {**BEFORE, "cache": "c"}}, "mix = false and no cache"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, encoder, message):
+        with pytest.raises(ConfigError, match=message):
+            NeuralTagger(encoder=encoder)
+
+    def test_it_has_its_usual_width_by_default_and_empty_sentences_are_fine(self, folder):
+        model = one_epoch(folder, pretrained=BEFORE).fit(TRAIN)
+        assert model.settings_.encoder.hidden == 192
+        assert model.predict([[]]) == [[]]
 
 
 @pytest.fixture(scope="module")

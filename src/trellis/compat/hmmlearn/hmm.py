@@ -69,8 +69,8 @@ class CategoricalHMM:
     def fit(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> Self:
         """Estimate the parameters by EM, starting from those that are set, or from random ones for ``init_params``."""
         symbols, sizes = self._input(X, lengths)
-        self._initialise(symbols)
-        weights = self._checked().flat()
+        self._init(X, lengths)
+        weights = self._check().flat()
         objective = HMMObjective(
             symbols, sizes, self.n_components, self._features(), pseudo=self._pseudo(), fixed=self._fixed()
         )
@@ -124,7 +124,7 @@ class CategoricalHMM:
         self, n_samples: int = 1, random_state: RandomState = None, currstate: int | None = None
     ) -> tuple[IntArray, IntArray]:
         """Observations (n_samples, 1) and the states that emitted them; the same draws as hmmlearn's."""
-        p = self._checked()
+        p = self._check()
         random = _random(self.random_state if random_state is None else random_state)
         steps, emissions = p.transitions.cumsum(axis=1), p.emissions.T.cumsum(axis=1)
         state = _pick(p.start.cumsum(), random) if currstate is None else currstate
@@ -138,7 +138,7 @@ class CategoricalHMM:
         """The distribution of states that a step leaves unchanged."""
         from trellis.models.markov import MarkovChain
 
-        p = self._checked()
+        p = self._check()
         return MarkovChain(p.start, p.transitions).stationary()
 
     def aic(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
@@ -168,9 +168,9 @@ class CategoricalHMM:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
 
     def _scores(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> chain.ChainScores:
-        p = self._checked()
+        p = self._check()
         symbols, sizes = self._input(X, lengths)
-        self._check_symbols(symbols)
+        self._check_and_set_n_features(X)
         return chain_scores(p, log_emissions(p, symbols), sizes)
 
     def _input(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> tuple[IntArray, IntArray]:
@@ -180,7 +180,10 @@ class CategoricalHMM:
         symbols = np.ascontiguousarray(array.ravel(), dtype=np.int64)
         return symbols, check_lengths([len(symbols)] if lengths is None else lengths, len(symbols))
 
-    def _check_symbols(self, symbols: IntArray) -> None:
+    def _check_and_set_n_features(self, X: npt.ArrayLike) -> None:
+        symbols, _ = self._input(X, None)
+        if self.n_features is None:
+            self.n_features = int(symbols.max(initial=0)) + 1
         if symbols.size and symbols.min() < 0:
             raise ModelError("Symbols should be nonnegative")
         if symbols.size and symbols.max() >= self._features():
@@ -188,11 +191,9 @@ class CategoricalHMM:
                 f"Largest symbol is {symbols.max()} but the model only emits symbols up to {self._features() - 1}"
             )
 
-    def _initialise(self, symbols: IntArray) -> None:
+    def _init(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> None:
         """Random distributions if ``init_params`` asks for them or nothing is set, drawn as hmmlearn draws them."""
-        if self.n_features is None:
-            self.n_features = int(symbols.max(initial=0)) + 1
-        self._check_symbols(symbols)
+        self._check_and_set_n_features(X)
         n, share = self.n_components, 1.0 / self.n_components
         random = _random(self.random_state)
         if self._needs("s", "startprob_"):
@@ -201,13 +202,13 @@ class CategoricalHMM:
             self.transmat_ = random.dirichlet(np.full(n, share), size=n)
         self.random_state = _random(self.random_state)
         if self._needs("e", "emissionprob_"):
-            drawn = self.random_state.rand(n, self.n_features)
+            drawn = self.random_state.rand(n, self._features())
             self.emissionprob_ = drawn / drawn.sum(axis=1, keepdims=True)
 
     def _needs(self, code: str, name: str) -> bool:
         return code in self.init_params or not hasattr(self, name)
 
-    def _checked(self) -> Probabilities:
+    def _check(self) -> Probabilities:
         if not hasattr(self, "startprob_"):
             raise ModelError("This CategoricalHMM is not fitted: call fit, or set startprob_ and the others")
         checked = Probabilities.checked(
@@ -241,7 +242,7 @@ class CategoricalHMM:
         self.startprob_, self.transmat_, self.emissionprob_ = p.start, p.transitions, p.emissions.T
 
     def _free(self) -> int:
-        return self._checked().free()
+        return self._check().free()
 
 
 _NAMES = ("startprob_", "transmat_", "emissionprob_")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
@@ -42,6 +42,16 @@ class Tag(enum.Flag):
     SAME = enum.auto()
     DIFF = enum.auto()
     ANY = SAME | DIFF
+
+
+class UnknownPrefixError(TagError, KeyError):
+    """A tag whose letter no scheme has; seqeval raises a KeyError."""
+
+    __str__ = Exception.__str__  # a KeyError would show the message in quotes
+
+
+class EmptyTagError(TagError, IndexError):
+    """A tag without any letter; seqeval raises an IndexError."""
 
 
 class Token:
@@ -93,9 +103,11 @@ _ROLES = {**{role.name: role for role in Role}, "U": Role.S, "L": Role.E}
 
 def _split(token: str, suffix: bool, delimiter: str) -> tuple[str, str]:
     """Letter and type; the type of a bare letter is ``_``."""
+    if not token:
+        raise EmptyTagError(f"tag {token!r} is empty: expected one of {' '.join(Prefixes)}, and a type")
     letter, rest = (token[-1:], token[:-1]) if suffix else (token[:1], token[1:])
     if letter not in Prefixes:
-        raise TagError(f"tag {token!r} has the prefix {letter!r}: expected one of {' '.join(Prefixes)}")
+        raise UnknownPrefixError(f"tag {token!r} has the prefix {letter!r}: expected one of {' '.join(Prefixes)}")
     return letter, rest.strip(delimiter) or "_"
 
 
@@ -207,7 +219,7 @@ class Entities:
 
 
 class Tokens:
-    """One sequence and its well-formed spans."""
+    """One sequence; tags that the scheme does not have are refused when its well-formed spans are asked for."""
 
     def __init__(
         self,
@@ -221,12 +233,12 @@ class Tokens:
         self.tokens = [scheme(token, suffix, delimiter) for token in tokens]
         self.extended_tokens = [*self.tokens, self.outside_token]
         self.sent_id = sent_id
-        self._found = Entities([tokens], scheme, suffix, delimiter).entities[0]
+        self._find = partial(Entities, [tokens], scheme, suffix, delimiter)
 
     @property
     def entities(self) -> list[Entity]:
         """The spans, by position."""
-        return [entity._replace(sent_id=self.sent_id) for entity in self._found]
+        return [entity._replace(sent_id=self.sent_id) for entity in self._find().entities[0]]
 
 
 def auto_detect(sequences: Sequence[Sequence[str]], suffix: bool = False, delimiter: str = "-") -> type[Token]:

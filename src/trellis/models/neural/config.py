@@ -17,6 +17,7 @@ from trellis.config import section, setting
 from trellis.errors import ConfigError
 from trellis.tags import Scheme
 from trellis.training.neural.settings import TrainingSettings
+from trellis.vectors import usual_count
 
 T = TypeVar("T")
 
@@ -43,7 +44,11 @@ class WordSettings:
 
     size: int | None = setting(None, "width; default: that of the vectors, else 100, or none with a transformer")
     vectors: str | None = setting(None, "file of GloVe, word2vec (text or binary) or fastText vectors")
-    extra: int = setting(100_000, "vectors kept, from the top of the file, of words that training does not have")
+    extra: int | None = setting(
+        None,
+        "vectors kept, from the top of the file, of words that training does not have; default: 100,000, or more as\n"
+        "long as they take less than 80 MB (50 numbers each: 400,000)",
+    )
     tune: bool = setting(True, "learn a correction of each training word's vector; false: vectors are not trained")
     lower: bool = setting(False, "look words up in lower case")
     min_freq: int = setting(1, "words that occur less often in training are unknown words")
@@ -80,6 +85,9 @@ class PretrainedSettings:
     """How a pretrained transformer is used."""
 
     pooling: Literal["mean", "first", "last", "max"] = setting("mean", "how the pieces of a word become one vector")
+    bilstm: Literal["before", "after"] = setting(
+        "after", "whether the BiLSTM reads subwords, before pooling, or words and all other features, after it"
+    )
     mix: bool = setting(False, "a learned mix of all layers instead of the last one")
     freeze: Literal["nothing", "embeddings", "all"] | int = setting(
         "nothing",
@@ -95,6 +103,10 @@ class PretrainedSettings:
             raise ConfigError('store = "reference" needs freeze = "all": fine-tuned weights are nowhere else')
         if self.cache is not None and self.freeze != "all":
             raise ConfigError('cache needs freeze = "all": the features of an encoder that learns change')
+        if self.bilstm == "before" and (self.mix or self.cache is not None):
+            raise ConfigError(
+                'bilstm = "before" reads the subwords of the last layer: it needs mix = false and no cache'
+            )
 
 
 @dataclass(frozen=True)
@@ -114,7 +126,7 @@ class EncoderSettings:
     columns: tuple[str, ...] = setting((), "further columns of the sentences to use, by name")
     column_size: int = setting(16, "width of the vector of a column's value")
     hidden: int | None = setting(
-        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; default: 192, or 0 with a transformer"
+        None, "width of each BiLSTM layer's output, half each way; 0: no BiLSTM; default: 192, or 0 after a transformer"
     )
     layers: int = setting(1, "BiLSTM layers")
     dropout: float = setting(0.0, "plain dropout of the input and the output of the BiLSTM")
@@ -129,6 +141,8 @@ class EncoderSettings:
         _shares(self, "dropout", "word_dropout", "locked_dropout", "pair_unknown")
         if self.hidden is not None and self.hidden % 2:
             raise ConfigError(f"hidden must be even, half each way, got {self.hidden}")
+        if self.pretrained.bilstm == "before" and (self.transformer is None or self.hidden == 0):
+            raise ConfigError('pretrained.bilstm = "before" needs a transformer, and hidden above 0')
 
 
 @dataclass(frozen=True)
@@ -136,6 +150,9 @@ class NeuralConfig:
     """Settings of a neural tagger: encoder, emission layer, head."""
 
     head: Literal["crf", "softmax"] = setting("crf", "crf: the sentence as a whole; softmax: each token by itself")
+    edges: int = setting(
+        0, "crf: rank of bilinear scores of transitions from the features of both tokens; 0: the same at every place"
+    )
     decoding: Literal["legal", "argmax"] = setting(
         "legal", "softmax: the best legal sequence, or the best label of each token regardless of its neighbours"
     )
@@ -153,6 +170,12 @@ class NeuralConfig:
     )
     encoder: EncoderSettings = section(EncoderSettings, "tokens to features")
     training: TrainingSettings = section(TrainingSettings, "how the tagger learns")
+
+    def __post_init__(self) -> None:
+        """Refuse impossible values."""
+        _at_least(self, edges=0)
+        if self.edges and self.head == "softmax":
+            raise ConfigError(f"edges = {self.edges} needs head = crf: a softmax has no transitions to score")
 
 
 class Facts(NamedTuple):
@@ -186,12 +209,16 @@ def _encoder(encoder: EncoderSettings, facts: Facts) -> EncoderSettings:
     size = _given(facts.vector_size, 0 if pretrained else 100)
     return replace(
         encoder,
-        words=replace(encoder.words, size=_given(encoder.words.size, size)),
+        words=replace(encoder.words, size=_given(encoder.words.size, size), extra=_extra(encoder.words, facts)),
         characters=replace(encoder.characters, kind=encoder.characters.kind or ("cnn" if facts.spelled else "none")),
         pairs=_given(encoder.pairs, 32 if facts.paired else 0),
-        hidden=_given(encoder.hidden, 0 if pretrained else 192),
+        hidden=_given(encoder.hidden, 0 if pretrained and encoder.pretrained.bilstm == "after" else 192),
         locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
     )
+
+
+def _extra(words: WordSettings, facts: Facts) -> int:
+    return _given(words.extra, 0 if facts.vector_size is None else usual_count(facts.vector_size))
 
 
 def _training(config: NeuralConfig, facts: Facts) -> TrainingSettings:

@@ -19,6 +19,7 @@ from trellis.models.neural.inputs import CASES, FIRST, EncodedSentences
 from trellis.models.neural.vocabulary import Vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.dropout import PADDING
+from trellis.nn.edges import BilinearEdges
 from trellis.nn.encoder import Batch, Encoder, Part
 from trellis.nn.feature_cache import FeatureCache
 from trellis.nn.heads import CRFHead, Head, SoftmaxHead
@@ -34,12 +35,13 @@ class Network(nn.Module):
 
     head: Head
 
-    def __init__(self, encoder: Encoder, num_tags: int, head: Head) -> None:
+    def __init__(self, encoder: Encoder, num_tags: int, head: Head, edges: int = 0) -> None:
         super().__init__()
         self.parts = frozenset(encoder.parts)
         self.encoder = encoder
         self.emission = nn.Linear(encoder.output_size, num_tags)
         self.head = head
+        self.edges = BilinearEdges(encoder.output_size, num_tags, edges) if edges else None
 
     @property
     def device(self) -> torch.device:
@@ -66,8 +68,13 @@ class Network(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """``(N, L)``."""
-        emissions: Tensor = self.emission(self.encoder(batch))
-        return emissions.float()
+        return self.scores(batch)[0]
+
+    def scores(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Emissions ``(N, L)``, and scores of transitions by place ``(P, L, L)`` if the network has them."""
+        features = self.encoder(batch)
+        edges = None if self.edges is None else self.edges(features, batch.packing.lengths)
+        return self.emission(features).float(), edges
 
 
 def build(
@@ -83,7 +90,7 @@ def build(
     if isinstance(words, WordPart):
         rows = vocabulary.kinds(vocabulary.words.names).vector
         words.begin_at_vectors(np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING]))
-    return Network(encoder, len(states), _head(config, states))
+    return Network(encoder, len(states), _head(config, states), config.edges)
 
 
 def build_empty(
@@ -99,7 +106,7 @@ def build_empty(
     """
     head = _head(config, states)
     with torch.device("meta"):
-        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), len(states), head)
+        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), len(states), head, config.edges)
 
 
 def _encoder(
@@ -115,7 +122,7 @@ def _encoder(
     assert settings.locked_dropout is not None
     return Encoder(
         parts,
-        hidden=settings.hidden,
+        hidden=0 if settings.pretrained.bilstm == "before" else settings.hidden,
         layers=settings.layers,
         dropout=settings.dropout,
         locked_dropout=settings.locked_dropout,
@@ -131,7 +138,7 @@ def _parts(
 ) -> dict[str, Part]:
     parts: dict[str, Part] = {}
     if transformer is not None:
-        parts["transformer"] = PretrainedPart(transformer)
+        parts["transformer"] = _pretrained(settings, transformer)
     word = _words(settings, vocabulary, vectors)
     if word is not None:
         parts["words"] = word
@@ -145,6 +152,14 @@ def _parts(
     for name, symbols in vocabulary.columns.items():
         parts[f"column {name}".replace(".", " ")] = ColumnPart(name, len(symbols), settings.column_size)
     return parts
+
+
+def _pretrained(settings: EncoderSettings, transformer: TransformerEncoder) -> PretrainedPart:
+    if settings.pretrained.bilstm == "after":
+        return PretrainedPart(transformer)
+    assert settings.hidden is not None
+    assert settings.locked_dropout is not None
+    return PretrainedPart(transformer, hidden=settings.hidden, layers=settings.layers, dropout=settings.locked_dropout)
 
 
 def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:

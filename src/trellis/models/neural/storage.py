@@ -20,7 +20,7 @@ from trellis.tags import TagStates
 
 _NAMES = ("words", "vectors", "characters", "pairs")
 _WEIGHTS, _TRANSFORMER = "weights.", "transformer."
-_OWN = "encoder.parts.transformer."  # in the network
+_OWN = "encoder.parts.transformer.transformer."  # in the network
 _VECTORS = "weights.encoder.parts.words.vectors.weight"
 
 

@@ -10,9 +10,10 @@ import torch
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.models.neural.inputs import EncodedSentences
+from trellis.models.neural.inputs import EncodedSentences, ranges
 from trellis.models.neural.network import Network
 from trellis.nn.threads import one_thread
+from trellis.ragged import later_tokens
 
 _SMALL = 256  # tokens that are not worth a second thread
 _FEWEST, _MOST = 1024, 8192  # tokens of a batch: larger ones share more words; beyond, a CPU gains nothing
@@ -21,19 +22,28 @@ _FEWEST, _MOST = 1024, 8192  # tokens of a batch: larger ones share more words; 
 def scores_of(network: Network, inputs: EncodedSentences) -> chain.ChainScores:
     """The scores of encoded sentences, from which every answer comes."""
     transitions, start, end = (x.detach().cpu().numpy() for x in network.head.chain())
-    return chain.ChainScores(emissions(network, inputs, len(start)), inputs.lengths, transitions, start, end)
+    emissions, edges = token_scores(network, inputs, len(start))
+    return chain.ChainScores(emissions, inputs.lengths, transitions, start, end, edges)
 
 
-def emissions(network: Network, inputs: EncodedSentences, num_tags: int) -> FloatArray:
-    """``(N, L)`` for all tokens, in order; double, so that probabilities add up as they do for every tagger."""
-    result = np.empty((int(inputs.lengths.sum()), num_tags))
+def token_scores(network: Network, inputs: EncodedSentences, L: int) -> tuple[FloatArray, FloatArray | None]:
+    """``(N, L)`` for all tokens, in order, and ``(P, L, L)`` for all pairs of neighbours if the network scores these.
+
+    They are double, so that probabilities add up as they do for every tagger.
+    """
+    result = np.empty((int(inputs.lengths.sum()), L))
+    steps = None if network.edges is None else np.empty((len(later_tokens(inputs.lengths)), L, L))
+    first_pairs = np.cumsum(np.maximum(inputs.lengths - 1, 0)) - np.maximum(inputs.lengths - 1, 0)
     network.eval()
 
     def answer(examples: IntArray) -> None:
         with torch.inference_mode():
             batch = inputs.batch(examples, network.parts, of_words=network.encoder.of_words)
-            scores = network(batch.to(network.device))
+            scores, edges = network.scores(batch.to(network.device))
         result[inputs.rows(examples)] = scores.cpu().numpy()
+        if steps is not None and edges is not None:
+            pairs = np.maximum(inputs.lengths[examples] - 1, 0)
+            steps[ranges(first_pairs[examples], pairs)] = edges.cpu().numpy()
 
     batches = _batches(inputs, network.device)
     workers = min(torch.get_num_threads(), len(batches)) if network.device.type == "cpu" else 1
@@ -42,11 +52,11 @@ def emissions(network: Network, inputs: EncodedSentences, num_tags: int) -> Floa
         with one_thread() if small else nullcontext():
             for examples in batches:
                 answer(examples)
-        return result
+        return result, steps
     # One small batch does not keep several cores busy; several batches at a time do.
     with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         list(pool.map(answer, batches))
-    return result
+    return result, steps
 
 
 def _batches(inputs: EncodedSentences, device: torch.device) -> list[IntArray]:

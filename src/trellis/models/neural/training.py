@@ -60,22 +60,23 @@ class TaggingTask:
     def loss(self, examples: IntArray) -> tuple[Tensor, int]:
         """The summed loss of these sentences, and how many they are."""
         network, device = self._network, self._network.device
-        emissions = network(self._inputs.batch(examples, network.parts).to(device))
-        losses = self._losses(emissions, examples, torch.from_numpy(self._inputs.rows(examples)))
+        emissions, edges = network.scores(self._inputs.batch(examples, network.parts).to(device))
+        losses = self._losses(emissions, edges, examples, torch.from_numpy(self._inputs.rows(examples)))
         weights = self._targets.sentence_weights
         if weights is not None:
             losses = losses * weights[torch.from_numpy(examples)].to(device)
         return losses.sum(), len(examples)
 
-    def _losses(self, emissions: Tensor, examples: IntArray, rows: Tensor) -> Tensor:
+    def _losses(self, emissions: Tensor, edges: Tensor | None, examples: IntArray, rows: Tensor) -> Tensor:
         head, targets, lengths = self._network.head, self._targets, self._inputs.lengths[examples]
         if targets.allowed is not None:
-            return head.partial_losses(emissions, lengths, targets.allowed[rows].to(emissions.device))
+            return head.partial_losses(emissions, lengths, targets.allowed[rows].to(emissions.device), edges=edges)
         assert targets.tags is not None
         tags = targets.tags[rows].to(emissions.device)
         if targets.token_weights is None:
-            return head.losses(emissions, lengths, tags)
-        return head.weighted_losses(emissions, lengths, tags, targets.token_weights[rows].to(emissions.device))
+            return head.losses(emissions, lengths, tags, edges=edges)
+        weights = targets.token_weights[rows].to(emissions.device)
+        return head.weighted_losses(emissions, lengths, tags, weights, edges=edges)
 
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
         """The encoder, and emission layer and head; with a pretrained transformer, that one and all the rest."""
