@@ -59,9 +59,18 @@ void bind_objective(nb::module_& m) {
            })
       .def("set_transitions",
            [](Training& self, const Array<const uint8_t>& transitions, const Array<const uint8_t>& start,
-              const Array<const uint8_t>& end) {
-             self.objective.set_transitions(transitions.data(), start.data(), end.data());
+              const Array<const uint8_t>& end, const Array<const int32_t>& cells, const Array<const int32_t>& numbers,
+              int64_t count) {
+             StepWeights weights{{cells.data(), cells.data() + cells.size()},
+                                 {numbers.data(), numbers.data() + numbers.size()},
+                                 count};
+             self.objective.set_transitions(transitions.data(), start.data(), end.data(), std::move(weights));
            })
+      .def("set_chain",
+           [](Training& self, const Array<const uint16_t>& labels, nb::object tags) {
+             self.objective.set_chain({labels.data(), labels.data() + labels.size()}, pointer<const int64_t>(tags));
+             self.arrays = nb::make_tuple(self.arrays, tags);
+           }, nb::arg(), nb::arg().none())
       .def("choose_edges",
            [](Training& self, std::shared_ptr<Dataset> data, int64_t attributes, double min_freq, bool all) {
              nb::gil_scoped_release release;

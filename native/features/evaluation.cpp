@@ -10,6 +10,7 @@
 #include "features/evaluation.h"
 
 #include "features/edges.h"
+#include "features/finer.h"
 #include "features/objective.h"
 #include "features/plan.h"
 #include "features/shard.h"
@@ -45,32 +46,32 @@ class EvaluationIn final : public Evaluation {
   explicit EvaluationIn(const Objective& objective)
       : objective_(objective),
         L_(objective.L()),
+        S_(objective.S()),
         shards_(cut_shards(objective.data().offsets, objective.has_edges() ? L_ * L_ * int64_t(sizeof(R)) : 0)),
         plan_(objective.data(), objective.pairs()) {
     if (objective.has_edges()) edge_plan_.emplace(objective.edge_data(), objective.edge_pairs(), shards_);
   }
 
   Outcome evaluate(const double* weights, double* gradient, double* loss) override {
-    std::vector<double> step_sums(size_t(L_ * L_), 0.0);
+    std::vector<double> step_sums(size_t(S_ * S_), 0.0);
     const std::vector<R> chain = chain_scores(weights);
     plan_.score_rows(weights);
     *loss = 0.0;
-    if (gradient) std::fill(gradient + objective_.first_edge(), gradient + objective_.size(), 0.0);
+    if (gradient) std::fill(gradient + objective_.first_step(), gradient + objective_.size(), 0.0);
     for (size_t s = 0; s + 1 < shards_.size(); ++s) {
       const Outcome outcome = evaluate_shard(s, chain, weights, gradient, step_sums, loss);
       if (outcome.status != exact) return {outcome.status, outcome.sequence + shards_[s]};
     }
     if (!gradient) return {};
     plan_.gradient(gradient);
-    double* step_gradient = gradient + objective_.first_step();
-    for (const int32_t step : objective_.steps()) *step_gradient++ = step_sums[size_t(step)];
+    objective_.add_step_gradient(step_sums.data(), 1.0, gradient + objective_.first_step());
     return {};
   }
 
  private:
   // Transitions, then start, then end, in R.
   std::vector<R> chain_scores(const double* weights) const {
-    std::vector<double> transitions(size_t(L_ * L_));
+    std::vector<double> transitions(size_t(S_ * S_));
     objective_.transition_scores(weights, 1.0, transitions.data());
     std::vector<R> scores(transitions.begin(), transitions.end());
     scores.insert(scores.end(), objective_.start_scores().begin(), objective_.start_scores().end());
@@ -90,16 +91,34 @@ class EvaluationIn final : public Evaluation {
     Shard<R> shard{layout_of(data.offsets, first, last),
                    emissions_.data(),
                    chain.data(),
-                   chain.data() + L_ * L_,
-                   chain.data() + L_ * L_ + L_,
-                   known.tags ? known.tags + from : nullptr,
+                   chain.data() + S_ * S_,
+                   chain.data() + S_ * S_ + S_,
+                   known.tags ? objective_.chain_tags() + from : nullptr,
                    known.allowed ? known.allowed + from * L_ : nullptr,
                    known.sentence_weights ? known.sentence_weights + first : ones.data(),
                    known.token_weights ? known.token_weights + from : nullptr,
-                   L_,
+                   S_,
                    gradient ? plan_.derivatives(from) : nullptr};
-    if (!edge_plan_) return shard.run(step_sums, loss);
-    return evaluate_edges(s, shard, weights, gradient, step_sums, loss);
+    if (objective_.finer()) return evaluate_finer(shard, step_sums, loss);
+    if (edge_plan_) return evaluate_edges(s, shard, weights, gradient, step_sums, loss);
+    return shard.run(step_sums, loss);
+  }
+
+  // The states of the chain are finer than labels: their emissions are those of their labels.
+  Outcome evaluate_finer(Shard<R>& shard, std::vector<double>& step_sums, double* loss) {
+    const int64_t tokens = shard.layout->tokens();
+    const std::vector<uint16_t>& labels = objective_.chain_labels();
+    std::vector<R> emissions(size_t(tokens * S_)), derivatives(shard.derivatives ? emissions.size() + 1 : 0);
+    std::vector<uint8_t> allowed(shard.allowed ? emissions.size() : 0);
+    spread_labels(shard.emissions, tokens, L_, labels, emissions.data());
+    if (shard.allowed) spread_labels(shard.allowed, tokens, L_, labels, allowed.data());
+    R* by_label = shard.derivatives;
+    shard.emissions = emissions.data();
+    shard.allowed = shard.allowed ? allowed.data() : nullptr;
+    shard.derivatives = by_label ? derivatives.data() : nullptr;
+    const Outcome outcome = shard.run(step_sums, loss);
+    if (outcome.status == exact && by_label) gather_labels(derivatives.data(), tokens, L_, labels, by_label);
+    return outcome;
   }
 
   Outcome evaluate_edges(size_t s, Shard<R>& shard, const double* weights, double* gradient,
@@ -117,7 +136,7 @@ class EvaluationIn final : public Evaluation {
   }
 
   const Objective& objective_;
-  int64_t L_;
+  int64_t L_, S_;
   std::vector<int64_t> shards_;  // sentences at which shards begin, and B
   Plan<R> plan_;
   std::optional<EdgePlan<R>> edge_plan_;

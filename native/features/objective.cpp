@@ -28,17 +28,23 @@ void Objective::set_edges(std::shared_ptr<const Dataset> data, StateFeatures edg
   evaluation_.reset();
 }
 
-void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end) {
-  constexpr double forbidden = -std::numeric_limits<double>::infinity();
-  steps_.clear();
-  for (int64_t i = 0; i < L_ * L_; ++i) {
-    base_[size_t(i)] = transitions[i] ? 0.0 : forbidden;
-    if (transitions[i] == 2) steps_.push_back(int32_t(i));
-  }
-  for (int64_t l = 0; l < L_; ++l) {
-    start_[size_t(l)] = start[l] ? 0.0 : forbidden;
-    end_[size_t(l)] = end[l] ? 0.0 : forbidden;
-  }
+void Objective::set_chain(std::vector<uint16_t> labels, const int64_t* tags) {
+  chain_labels_ = std::move(labels);
+  chain_tags_ = tags;
+  evaluation_.reset();
+}
+
+void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end,
+                                StepWeights weights) {
+  const auto scores = [](const uint8_t* allowed, int64_t count) {
+    std::vector<double> found(static_cast<size_t>(count));
+    for (size_t i = 0; i < found.size(); ++i) found[i] = allowed[i] ? 0.0 : -std::numeric_limits<double>::infinity();
+    return found;
+  };
+  base_ = scores(transitions, S() * S());
+  start_ = scores(start, S());
+  end_ = scores(end, S());
+  steps_ = std::move(weights);
 }
 
 Outcome Objective::evaluate(const double* weights, double* gradient, double* loss) {
@@ -48,7 +54,13 @@ Outcome Objective::evaluate(const double* weights, double* gradient, double* los
 
 void Objective::transition_scores(const double* weights, double scale, double* scores) const {
   std::copy(base_.begin(), base_.end(), scores);
-  for (size_t i = 0; i < steps_.size(); ++i) scores[steps_[i]] = scale * weights[first_step() + int64_t(i)];
+  for (size_t i = 0; i < steps_.cells.size(); ++i)
+    scores[steps_.cells[i]] += scale * weights[first_step() + steps_.numbers[i]];
+}
+
+void Objective::add_step_gradient(const double* derivatives, double factor, double* gradient) const {
+  for (size_t i = 0; i < steps_.cells.size(); ++i)
+    gradient[steps_.numbers[i]] += factor * derivatives[steps_.cells[i]];
 }
 
 }  // namespace trellis

@@ -1,7 +1,10 @@
 // The training objective of the feature CRF: the weighted sum of negative log-likelihoods, with its gradient.
 //
-// Weights are numbered: first the state pairs (attribute, label) attribute by attribute, then the transitions that
-// have a weight, then the edge features. A transition without a weight scores 0, a forbidden one minus infinity.
+// Weights are numbered: first the state pairs (attribute, label) attribute by attribute, then those of transitions, then
+// the edge features. A transition without a weight scores 0, a forbidden one minus infinity.
+//
+// The states of the chain are the L labels, or finer: then each of the S states stands for a label, which its emissions
+// are those of, and a weight may belong to several transitions.
 #pragma once
 
 #include "features/edges.h"
@@ -14,38 +17,53 @@
 
 namespace trellis {
 
+// The weights of the transitions `cells`, each from * S + to, by number.
+struct StepWeights {
+  std::vector<int32_t> cells, numbers;
+  int64_t count = 0;  // of different weights
+};
+
 class Objective {
  public:
   Objective(std::shared_ptr<const Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
             bool single_precision);
 
   void set_states(StateFeatures states);
-  // transitions[i * L + j]: 2 has a weight, 1 scores 0, 0 is forbidden; start, end: 1 allowed, 0 forbidden
-  void set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end);
+  // labels[S] of the states of the chain, and the states of the tokens [N], or null if some are not fully known.
+  void set_chain(std::vector<uint16_t> labels, const int64_t* tags);
+  // 1 allowed, 0 forbidden: transitions [S, S], start and end [S]. See StepWeights.
+  void set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end, StepWeights weights);
   // Features of transitions: the same sentences as features of the step into each token; see edges.h.
   void set_edges(std::shared_ptr<const Dataset> data, StateFeatures edges);
 
   int64_t size() const { return first_edge() + int64_t(edges_.labels.size()); }
   int64_t L() const { return L_; }
+  int64_t S() const { return finer() ? int64_t(chain_labels_.size()) : L_; }
+  bool finer() const { return !chain_labels_.empty(); }
+  const std::vector<uint16_t>& chain_labels() const { return chain_labels_; }
+  const int64_t* chain_tags() const { return finer() ? chain_tags_ : supervision_.tags; }
   int64_t attributes() const { return int64_t(states_.ends.size()); }
   const Dataset& data() const { return *data_; }
   const Supervision& supervision() const { return supervision_; }
   const StateFeatures& states() const { return states_; }
   Pairs pairs() const { return {states_.ends.data(), states_.labels.data(), attributes(), L_}; }
-  const std::vector<int32_t>& steps() const { return steps_; }  // transitions with a weight, as from * L + to
+  const StepWeights& steps() const { return steps_; }
   int64_t first_step() const { return int64_t(states_.labels.size()); }  // the number of its weight
   bool has_edges() const { return edge_data_ != nullptr; }
   const Dataset& edge_data() const { return *edge_data_; }
   const StateFeatures& edges() const { return edges_; }
   Pairs edge_pairs() const { return {edges_.ends.data(), edges_.labels.data(), int64_t(edges_.ends.size()), L_ * L_}; }
-  int64_t first_edge() const { return first_step() + int64_t(steps_.size()); }
+  int64_t first_edge() const { return first_step() + steps_.count; }
 
   // sum_b weight_b * nll_b, and its gradient [size] unless null; the outcome names the first sentence it fails on.
   Outcome evaluate(const double* weights, double* gradient, double* loss);
 
-  // Transition scores [L, L] of these weights times scale; the scores of first and last labels are fixed.
+  // Transition scores [S, S] of these weights times scale; the scores of first and last states are fixed.
   void transition_scores(const double* weights, double scale, double* scores) const;
-  const std::vector<double>& base_scores() const { return base_; }  // [L, L] without weights
+  // gradient[i] += factor * the sum of the derivatives [S, S] of the transitions that have weight i, counted from the
+  // first of them
+  void add_step_gradient(const double* derivatives, double factor, double* gradient) const;
+  const std::vector<double>& base_scores() const { return base_; }  // [S, S] without weights
   const std::vector<double>& start_scores() const { return start_; }
   const std::vector<double>& end_scores() const { return end_; }
 
@@ -54,7 +72,9 @@ class Objective {
   int64_t L_;
   Supervision supervision_;
   StateFeatures states_, edges_;
-  std::vector<int32_t> steps_;
+  StepWeights steps_;
+  std::vector<uint16_t> chain_labels_;  // [S], or empty if the states are the labels
+  const int64_t* chain_tags_ = nullptr;
   std::vector<double> base_, start_, end_;  // 0, or minus infinity if forbidden
   bool single_precision_;
   std::unique_ptr<Evaluation> evaluation_;  // of these states; made when first asked for

@@ -1,11 +1,13 @@
 #include "features/online.h"
 
 #include "base/threads.h"
+#include "features/finer.h"
 #include "features/shard.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace trellis {
 namespace {
@@ -66,6 +68,7 @@ struct Batched {
 
   void take(const int64_t* sentences, int64_t count) {
     const Supervision& known = objective.supervision();
+    const int64_t* states = objective.chain_tags();
     layout = std::make_shared<Layout>();
     layout->offsets.push_back(0);
     tokens.clear(), later.clear(), tags.clear(), allowed.clear(), weights.clear(), token_weights.clear();
@@ -75,31 +78,40 @@ struct Batched {
       const int64_t from = objective.data().offsets[size_t(b)], to = objective.data().offsets[size_t(b) + 1];
       for (int64_t n = from; n < to; ++n) tokens.push_back(n);
       for (int64_t n = from + 1; n < to; ++n) later.push_back(n);
-      if (known.tags) tags.insert(tags.end(), known.tags + from, known.tags + to);
+      if (known.tags) tags.insert(tags.end(), states + from, states + to);
       if (known.allowed) allowed.insert(allowed.end(), known.allowed + from * L, known.allowed + to * L);
       if (known.token_weights)
         token_weights.insert(token_weights.end(), known.token_weights + from, known.token_weights + to);
       layout->offsets.push_back(int64_t(tokens.size()));
       weights.push_back(known.sentence_weights ? known.sentence_weights[b] : 1.0);
     }
+    if (known.allowed && objective.finer()) spread(allowed);
+  }
+  // Rows of labels become rows of the states of the chain.
+  template <typename T>
+  void spread(std::vector<T>& rows) const {
+    std::vector<T> by_state(tokens.size() * size_t(objective.S()));
+    spread_labels(rows.data(), int64_t(tokens.size()), objective.L(), objective.chain_labels(), by_state.data());
+    rows.swap(by_state);
   }
   Rows states() const { return {objective.data(), objective.pairs(), 0, tokens}; }
   Rows steps() const { return {objective.edge_data(), objective.edge_pairs(), objective.first_edge(), later}; }
   void score(const double* state, double scale) {
     states().score(state, scale, emissions);
-    transitions.resize(size_t(objective.L() * objective.L()));
+    if (objective.finer()) spread(emissions);
+    transitions.resize(size_t(objective.S() * objective.S()));
     objective.transition_scores(state, scale, transitions.data());
     if (objective.has_edges()) steps().score(state, scale, edges);
   }
   Inference<double> chain(const std::vector<double>& scores) const {
     return {layout, scores.data(), transitions.data(), objective.start_scores().data(),
-            objective.end_scores().data(), objective.L(), objective.has_edges() ? edges.data() : nullptr};
+            objective.end_scores().data(), objective.S(), objective.has_edges() ? edges.data() : nullptr};
   }
   Shard<double> shard(double* derivatives, double* edge_derivatives) const {
     const Supervision& known = objective.supervision();
     return {layout, emissions.data(), transitions.data(), objective.start_scores().data(),
             objective.end_scores().data(), tags.data(), known.allowed ? allowed.data() : nullptr, weights.data(),
-            known.token_weights ? token_weights.data() : nullptr, objective.L(), derivatives,
+            known.token_weights ? token_weights.data() : nullptr, objective.S(), derivatives,
             objective.has_edges() ? edges.data() : nullptr, objective.has_edges() ? edge_derivatives : nullptr};
   }
   // The best labels of one sentence with these scores.
@@ -118,13 +130,29 @@ struct Batched {
   }
 };
 
+// The weights of each transition.
+struct StepsOf {
+  std::vector<int32_t> ends, weights;
+
+  explicit StepsOf(const Objective& objective) : ends(objective.base_scores().size() + 1, 0) {
+    const StepWeights& steps = objective.steps();
+    for (const int32_t cell : steps.cells) ++ends[size_t(cell) + 1];
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<int32_t> next(ends);
+    weights.resize(steps.cells.size());
+    for (size_t i = 0; i < steps.cells.size(); ++i)
+      weights[size_t(next[size_t(steps.cells[i])]++)] = int32_t(objective.first_step()) + steps.numbers[i];
+  }
+  template <typename F>
+  void each(int64_t cell, F f) const {
+    for (int32_t i = ends[size_t(cell)]; i < ends[size_t(cell) + 1]; ++i) f(weights[size_t(i)]);
+  }
+};
+
 // Decodes one sentence after another, and tells how the best path differs from the right one.
 class Decoder {
  public:
-  explicit Decoder(const Objective& objective) : batch_(objective), step_of_(size_t(objective.L() * objective.L()), -1) {
-    for (size_t i = 0; i < objective.steps().size(); ++i)
-      step_of_[size_t(objective.steps()[i])] = objective.first_step() + int64_t(i);
-  }
+  explicit Decoder(const Objective& objective) : batch_(objective), weights_of_(objective) {}
   // Whether there are a best path and a right one.
   bool decode(int64_t sentence, const double* weights) {
     batch_.take(&sentence, 1);
@@ -138,7 +166,7 @@ class Decoder {
   // that, where the paths differ; returns how many labels do.
   template <typename F>
   int64_t for_difference(F f) const {
-    const int64_t L = batch_.objective.L();
+    const int64_t S = batch_.objective.S();
     const auto correct = [&](const Rows& rows, int64_t i, int64_t gold, int64_t guess) {
       rows.for_weights(i, [&](int64_t w, int64_t l, double value) {
         if (l == gold) f(w, value);
@@ -148,23 +176,29 @@ class Decoder {
     int64_t wrong = 0;
     for (int64_t t = 0; t < int64_t(best_.size()); ++t) {
       const int64_t gold = batch_.tags[size_t(t)], guess = best_[size_t(t)];
-      if (gold != guess) {
+      if (label_of(gold) != label_of(guess)) {
         ++wrong;
-        correct(batch_.states(), t, gold, guess);
+        correct(batch_.states(), t, label_of(gold), label_of(guess));
       }
       if (t == 0) continue;
-      const int64_t right = batch_.tags[size_t(t - 1)] * L + gold, taken = best_[size_t(t - 1)] * L + guess;
+      const int64_t right = batch_.tags[size_t(t - 1)] * S + gold, taken = best_[size_t(t - 1)] * S + guess;
       if (right == taken) continue;
-      if (step_of_[size_t(right)] >= 0) f(step_of_[size_t(right)], 1.0);
-      if (step_of_[size_t(taken)] >= 0) f(step_of_[size_t(taken)], -1.0);
+      weights_of_.each(right, [&](int64_t w) { f(w, 1.0); });
+      weights_of_.each(taken, [&](int64_t w) { f(w, -1.0); });
       if (batch_.objective.has_edges()) correct(batch_.steps(), t - 1, right, taken);
     }
     return wrong;
   }
 
  private:
+  int64_t label_of(int64_t state) const {
+    const Objective& objective = batch_.objective;
+    return objective.finer() ? int64_t(objective.chain_labels()[size_t(state)]) : state;
+  }
+
   Batched batch_;
-  std::vector<int64_t> step_of_, best_;
+  StepsOf weights_of_;
+  std::vector<int64_t> best_;
 };
 
 // The features of the right path less those of the best one: a sparse vector, each weight once.
@@ -205,18 +239,15 @@ class Difference {
 
 Outcome descend(const Objective& objective, const int64_t* order, int64_t count, Descent& descent, double* weights,
                 double* loss) {
-  const int64_t L = objective.L();
   Batched batch(objective);
-  std::vector<double> derivatives, edge_derivatives, steps;
-  const std::vector<int32_t>& numbered = objective.steps();
-  double* step_weights = weights + objective.first_step();
+  std::vector<double> derivatives, by_label, edge_derivatives, steps;
   for (int64_t from = 0; from < count; from += descent.batch) {
     const int64_t size = std::min(descent.batch, count - from);
     batch.take(order + from, size);
     batch.score(weights, descent.scale);
     derivatives.resize(batch.emissions.size() + 1);  // never null, even for a batch of empty sentences
     edge_derivatives.resize(batch.edges.size() + 1);
-    steps.assign(size_t(L * L), 0.0);
+    steps.assign(batch.transitions.size(), 0.0);
     const Outcome outcome = batch.shard(derivatives.data(), edge_derivatives.data()).run(steps, loss);
     if (outcome.status != exact) return {outcome.status, order[from + outcome.sequence]};
     const double rate = descent.rate0 / (1.0 + descent.rate0 * descent.decay * double(descent.done++));
@@ -226,9 +257,14 @@ Outcome descend(const Objective& objective, const int64_t* order, int64_t count,
       descent.scale = 1.0;
     }
     const double step = rate / (double(size) * descent.scale);
-    batch.states().step(derivatives.data(), step, weights);
+    if (objective.finer()) {
+      by_label.resize(batch.tokens.size() * size_t(objective.L()));
+      gather_labels(derivatives.data(), int64_t(batch.tokens.size()), objective.L(), objective.chain_labels(),
+                    by_label.data());
+    }
+    batch.states().step(objective.finer() ? by_label.data() : derivatives.data(), step, weights);
     if (objective.has_edges()) batch.steps().step(edge_derivatives.data(), step, weights);
-    for (size_t i = 0; i < numbered.size(); ++i) step_weights[i] -= step * steps[size_t(numbered[i])];
+    objective.add_step_gradient(steps.data(), -step, weights + objective.first_step());
   }
   return {};
 }

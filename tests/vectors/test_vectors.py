@@ -148,6 +148,14 @@ class TestFormats:
         assert vectors.format == "glove"
         assert vectors.array[[vectors.rows["7"], vectors.rows["b"]]].tolist() == [[5.0], [3.0]]
 
+    def test_unless_told_otherwise_small_vectors_are_kept_of_more_words(self, tmp_path: Path, monkeypatch) -> None:
+        monkeypatch.setattr(files, "_LEAST_KEPT", 2)
+        monkeypatch.setattr(files, "_MOST_NUMBERS", 12)
+        for size, kept in ((3, 4), (4, 3), (12, 2)):
+            numbers = " 0.5" * size
+            (tmp_path / "v.txt").write_text("".join(f"{word}{numbers}\n" for word in "abcdef"))
+            assert list(read_vectors(tmp_path / "v.txt", [], extra=None).rows) == list("abcdef"[:kept])
+
     def test_first_word_with_spaces_does_not_change_the_size(self, tmp_path: Path) -> None:
         table = {". . .": [1.0, 2.0], "a": [3.0, 4.0], "b c": [5.0, 6.0], "d": [7.0, 8.0]}
         write_glove(tmp_path / "v", table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from trellis.arrays import IntArray
 from trellis.chain import ChainScores
 from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
 from trellis.models.data import Labelled
@@ -26,12 +27,18 @@ def headline(scores: Scores) -> float:
     return scores.accuracy if isinstance(scores, TaggingScores) else scores.micro.f1
 
 
-def held_out_scores(blocks: Iterable[ChainScores], dev: Labelled, states: TagStates) -> DevScores:
-    """What a model under training gets on held-out sentences, given their chain scores block by block."""
+def held_out_scores(
+    blocks: Iterable[ChainScores], dev: Labelled, states: TagStates, histories: IntArray | None = None
+) -> DevScores:
+    """What a model under training gets on held-out sentences, given their chain scores block by block.
+
+    With order 2, `histories` are the `states` that those of the chain stand for.
+    """
     found: list[list[str]] = []
+    finer = states.finer if histories is None else states.labels[histories]
     for scores in blocks:
         inputs = dev.inputs[len(found) :][: len(scores.lengths)]
-        found += Posterior(scores, states.tags, states.finer, inputs, len(found)).best()
+        found += Posterior(scores, states.tags, finer, inputs, len(found)).best()
     result = compare(dev.strings(), found, states.tags)
     if isinstance(result, TaggingScores):
         return DevScores(result.accuracy, accuracy=result.accuracy)

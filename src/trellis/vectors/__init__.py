@@ -11,7 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from trellis.arrays import Float32Array
-from trellis.vectors.files import StrPath, read_rows
+from trellis.vectors.files import StrPath, read_rows, usual_count
+
+__all__ = ["Coverage", "Vectors", "read_vectors", "usual_count"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Vectors:
         return int(self.array.shape[1])
 
 
-def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool = True, extra: int = 0) -> Vectors:
+def read_vectors(
+    path: StrPath, wanted: Collection[str], *, lower_fallback: bool = True, extra: int | None = 0
+) -> Vectors:
     """Read the vectors of the wanted words, and of the first `extra` of the file; the content shows the format.
 
     If a word occurs twice, its first vector counts. Every line is checked for the number of its fields, and the
@@ -66,7 +70,8 @@ def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool
         path: a file, gzipped or not.
         wanted: the words to keep.
         lower_fallback: whether a word that is not in the file takes the vector of its lower-case form.
-        extra: how many words from the top of the file, where the frequent ones are, to keep as well.
+        extra: how many words from the top of the file, where the frequent ones are, to keep as well; None: as many as
+            `usual_count` says.
 
     Raises:
         DataError: the file is missing, empty, cut off or of another kind, or a line is malformed; the message names
@@ -74,7 +79,7 @@ def read_vectors(path: StrPath, wanted: Collection[str], *, lower_fallback: bool
 
     """
     rows, array, format = read_rows(path, _keys(wanted, lower_fallback), extra)
-    return _answer(wanted, lower_fallback, rows, array, format, extra=extra > 0)
+    return _answer(wanted, lower_fallback, rows, array, format, extra=extra != 0)
 
 
 def _keys(wanted: Collection[str], lower_fallback: bool) -> set[bytes]:

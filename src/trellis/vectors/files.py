@@ -21,6 +21,7 @@ Rows = tuple[dict[bytes, int], Float32Array]
 """Row of each word found, and the rows."""
 
 _BLOCK = 1 << 20
+_LEAST_KEPT, _MOST_NUMBERS = 100_000, 20_000_000
 _LINES_LOOKED_AT = 100
 _LONGEST_WORD = 10_000
 _SHOWN = 60
@@ -33,13 +34,26 @@ _FOREIGN = {
 }
 
 
-def read_rows(path: StrPath, keys: set[bytes], first: int = 0) -> tuple[dict[bytes, int], Float32Array, str]:
-    """The row of each word found or among the first, the rows, and the format that the file was taken for."""
+def read_rows(path: StrPath, keys: set[bytes], first: int | None = 0) -> tuple[dict[bytes, int], Float32Array, str]:
+    """The row of each word found or among the first, the rows, and the format that the file was taken for.
+
+    If `first` is None, these are as many as `usual_count` says.
+    """
     with _open(path) as file:
         source = _Source(file, os.fspath(path))
         layout = _Layout.of(source)
+        first = usual_count(layout.size) if first is None else first
         rows, array = (_read_binary if layout.binary else _read_text)(source, layout, keys, first)
     return rows, array, layout.format
+
+
+def usual_count(size: int) -> int:
+    """How many words to keep from the top of a file with vectors of that size: 100,000, or more within 80 MB.
+
+    >>> usual_count(50), usual_count(300)
+    (400000, 100000)
+    """
+    return max(_LEAST_KEPT, _MOST_NUMBERS // size)
 
 
 @contextmanager

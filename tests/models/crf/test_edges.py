@@ -11,7 +11,8 @@ from trellis import chain
 from trellis.errors import ModelError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
 from trellis.models import CRF
-from trellis.models.crf.objective import Choice, CRFObjective
+from trellis.models.crf.choosing import Choice
+from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
 from trellis.tags import TagStates
@@ -178,6 +179,12 @@ def test_only_triples_that_occur_get_a_weight():
     twice = objective_of([X[0]] * 2, [["A", "B", "A", "A"], ["A", "B", "C", "A"]], text=text, min_freq=2)
     found = {key for key in named(twice, np.zeros(twice.size)) if len(key) == 3}
     assert found == {("B1:y", "A", "B")}
+    shared = objective_of([["x", "y"], ["x", "z"]], [["A", "B"]] * 2, text=text)
+    found = {key for key in named(shared, np.zeros(shared.size)) if len(key) == 3}
+    assert found == {("B1:y", "A", "B"), ("B1:z", "A", "B")}
+    ends, codes = objective_of([["x"] * 5], [list("CABAC")], text=text).native.edges()
+    assert codes.tolist() == sorted(codes.tolist())
+    assert ends.tolist() == [4]
     all_of_them = objective_of(X, y, text=text, all_edges=True)
     assert len([key for key in named(all_of_them, np.zeros(all_of_them.size)) if len(key) == 3]) == 2 * 9
 
@@ -196,7 +203,7 @@ def test_all_triples_leave_out_transitions_that_the_scheme_forbids():
 
 
 def test_an_unknown_label_says_nothing_about_steps():
-    X, y = [["x", "y", "z"]], [[None, "A", {"B", "C"}]]
+    X, y = [["x", "y", "z", "x"]], [[None, "A", {"B", "C"}, None]]
     objective = objective_of(X, y, text="U0:%x[0,0]\nB1:%x[0,0]\n")
     found = {key for key in named(objective, np.zeros(objective.size)) if len(key) == 3}
     assert found == {("B1:z", "A", "B"), ("B1:z", "A", "C")}
@@ -289,7 +296,9 @@ def test_a_file_without_the_weights_of_its_templates_is_refused(model, monkeypat
         CRF.load(tmp_path / "model")
 
 
-@pytest.mark.parametrize("settings", [{"c1": 0.2}, {"algorithm": "sgd", "c2": 0.01}, {"algorithm": "ap"}])
+@pytest.mark.parametrize(
+    "settings", [{"c1": 0.2}, {"algorithm": "sgd", "c2": 0.01}, {"algorithm": "ap"}, {"algorithm": "pa"}]
+)
 def test_every_optimizer_learns_what_only_a_step_can_tell(settings, tmp_path):
     """After `flip` the label changes, after `keep` it stays: no feature of tokens and no transition knows which."""
     (tmp_path / "template").write_text("U0:%x[0,0]\nB\nB1:%x[0,0]\n", encoding="utf-8")
@@ -325,6 +334,9 @@ def test_a_step_of_sgd_over_all_sentences_is_a_step_down_the_gradient(kind):
     found = objective.descend(np.arange(6), state)
     np.testing.assert_allclose(state.scale * state.weights, w - rate / 6 * g, atol=1e-12)
     assert found == pytest.approx(loss)
+    shrunk = Descent(w / 0.5, rate, 6, scale=0.5)  # the weights are scale times these
+    objective.descend(np.arange(6), shrunk)
+    np.testing.assert_allclose(shrunk.scale * shrunk.weights, w - rate / 6 * g, atol=1e-12)
 
 
 def test_a_step_of_the_perceptron_adds_the_right_triples_and_takes_the_wrong_ones():

@@ -203,6 +203,10 @@ class TestWords:
         asked = NeuralConfig(training=TrainingSettings(epochs=7))
         assert resolved(asked, Facts(spelled=False, paired=True)).training.epochs == 7
 
+    @pytest.mark.parametrize(("size", "extra"), [(50, 400_000), (100, 200_000), (300, 100_000), (None, 0)])
+    def test_more_vectors_are_kept_where_they_are_short(self, size, extra):
+        assert resolved(NeuralConfig(), Facts(vector_size=size)).encoder.words.extra == extra
+
     def test_new_symbols_come_after_those_known_before(self):
         before = Symbols(("x", "y"))
         assert Symbols.learn({"y": 5, "z": 1, "w": 3}, 1, before).names == ("x", "y", "w", "z")

@@ -10,6 +10,7 @@ import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
+from trellis.models.histories import MOST_PAIRS
 from trellis.tags import TagStates
 
 MISTAKE_DRIVEN = ("ap", "pa", "arow")
@@ -55,6 +56,10 @@ class CRFConfig:
     min_freq: float = setting(0.0, "features that occur less often get no weight")
     all_possible_states: bool = setting(False, "weights also for attributes with labels they never occur with")
     all_possible_transitions: bool = setting(False, "weights also for transitions that never occur")
+    order: Literal[1, 2] = setting(1, "how many labels before it a label depends on")
+    pairs: int = setting(
+        300, "order 2: how many pairs of labels, the most common ones, are told apart; others count as their last label"
+    )
     all_possible_edges: bool = setting(
         False, "B and * lines with %: weights also for pairs of labels that never occur with the attribute"
     )
@@ -84,13 +89,15 @@ class CRFConfig:
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
+        if self.pairs > MOST_PAIRS:
+            raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
         for name in ("aggressiveness", "variance", "gamma"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value > 0):
                 raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
         if self.pa_type not in (0, 1, 2):
             raise ConfigError(f"pa_type must be 0, 1 or 2, got {self.pa_type!r}")
-        for name, least in (("period", 0), ("memory", 1), ("max_linesearch", 1), ("batch_size", 1)):
+        for name, least in (("pairs", 0), ("period", 0), ("memory", 1), ("max_linesearch", 1), ("batch_size", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")

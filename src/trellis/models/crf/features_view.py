@@ -63,15 +63,20 @@ def explain_features(
     """The explanation of a token's label by features and transitions."""
     observed = Observed.of(extractor, [sentence], p.index, None if p.edges is None else p.edges.index)
 
+    states, finer = p.state_labels, own.finer
+    if states is not None:
+        finer = own.labels[states]
+
     def parts(t: int, chosen: int, runner_up: int) -> Iterator[explanation.Part]:
-        return _parts(observed.tokens, p, t, chosen, runner_up)
+        pair = (chosen, runner_up) if states is None else (int(states[chosen]), int(states[runner_up]))
+        return _parts(observed.tokens, p, t, *pair)
 
     def step_parts(t: int, chosen: explanation.Step, runner_up: explanation.Step) -> Iterator[explanation.Part]:
         if p.edges is not None and observed.steps is not None:
             pairs = (i * p.width + j for i, j in (chosen, runner_up))
             yield from _parts(observed.steps, p.edges, t, *pairs)
 
-    return explanation.explain(observed.scores(p), position, own.tags, own.finer, parts, step_parts)
+    return explanation.explain(observed.scores(p), position, own.tags, finer, parts, step_parts)
 
 
 def _parts(

@@ -21,9 +21,10 @@ from trellis.arrays import Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
 from trellis.models.base import Tagger, sentences_at_once
+from trellis.models.crf.choosing import Choice
 from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
-from trellis.models.crf.objective import Choice, CRFObjective
+from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.training import train
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, chained
@@ -77,7 +78,8 @@ class CRF(Tagger[CRFConfig]):
             start = objective.take_over(before[0], before[1])
         held_out = None
         if dev is not None:
-            size = sentences_at_once(len(tags), _scores_per_token(len(states), steps=observed.steps is not None))
+            cells = _scores_per_token(len(objective.chain.labels), steps=observed.steps is not None)
+            size = sentences_at_once(len(tags), cells)
             parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
             held_out = [Observed.of(extractor, part, index, edges) for part in parts], dev
         trained, settings = train(objective, start, settings, held_out, options.progress)
@@ -96,10 +98,13 @@ class CRF(Tagger[CRFConfig]):
         return chained(emissions, np.diff(offsets), p, steps)
 
     def _state_labels(self) -> IntArray | None:
-        return self.states_.finer
+        states = self._fitted().state_labels
+        return self.states_.finer if states is None else self.states_.labels[states]
 
     def _cells(self) -> int:
-        return _scores_per_token(len(self.states_), steps=self._fitted().edges is not None)
+        p = self._fitted()
+        states = len(p.start) if p.state_labels is None else len(p.state_labels)
+        return _scores_per_token(states, steps=p.edges is not None)
 
     def explain(self, sentence: Any, position: int) -> Explanation:
         """Why the token at `position` got its label: what spoke for it and what for the runner-up.
@@ -128,7 +133,14 @@ class CRF(Tagger[CRFConfig]):
     def _choice(self) -> Choice:
         extractor = self._extractor()
         c = self.config
-        has_transitions = not isinstance(extractor, TemplateExtractor) or extractor.templates.transitions
+        templates = extractor.templates if isinstance(extractor, TemplateExtractor) else None
+        if c.order == 2 and templates is not None and templates.edges:
+            line = templates.edges[0]
+            raise ConfigError(
+                f"{templates.name}, line {line.line}: {line.text!r} looks at observations of a transition, which only "
+                "order 1 supports, and order is 2: use U lines for observations"
+            )
+        has_transitions = templates is None or templates.transitions
         return Choice(
             c.min_freq,
             c.all_possible_states,
@@ -136,6 +148,7 @@ class CRF(Tagger[CRFConfig]):
             has_transitions,
             c.constraints,
             c.all_possible_edges,
+            c.pairs if c.order == 2 else None,
         )
 
     def _fitted(self) -> CRFWeights:

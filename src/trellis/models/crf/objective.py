@@ -15,9 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
-from trellis.arrays import BoolArray, IntArray
+from trellis.arrays import IntArray
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled
+from trellis.models.crf.choosing import Choice, Seen, choose_steps
+from trellis.models.crf.steps import Steps
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, owners_of
 from trellis.models.data import Labelled, name_of
 from trellis.tags import TagStates
@@ -26,18 +28,6 @@ from trellis.training.hessian import add_decay, dot
 from trellis.training.objective import Aggression, Confidence, Vector
 
 _MOST_LABELS = 256  # a pair of them is a 16-bit number
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Which features get a weight."""
-
-    min_freq: float
-    all_states: bool
-    all_transitions: bool
-    transitions: bool
-    constraints: bool
-    all_edges: bool = False
 
 
 class CRFObjective:
@@ -67,22 +57,19 @@ class CRFObjective:
         L = len(states)
         self.native = _native.Objective(self.data, len(index), L, ids, mask, sentence_weights, token_weights, single)
         self.native.choose_states(choice.min_freq, choice.all_states)
-        self.table = self._steps(choice, step_counts(ids, allowed, labelled.lengths, L))
-        limits = states.allowed_transitions()
-        self.start = limits.start if choice.constraints else np.ones(L, dtype=np.bool_)
-        self.end = limits.end if choice.constraints else np.ones(L, dtype=np.bool_)
-        self.native.set_transitions(self.table, self.start.view(np.uint8), self.end.view(np.uint8))
+        self._ids = ids
+        self._use(choose_steps(choice, states, Seen(ids, allowed, labelled.lengths, L)))
         if self.steps is not None:
             _check_pairs(L)
             self.native.choose_edges(self.steps, len(self.edge_index), choice.min_freq, choice.all_edges)
 
-    def _steps(self, choice: Choice, counts: Vector) -> npt.NDArray[np.uint8]:
-        """For each transition 2 with a weight, 1 without, 0 forbidden."""
-        legal = (
-            self.states.allowed_transitions().transitions if choice.constraints else np.ones_like(counts, dtype=bool)
-        )
-        occurs = np.ones_like(legal) if choice.all_transitions else (counts > 0) & (counts >= choice.min_freq)
-        return (legal * (1 + (occurs & choice.transitions))).astype(np.uint8)
+    def _use(self, chain: Steps) -> None:
+        """From here on these transitions are possible and have weights."""
+        self.chain = chain
+        if chain.pairs is not None:
+            tags = None if self._ids is None else chain.chain_tags(self._ids, self._labelled.lengths)
+            self.native.set_chain(chain.labels.astype(np.uint16), tags)
+        self.native.set_transitions(*chain.native(), *chain.cells())
 
     @property
     def size(self) -> int:
@@ -139,30 +126,23 @@ class CRFObjective:
     def parameters(self, weights: Vector) -> CRFWeights:
         """The weights by name."""
         ends, labels = self.native.states()
-        weighted = self.table == 2
-        state, step, edge = np.split(weights, [len(labels), len(labels) + int(weighted.sum())])
-        transitions = np.where(self.table > 0, 0.0, -np.inf)
-        transitions[weighted] = step
-        start, end = (np.where(mask, 0.0, -np.inf) for mask in (self.start, self.end))
+        state, step, edge = np.split(weights, [len(labels), len(labels) + self.chain.cells()[2]])
+        transitions, histories = self.chain.split(step)
+        start, end = (np.where(mask, 0.0, -np.inf) for mask in (self.chain.start, self.chain.end))
         L, edges = len(self.states), None
         if self.steps is not None:
             edges = AttributeWeights(self.edge_index, *self.native.edges(), edge.copy(), L * L)
-        return CRFWeights(self.index, ends, labels, state.copy(), L, transitions, weighted, start, end, edges)
+        return CRFWeights(
+            self.index, ends, labels, state.copy(), L, transitions, self.chain.weighted, start, end, edges, histories
+        )
 
     def take_over(self, old: CRFWeights, old_states: TagStates) -> Vector:
         """The weights of an earlier model by name: its state features are added to those chosen here."""
-        L = len(self.states)
-        label_ids = np.arange(len(old_states))  # those of the earlier model come first
-        states = _Joined.of(self.native.states(), old, label_ids[old.labels], L)
+        L = len(self.states)  # the labels of the earlier model come first, with the same numbers
+        states = _Joined.of(self.native.states(), old, old.labels.astype(np.int64), L)
         self.native.set_states(*states.table)
-        self.table[np.ix_(label_ids, label_ids)] |= np.where(old.weighted, 2, 0).astype(np.uint8) & (
-            2 * (self.table[np.ix_(label_ids, label_ids)] > 0).astype(np.uint8)
-        )
-        self.table[self.table == 3] = 2
-        self.native.set_transitions(self.table, self.start.view(np.uint8), self.end.view(np.uint8))
-        transitions = np.zeros((L, L))
-        transitions[np.ix_(label_ids, label_ids)] = np.where(old.weighted, old.transitions, 0.0)
-        found = [states.weights, transitions[self.table == 2]]
+        self._use(self.chain.joined(old.weighted, old.histories))
+        found = [states.weights, self.chain.weights_of(old.transitions, old.weighted, old.histories)]
         if self.steps is not None and old.edges is not None:
             pairs = np.ravel_multi_index(np.divmod(old.edges.labels, len(old_states)), (L, L))
             edges = _Joined.of(self.native.edges(), old.edges, pairs, L * L)
@@ -218,16 +198,3 @@ def _check_tokens(data: Compiled, labelled: Labelled) -> None:
         i = int(np.flatnonzero(found != expected)[0])
         name = name_of(i, labelled.inputs[i])
         raise DataError(f"{name} contains {found[i]} tokens but its length is {expected[i]}: expected the same number")
-
-
-def step_counts(ids: IntArray | None, allowed: BoolArray | None, lengths: IntArray, L: int) -> Vector:
-    """How often each pair of neighbouring labels occurs; if labels are partly known, each possible pair."""
-    inner = np.ones(int(lengths.sum()), dtype=np.bool_)  # tokens that have one before them in their sentence
-    ends = np.cumsum(lengths)
-    inner[(ends - lengths)[lengths > 0]] = False
-    after = np.flatnonzero(inner)
-    if ids is not None:
-        return np.bincount(ids[after - 1] * L + ids[after], minlength=L * L).reshape(L, L).astype(np.float64)
-    assert allowed is not None
-    known = allowed & ~allowed.all(axis=1, keepdims=True)
-    return known[after - 1].T.astype(np.float64) @ known[after].astype(np.float64)

@@ -9,7 +9,9 @@ import numpy as np
 from trellis.arrays import Arrays
 from trellis.errors import StoreError, TemplateError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, Templates
+from trellis.models.crf.steps import HistoryWeights
 from trellis.models.crf.weights import AttributeWeights, CRFWeights
+from trellis.models.histories import MOST_PAIRS
 from trellis.store import Stored
 from trellis.tags import TagStates
 from trellis.untrusted import Fields
@@ -23,6 +25,7 @@ def to_stored(p: CRFWeights, extractor: Extractor, states: TagStates) -> tuple[d
     arrays: Arrays = {
         **_arrays(p),
         **({} if p.edges is None else _arrays(p.edges, "edge.")),
+        **({} if p.histories is None else _history_arrays(p.histories)),
         "transitions": p.transitions,
         "weighted": p.weighted.view(np.uint8),
         "start": p.start,
@@ -52,6 +55,22 @@ def _arrays(weights: AttributeWeights, prefix: str = "") -> Arrays:
     }
 
 
+def _history_arrays(histories: HistoryWeights) -> Arrays:
+    return {
+        "history.pairs": histories.pairs,
+        "history.rows": histories.rows,
+        "history.weighted": histories.weighted.view(np.uint8),
+    }
+
+
+def _stored_histories(stored: Stored, L: int) -> HistoryWeights:
+    pairs = stored.array("history.pairs", np.int64, (None, 2), 0, L - 1)
+    if len(pairs) > MOST_PAIRS or len(np.unique(pairs, axis=0)) < len(pairs):
+        raise stored.refused("history.pairs", f"must have each pair once, and at most {MOST_PAIRS} of them")
+    rows = stored.array("history.rows", np.float64, (len(pairs), L))
+    return HistoryWeights(pairs, rows, stored.array("history.weighted", np.uint8, rows.shape, 0, 1).astype(np.bool_))
+
+
 def _stored_weights(stored: Stored, width: int, prefix: str = "") -> AttributeWeights:
     """The inverse of `_arrays`, each of which native code indexes by."""
     index = AttributeIndex.from_stored(stored, prefix)
@@ -75,6 +94,7 @@ def _stored_parameters(stored: Stored, L: int, *, steps: bool) -> CRFWeights:
         stored.array("start", np.float64, (L,), forbidden),
         stored.array("end", np.float64, (L,), forbidden),
         _stored_weights(stored, L * L, "edge.") if steps else None,
+        _stored_histories(stored, L) if "history.pairs" in stored else None,
     )
 
 

@@ -75,6 +75,6 @@ def _validation(objective: CRFObjective, blocks: list[Observed], dev: Labelled) 
 
     def validate(weights: Vector) -> DevScores:
         p = objective.parameters(weights)
-        return held_out_scores((block.scores(p) for block in blocks), dev, objective.states)
+        return held_out_scores((block.scores(p) for block in blocks), dev, objective.states, p.state_labels)
 
     return validate

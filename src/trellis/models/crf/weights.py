@@ -18,6 +18,8 @@ from trellis import _native, chain
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.caching import cached
 from trellis.features import AttributeIndex, Compiled, Extractor
+from trellis.models.crf.steps import HistoryWeights, chain_of
+from trellis.models.histories import labels_of
 from trellis.ragged import check_lengths
 from trellis.training.objective import Vector
 
@@ -68,6 +70,12 @@ class CRFWeights(AttributeWeights):
     start: Vector  # [L] 0, or minus infinity if no sentence may begin so
     end: Vector  # [L]
     edges: AttributeWeights | None = None  # of pairs of labels
+    histories: HistoryWeights | None = None  # with order 2
+
+    @property
+    def state_labels(self) -> IntArray | None:
+        """With order 2: the label of each state of the chain."""
+        return None if self.histories is None else labels_of(self.histories.pairs, self.width)
 
     def pruned(self) -> Self:
         """The weights of steps as well."""
@@ -109,6 +117,9 @@ class Observed:
 
 def chained(emissions: FloatArray, lengths: IntArray, p: CRFWeights, steps: Compiled | None) -> chain.ChainScores:
     """The chain of these emissions with the transitions of the model, and the scores of steps if there are such."""
+    if p.histories is not None:
+        steps_of_states, start, end = chain_of(p.transitions, p.start, p.end, p.histories)
+        return chain.ChainScores(emissions[:, p.state_labels], lengths, steps_of_states, start, end)
     edges = None
     if p.edges is not None and steps is not None:
         edges = np.empty((int(np.maximum(lengths - 1, 0).sum()), p.width, p.width))

@@ -9,10 +9,9 @@ import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
+from trellis.models.histories import MOST_PAIRS
 from trellis.tags import Scheme
 
-MOST_PAIRS = 10_000
-"""The chain's tables are square in its states: with this many, one takes 800 MB."""
 Part = Literal["start", "transitions", "emissions"]
 """The parts of a model that can be held fixed."""
 

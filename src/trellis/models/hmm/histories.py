@@ -18,6 +18,7 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
+from trellis.models.histories import labels_of, states_of
 from trellis.models.hmm.counting import Estimation, following
 from trellis.models.hmm.observations import Observations
 from trellis.models.hmm.probabilities import Probabilities
@@ -87,7 +88,7 @@ class Histories:
 
     def labels(self, L: int) -> IntArray:
         """``(L + P,)`` the label of each state."""
-        return np.concatenate([np.arange(L), self.pairs[:, 1]])
+        return labels_of(self.pairs, L)
 
     def expanded(self, p: Probabilities) -> tuple[FloatArray, FloatArray]:
         """Probabilities of start and transitions of the chain over states."""
@@ -103,7 +104,7 @@ class Histories:
     def log_likelihood(self, triples: Triples, transitions: FloatArray) -> float:
         """Of the triples: ``sum of counts * log P(c | a, b)``."""
         a, b, c = triples.labels.T
-        state = self._states(len(transitions))[a, b]
+        state = states_of(self.pairs, len(transitions))[a, b]
         return float(triples.counts @ logs(np.vstack([transitions, self.rows])[state, c]))
 
     def _chain(
@@ -111,14 +112,8 @@ class Histories:
     ) -> tuple[FloatArray, FloatArray]:
         """Start (S,) and transitions (S, S) from those of labels and pairs; `nothing` if histories do not join."""
         L = len(start)
-        state, labels = self._states(L), self.labels(L)
+        state, labels = states_of(self.pairs, L), self.labels(L)
         first, steps = np.full(len(labels), nothing), np.full((len(labels), len(labels)), nothing)
         first[state[BEGIN]] = start
         np.put_along_axis(steps, state[labels], np.vstack([transitions, rows]), axis=1)
         return first, steps
-
-    def _states(self, L: int) -> IntArray:
-        """``(L + 1, L)``: the state of each pair; the last row, which is also row -1, has those that begin."""
-        state = np.tile(np.arange(L), (L + 1, 1))
-        state[self.pairs[:, 0], self.pairs[:, 1]] = L + np.arange(len(self.pairs))
-        return state

@@ -8,7 +8,7 @@ import numpy as np
 
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ModelError, StoreError
-from trellis.models.hmm.config import MOST_PAIRS
+from trellis.models.histories import MOST_PAIRS
 from trellis.models.hmm.expectation import PARTS
 from trellis.models.hmm.forms import Forms
 from trellis.models.hmm.histories import BEGIN, Histories, Triples

@@ -17,6 +17,7 @@ from trellis.config import section, setting
 from trellis.errors import ConfigError
 from trellis.tags import Scheme
 from trellis.training.neural.settings import TrainingSettings
+from trellis.vectors import usual_count
 
 T = TypeVar("T")
 
@@ -43,7 +44,11 @@ class WordSettings:
 
     size: int | None = setting(None, "width; default: that of the vectors, else 100, or none with a transformer")
     vectors: str | None = setting(None, "file of GloVe, word2vec (text or binary) or fastText vectors")
-    extra: int = setting(100_000, "vectors kept, from the top of the file, of words that training does not have")
+    extra: int | None = setting(
+        None,
+        "vectors kept, from the top of the file, of words that training does not have; default: 100,000, or more as\n"
+        "long as they take less than 80 MB (50 numbers each: 400,000)",
+    )
     tune: bool = setting(True, "learn a correction of each training word's vector; false: vectors are not trained")
     lower: bool = setting(False, "look words up in lower case")
     min_freq: int = setting(1, "words that occur less often in training are unknown words")
@@ -204,12 +209,16 @@ def _encoder(encoder: EncoderSettings, facts: Facts) -> EncoderSettings:
     size = _given(facts.vector_size, 0 if pretrained else 100)
     return replace(
         encoder,
-        words=replace(encoder.words, size=_given(encoder.words.size, size)),
+        words=replace(encoder.words, size=_given(encoder.words.size, size), extra=_extra(encoder.words, facts)),
         characters=replace(encoder.characters, kind=encoder.characters.kind or ("cnn" if facts.spelled else "none")),
         pairs=_given(encoder.pairs, 32 if facts.paired else 0),
         hidden=_given(encoder.hidden, 0 if pretrained and encoder.pretrained.bilstm == "after" else 192),
         locked_dropout=_given(encoder.locked_dropout, 0.1 if pretrained else 0.3),
     )
+
+
+def _extra(words: WordSettings, facts: Facts) -> int:
+    return _given(words.extra, 0 if facts.vector_size is None else usual_count(facts.vector_size))
 
 
 def _training(config: NeuralConfig, facts: Facts) -> TrainingSettings:
