@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import resource
 import signal
 import subprocess
@@ -310,12 +311,12 @@ def test_ctrl_c_and_sigterm_keep_the_best_model_and_say_so(here, number, code):
         env={**os.environ, "TERM": "xterm"},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    os.close(terminal)
     seen = _read_until(screen, b"dev 100.00")
     process.send_signal(number)
     seen += _read_until(screen, b"the best model so far was kept.")
     out, _ = process.communicate(timeout=600)
     os.close(screen)
+    os.close(terminal)  # not before: a terminal that nobody has open may lose what was written last
     assert process.returncode == code
     assert b"iteration" in seen
     assert b"interrupted after " in seen
@@ -378,5 +379,6 @@ def test_handlers_are_put_back(here, shell):
 def _read_until(screen: int, words: bytes) -> bytes:
     seen = b""
     while words not in seen:
+        assert select.select([screen], [], [], 300)[0], seen
         seen += os.read(screen, 4096)
     return seen
