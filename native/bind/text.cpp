@@ -2,8 +2,6 @@
 #include "bind/module.h"
 #include "text/words.h"
 
-#include <nanobind/stl/string_view.h>
-
 #include <string_view>
 
 namespace nb = nanobind;
@@ -32,7 +30,7 @@ nb::object split_words(const EasyWords& words, nb::str text, const nb::dict& kno
   const std::string_view all(bytes, size_t(size));
   nb::list tokens;
   for (size_t at = 0; at < all.size();) {
-    const std::string_view chunk = next_chunk(all, at);
+    const std::string_view chunk = next_chunk(all, at, words.quotes_apart());
     if (chunk.empty()) break;
     at = size_t(chunk.data() - all.data()) + chunk.size();
     const size_t first = words.first_token(chunk);
@@ -71,7 +69,7 @@ nb::object find_tokens(nb::str text, nb::handle tokens) {
 void bind_text(nb::module_& m) {
   nb::class_<EasyWords>(m, "EasyWords")
       .def(nb::init<>())
-      .def("exclude", &EasyWords::exclude)
+      .def("exclude", [](EasyWords& self, nb::bytes word) { self.exclude({word.c_str(), word.size()}); })
       .def("split", &split_words);
   m.def("find_tokens", &find_tokens);
 }

@@ -32,15 +32,17 @@ size_t space_at(std::string_view text, size_t at) {
 
 }  // namespace
 
-std::string_view next_chunk(std::string_view text, size_t from) {
+std::string_view next_chunk(std::string_view text, size_t from, bool quotes_apart) {
   size_t begin = from;
   while (begin < text.size()) {
     const size_t space = space_at(text, begin);
     if (!space) break;
     begin += space;
   }
+  const auto is_quote = [&](size_t at) { return quotes_apart && text[at] == '"'; };
+  if (begin < text.size() && is_quote(begin)) return text.substr(begin, 1);
   size_t end = begin;
-  while (end < text.size() && !space_at(text, end)) ++end;
+  while (end < text.size() && !is_quote(end) && !space_at(text, end)) ++end;
   return text.substr(begin, end - begin);
 }
 

@@ -104,7 +104,7 @@ SPACES = "".join(chr(code) for code in range(0x110000) if chr(code).isspace())
 @given(
     st.text(alphabet=f"abdnoOtxXDcC0198.,;:!?()\"'’-@#/é你😀\ud800_{SPACES}", max_size=30),
     st.builds(Conventions, **dict.fromkeys([field.name for field in fields(Conventions)], st.booleans())),
-    st.lists(st.text(alphabet="abdnot019.,!é", min_size=1, max_size=4), max_size=3),
+    st.lists(st.text(alphabet='abdnot019.,!é"', min_size=1, max_size=4), max_size=3),
 )
 def test_easy_words_are_what_the_rules_make_of_them(text: str, conventions: Conventions, exceptions: list[str]) -> None:
     words = WordSplitter(conventions, {whole: tuple(whole) for whole in exceptions})

@@ -106,8 +106,8 @@ class WordSplitter(Splitter):
         self._known: dict[str, tuple[str, ...]] = {}
         self._firsts = {self._pieces(text)[0] for text in self.exceptions}
         self._easy = _native.EasyWords()
-        for word in filter(str.isascii, {*CONTRACTIONS, *ABBREVIATIONS, *self.exceptions}):
-            self._easy.exclude(word.lower())
+        for word in {*CONTRACTIONS, *ABBREVIATIONS, *self.exceptions}:
+            self._easy.exclude(word.lower().encode("utf-8", "backslashreplace"))
 
     def split(self, text: str) -> list[str]:
         """The tokens of each chunk, one chunk after another."""
