@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 _POLICIES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
-_ROUNDS, _MILLISECONDS = "10000", "0"
+_ROUNDS, _MILLISECONDS = "2000", "0"
 
 
 def wait_asleep() -> None:
