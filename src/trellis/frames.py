@@ -35,7 +35,7 @@ class Grid:
 
     def to_markdown(self) -> str:
         """A GitHub-flavoured Markdown table, aligned in plain text as well."""
-        cells = [[cell.replace("|", r"\|") for cell in row] for row in (self.columns, *self.rows)]
+        cells = [[_one_line(cell).replace("|", r"\|") for cell in row] for row in (self.columns, *self.rows)]
         widths = [max(3, *(_cells(row[i]) for row in cells)) for i in range(len(self.columns))]
         lines = [_markdown_row(row, widths) for row in cells]
         rule = [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])]
@@ -61,16 +61,21 @@ class Grid:
     def to_html(self) -> str:
         """A table for notebooks, with the names on the left and the figures on the right of their cells."""
         head = _html_row("th", self.columns)
-        body = "".join(
-            _html_row("td", row, {place for at, place in self.marked if at == number})
-            for number, row in enumerate(self.rows)
-        )
+        marked: dict[int, set[int]] = {}
+        for number, place in self.marked:
+            marked.setdefault(number, set()).add(place)
+        body = "".join(_html_row("td", row, marked.get(number, frozenset())) for number, row in enumerate(self.rows))
         title = f"<caption style='text-align:left'>{escape_html(self.title)}</caption>"
         return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
 
     def to_records(self) -> list[dict[str, Any]]:
         """One dict per row; figures become numbers, empty cells None."""
         return [dict(zip(self.columns, map(_value, row), strict=True)) for row in self.rows]
+
+
+def _one_line(cell: str) -> str:
+    """A cell whose text ends lines or moves the cursor would break the table: control characters are spelled out."""
+    return cell if cell.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in cell)
 
 
 def _html_row(tag: str, cells: tuple[str, ...], marked: Set[int] = frozenset()) -> str:

@@ -29,7 +29,8 @@ def test_inspect_shows_labels_transitions_and_features(here, shell, ner_model):
         "scheme IOB2, raw text is split into words\n5 labels: O B-LOC I-LOC B-PER"
     )
     top = trellis.load(ner_model).top_features("B-LOC", 2).features[0]
-    assert f"{top.name} {top.weight:+.2f}" in done.out
+    assert top.label == "S-LOC"
+    assert f"{top.name} as S-LOC {top.weight:+.2f}" in done.out
     states = trellis.load(ner_model).states_.allowed_transitions().transitions
     assert done.out.count("·") == (~states).sum()
 

@@ -43,3 +43,14 @@ def test_marked_cells_stand_out_in_rich_and_html():
         "| :---- | --: | --: |",
         "| 狗    | ● 1 |   0 |",
     ]
+
+
+def test_cells_that_would_break_a_line_are_spelled_out() -> None:
+    grid = Grid("t", ("token", "n"), (("x\ny", "1"), ("\x1b[31m", "2"), ("你 好", "3")))
+    lines = grid.to_markdown().split("\n")
+    assert [line.split("|")[1].strip() for line in lines[2:]] == ["x\\ny", "\\x1b[31m", "你 好"]
+
+
+def test_only_marked_cells_are_marked_in_html() -> None:
+    html = Grid("t", ("token", "a", "b"), (("x", "1", "2"), ("y", "3", "4")), frozenset({(0, 1), (1, 2)})).to_html()
+    assert [cell.split(">")[1].split("<")[0] for cell in html.split("<td")[1:] if "bold" in cell] == ["1", "4"]

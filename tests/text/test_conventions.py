@@ -120,3 +120,8 @@ def test_words_that_look_easy_follow_the_rules(chunk: str) -> None:
 def test_every_kind_of_white_space_ends_a_word() -> None:
     assert WordSplitter().split(SPACES.join(["", "one", "two,", "you’re", ""])) == ["one", "two", ",", "you", "’re"]
     assert [WordSplitter().split(f"a{space}b") for space in SPACES] == [["a", "b"]] * len(SPACES)
+
+
+def test_ideographs_in_a_row_take_linear_time() -> None:
+    for text in ("我" * 30_000, "我a" * 15_000):
+        assert "".join(WordSplitter().split(text)) == text

@@ -57,11 +57,13 @@ def _features(tagger: Tagger[Any], top: int, label: str | None) -> dict[str, lis
     if not isinstance(tagger, CRF) or top == 0:
         return {}
     labels = tagger.labels_ if label is None else [label]
-    return {own: [(_name(f), f.weight) for f in tagger.top_features(own, top).features] for own in labels}
+    return {own: [(_name(f, own), f.weight) for f in tagger.top_features(own, top).features] for own in labels}
 
 
-def _name(feature: WeightedFeature) -> str:
-    return feature.name if feature.previous is None else f"{feature.name} after {feature.previous}"
+def _name(feature: WeightedFeature, label: str) -> str:
+    """The feature, with the finer label that the model has learned it for and with the label before it, if any."""
+    finer = "" if feature.label == label else f" as {feature.label}"
+    return f"{feature.name}{finer}" + ("" if feature.previous is None else f" after {feature.previous}")
 
 
 def _as_dict(

@@ -116,7 +116,7 @@ class Templates:
     def read(cls, path: str | Path) -> Templates:
         """Read a template file."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise TemplateError(f"template file {path} cannot be read: {error}") from None
         return cls.parse(text, name=str(path))

@@ -152,6 +152,7 @@ def _words(c: Conventions, run: str) -> list[str]:
     inner += [] if c.dots else [r"\."]
     prefix = "" if c.prefixes or not c.hyphens else rf"(?:(?i:{'|'.join(_PREFIXES)})-(?=\w))?"
     word = rf"{prefix}{run}(?:(?:{'|'.join(inner)}){run})*+"
-    kinds = [r"(?i:n['’]t)(?!\w)", clitic, r"[^\W_]+?(?=(?i:n['’]t)(?!\w))"] if c.clitics else []
+    # No ideographs before n't: each is a token, and from each the search would go to the end of their run.
+    kinds = [r"(?i:n['’]t)(?!\w)", clitic, rf"[^\W_{UNSPACED}]+?(?=(?i:n['’]t)(?!\w))"] if c.clitics else []
     kinds += [rf"(?<!\w)(?i:{_CONTRACTIONS})"] if c.contractions else []
     return [*kinds, word]

@@ -32,7 +32,7 @@ class CRFConfig:
         "lbfgs", "lbfgs (L2), owlqn (L1 and L2), sgd, ap (averaged perceptron), pa (passive-aggressive), or arow"
     )
     c1: float = setting(0.0, "coefficient of |w|_1; above 0, lbfgs becomes owlqn")
-    c2: float = setting(1.0, "coefficient of |w|^2")
+    c2: float = setting(1.0, "coefficient of |w|^2; ap, pa and arow have none")
     max_iterations: int | None = setting(
         None, "at most this many; default: no limit for lbfgs and owlqn, 50 for sgd, 20 for the others"
     )

@@ -91,11 +91,11 @@ def _parts(
 
 
 def top_features(p: CRFWeights, states: TagStates, label: str | None, n: int) -> FeatureTable:
-    """The n largest weights by size, of all states, of one, or of those that stand for a label."""
+    """The n largest weights by size, of all states, of those that stand for a label, or of one that is no label."""
     named = np.ones(len(states), dtype=np.bool_)
     if label is not None:
         named = np.array([name == label for name in states.names])
-        if not named.any() or states.finer is None:
+        if label in states.tags.labels or not named.any():
             named = states.labels == states.tags.id(label)
     names, width = states.names, len(states)
     found = [WeightedFeature(name, names[own], w) for name, own, w in _largest(p, named, n)]
