@@ -37,6 +37,13 @@ def test_columns_separated_by_spaces_are_columns_to_tag_too(here, shell, ner_mod
     )
 
 
+def test_blank_lines_alone_stay_as_many(here, shell, ner_model, standard_input):
+    standard_input(b"  \n\n \t \n")
+    done = shell("tag", ner_model, "--to", "jsonl")
+    assert [json.loads(line)["text"] for line in done.out.splitlines()] == ["  ", "", " \t "]
+    assert done.err == "<stdin>: read as text (one sentence per line), since it has only blank lines\n"
+
+
 @pytest.mark.parametrize(
     ("form", "expected"),
     [

@@ -262,7 +262,7 @@ def test_init_prints_settings_that_train_takes(here, shell):
     text = shell("init", "--model", "crf", "--task", "seg", "--set", "c2=0.5").out
     assert text.startswith("# trellis train --model crf --config THIS_FILE")
     assert '\nfeatures = "seg"\n' in text
-    assert "# coefficient of |w|^2\nc2 = 0.5\n" in text
+    assert "# coefficient of |w|^2; ap, pa and arow have none\nc2 = 0.5\n" in text
     Path("crf.toml").write_text(text)
     done = shell(*TRAIN[:3], "--train", "train.seg", "--out", "model", "--config", "crf.toml", "--set", "c1=0.125")
     assert done.code == 0, done.err

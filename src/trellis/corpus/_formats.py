@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trellis.corpus import conll, conllu, jsonl, segmented, spacy, spans, wordtag
 from trellis.corpus._binary import DOCBIN
 from trellis.corpus._files import StrPath, split_suffixes
-from trellis.corpus._guessing import guess_content, is_comma_separated
+from trellis.corpus._guessing import Guess, guess_content, is_comma_separated
 from trellis.corpus._json import is_array
 from trellis.corpus._source import Source
 from trellis.errors import DataError
@@ -70,14 +70,21 @@ def guess_format(source: Source) -> tuple[Format, str]:
     suffix, _ = split_suffixes(source.path)
     by_name = _SUFFIXES.get(suffix)
     by_content = guess_content(source.opening if is_array(source.opening) else source.head)
-    if by_name in ("conllu", "segmented") or by_content is None:
-        name, reason = by_name or "conll", f"the name ends in {suffix}" if by_name else "the file is empty"
-    elif by_name == "conll" and by_content[0] not in ("conll", "conllu"):
+    if by_name is not None and _is_trusted(by_name, by_content):
         name, reason = by_name, f"the name ends in {suffix}"
+    elif by_content is None:
+        name, reason = ("segmented", "it has only blank lines") if source.head else ("conll", "the file is empty")
     else:
         name, reason = by_content
         _refuse_commas(source, name, suffix)
     return FORMATS[name], reason
+
+
+def _is_trusted(by_name: str, by_content: Guess | None) -> bool:
+    """Whether a name decides on the format, whatever the content looks like."""
+    if by_content is None or by_name in ("conllu", "segmented"):
+        return True
+    return by_name == "conll" and by_content[0] not in ("conll", "conllu")
 
 
 def _refuse_commas(source: Source, name: str, suffix: str) -> None:
