@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from tests.models.crf.oracle import check_answers, check_gradient, partly, random_weights
 from trellis import chain
 from trellis.errors import ModelError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
@@ -69,10 +70,6 @@ def every(weights, sentence):
     return {path: path_score(weights, sentence, path) for path in itertools.product(LABELS, repeat=len(sentence))}
 
 
-def random_weights(objective, seed=1):
-    return np.random.default_rng(seed).normal(size=objective.size)
-
-
 @pytest.mark.parametrize("single", [False, True])
 def test_the_loss_is_that_of_an_enumeration(single):
     X, y = make_data()
@@ -83,18 +80,6 @@ def test_the_loss_is_that_of_an_enumeration(single):
         scores = every(weights, x)
         total += logsumexp(list(scores.values())) - scores[tuple(own)]
     assert objective.evaluate(w, np.empty_like(w)) == pytest.approx(total, rel=1e-5 if single else 1e-12)
-
-
-def check_gradient(objective, exact=None, tolerance=1e-6):
-    w = random_weights(objective)
-    exact, g, scratch, step = exact or objective, np.full_like(w, np.nan), np.empty_like(w), 1e-6
-    objective.evaluate(w, g)
-    for i in range(objective.size):
-        up, down = w.copy(), w.copy()
-        up[i] += step
-        down[i] -= step
-        slope = (exact.evaluate(up, scratch) - exact.evaluate(down, scratch)) / (2 * step)
-        assert g[i] == pytest.approx(slope, rel=1e-5, abs=tolerance)
 
 
 def test_the_gradient_is_the_slope_of_the_loss():
@@ -109,10 +94,6 @@ def test_the_gradient_with_weights_of_sentences_and_tokens():
     sentences, tokens = random.uniform(0, 2, len(X)), random.uniform(0, 2, sum(map(len, X)))
     check_gradient(objective_of(X, y, sentence_weights=sentences))
     check_gradient(objective_of(X, y, sentence_weights=sentences, token_weights=tokens))
-
-
-def partly(y):
-    return [[None if t % 3 == 0 else {"A", label} if t % 3 == 1 else label for t, label in enumerate(own)] for own in y]
 
 
 def test_partial_labels_have_the_likelihood_of_all_their_paths():
@@ -237,21 +218,7 @@ NEW = [["x", "y", "z", "x"], ["z"], [], ["q", "x", "q"]]
 
 def test_every_answer_of_a_model_is_that_of_an_enumeration(model):
     weights = weights_of(model)
-    columns = [model.labels_.index(label) for label in LABELS]
-    for x, tags, rows, best in zip(NEW, model.predict(NEW), model.marginals(NEW), model.kbest(NEW, 3), strict=True):
-        scores = every(weights, x)
-        log_z = logsumexp(list(scores.values()))
-        order = sorted(scores, key=lambda path: -scores[path])
-        assert tuple(tags) == order[0]
-        for found, path in zip(best, order, strict=False):
-            assert found.probability == pytest.approx(np.exp(scores[tuple(found.tags)] - log_z))
-            assert found.probability == pytest.approx(np.exp(scores[path] - log_z))
-        expected = np.zeros((len(x), 3))
-        for path, score in scores.items():
-            for t, label in enumerate(path):
-                expected[t, LABELS.index(label)] += np.exp(score - log_z)
-        np.testing.assert_allclose(rows[:, columns], expected, atol=1e-9)
-        assert model.sequence_probabilities([x], [list(order[0])])[0] == pytest.approx(np.exp(scores[order[0]] - log_z))
+    check_answers(model, NEW, LABELS, lambda x: every(weights, x))
 
 
 def test_a_sentence_gets_the_same_answer_alone_and_in_any_block(model, monkeypatch):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from tests.models.crf.oracle import check_answers, check_gradient, partly, random_weights
 from trellis.errors import ConfigError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
 from trellis.models import CRF
@@ -54,10 +55,6 @@ def scores_of(weights, sentence, labels=LABELS):
     return {path: path_score(weights, sentence, path) for path in paths}
 
 
-def random_weights(objective, seed=1):
-    return np.random.default_rng(seed).normal(size=objective.size)
-
-
 @pytest.mark.parametrize("pairs", [0, 4, 300])
 def test_the_loss_is_that_of_an_enumeration(pairs):
     X, y = make_data()
@@ -69,22 +66,6 @@ def test_the_loss_is_that_of_an_enumeration(pairs):
         total += logsumexp(list(scores.values())) - scores[tuple(own)]
     assert objective.evaluate(w, np.empty_like(w)) == pytest.approx(total, rel=1e-12)
     assert len(objective.chain.pairs) == min(pairs, len({step for own in y for step in itertools.pairwise(own)}))
-
-
-def check_gradient(objective):
-    w = random_weights(objective)
-    g, scratch, step = np.full_like(w, np.nan), np.empty_like(w), 1e-6
-    objective.evaluate(w, g)
-    for i in range(objective.size):
-        up, down = w.copy(), w.copy()
-        up[i] += step
-        down[i] -= step
-        slope = (objective.evaluate(up, scratch) - objective.evaluate(down, scratch)) / (2 * step)
-        assert g[i] == pytest.approx(slope, rel=1e-5, abs=1e-6)
-
-
-def partly(y):
-    return [[None if t % 3 == 0 else {"A", label} if t % 3 == 1 else label for t, label in enumerate(own)] for own in y]
 
 
 def test_the_gradient_is_the_slope_of_the_loss():
@@ -147,21 +128,7 @@ NEW = [list("xyzx"), ["z"], [], list("qxq")]
 
 def test_every_answer_of_a_model_is_that_of_an_enumeration(model):
     weights = named(model.parameters_, model.labels_)
-    columns = [model.labels_.index(label) for label in LABELS]
-    for x, tags, rows, best in zip(NEW, model.predict(NEW), model.marginals(NEW), model.kbest(NEW, 3), strict=True):
-        scores = scores_of(weights, x)
-        log_z = logsumexp(list(scores.values()))
-        order = sorted(scores, key=lambda path: -scores[path])
-        assert tuple(tags) == order[0]
-        for found, path in zip(best, order, strict=False):
-            assert tuple(found.tags) == path
-            assert found.probability == pytest.approx(np.exp(scores[path] - log_z))
-        expected = np.zeros((len(x), 3))
-        for path, score in scores.items():
-            for t, label in enumerate(path):
-                expected[t, LABELS.index(label)] += np.exp(score - log_z)
-        np.testing.assert_allclose(rows[:, columns], expected, atol=1e-9)
-        assert model.sequence_probabilities([x], [list(order[0])])[0] == pytest.approx(np.exp(scores[order[0]] - log_z))
+    check_answers(model, NEW, LABELS, lambda x: scores_of(weights, x))
 
 
 def test_constraints_and_a_scheme_to_learn_hold(template):

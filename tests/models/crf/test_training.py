@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from tests.models.contract import TRAIN
+from tests.models.crf.oracle import check_gradient
 from trellis import chain
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.features import AttributeIndex, GivenExtractor
@@ -138,18 +139,6 @@ def test_gradient_with_label_and_sentence_weights():
     random = np.random.default_rng(5)
     options = {"token_weights": random.uniform(0, 2, tokens), "sentence_weights": random.uniform(0, 2, len(X))}
     check_gradient(objective_of(X, y, **options))
-
-
-def check_gradient(objective):
-    w = np.random.default_rng(1).normal(size=objective.size)
-    g, scratch, step = np.empty_like(w), np.empty_like(w), 1e-6
-    objective.evaluate(w, g)
-    for i in range(objective.size):
-        up, down = w.copy(), w.copy()
-        up[i] += step
-        down[i] -= step
-        slope = (objective.evaluate(up, scratch) - objective.evaluate(down, scratch)) / (2 * step)
-        assert g[i] == pytest.approx(slope, rel=1e-5, abs=1e-6)
 
 
 def test_partial_labels_have_the_likelihood_of_all_their_paths():
