@@ -1,6 +1,7 @@
 # Everything runs in the project's own virtual environment. The two commands of the README, `make demo` and
-# `make test`, build it the first time and reuse it afterwards.
-PYTHON ?= python3.11
+# `make test`, build it the first time and reuse it afterwards. PYTHON=... says with which Python; else it is the newest
+# one from 3.11 on.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -19,13 +20,15 @@ help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	@python=$$(sh tools/prerequisites.sh python $(PYTHON)) && echo "$$python -m venv $(VENV)" && "$$python" -m venv $(VENV)
 
 $(VENV)/.neural: $(BIN)/python $(SOURCES)
+	@sh tools/prerequisites.sh compiler
 	$(PIP) install --quiet -c constraints.txt -e '.[neural]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(SOURCES)
+	@sh tools/prerequisites.sh compiler
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.neural
 
