@@ -83,7 +83,7 @@ EXPORTS = {
         "read_vectors",
     ],
     "trellis.compat.torchcrf": ["CRF"],
-    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "split"],
+    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"],
 }
 
 
