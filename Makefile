@@ -14,10 +14,10 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz sanitize check format bench docs clean
+.PHONY: help demo test faults fuzz sanitize wheel test-wheel check format bench docs clean
 
 help:  ## what each target does
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@python=$$(sh tools/prerequisites.sh python $(PYTHON)) && echo "$$python -m venv $(VENV)" && "$$python" -m venv $(VENV)
@@ -47,6 +47,17 @@ fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300), from 
 
 sanitize: $(VENV)/.dev  ## tests of native code, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python -m tests.sanitize
+
+$(VENV)/.release: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --quiet -c constraints.txt $(shell sed -n 's/^release = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
+	@touch $@
+
+# PYTHONS="python3.11 python3.13" says for which; else python3.11 and the newest Python, if they are there.
+wheel: $(VENV)/.release  ## the sdist and wheels for users, in dist
+	$(BIN)/python -m tools.wheels $(PYTHONS)
+
+test-wheel:  ## the wheels of dist in fresh environments without a compiler; EXTRA=neural with torch
+	$(BIN)/python -m tests.wheel $(if $(EXTRA),--extra $(EXTRA)) $(PYTHONS)
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .

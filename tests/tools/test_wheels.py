@@ -1,0 +1,43 @@
+"""What `make wheel` refuses to leave in dist, and which wheel `make test-wheel` takes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from tools.wheels import old_glibc_compiler, problem_of_names, version_of
+
+from tests.wheel import wheel_for
+
+FINE = ["trellis/__init__.py", "trellis/_native.abi3.so", "trellis_crf-0.1.0.dist-info/licenses/LICENSE"]
+
+
+def test_a_wheel_with_package_licence_and_native_module_is_fine() -> None:
+    assert problem_of_names(FINE) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (FINE[:2], "the licence is missing"),
+        ([FINE[0], FINE[2]], "the native module is missing"),
+        ([*FINE, "tests/conftest.py"], "tests/conftest.py does not belong there"),
+    ],
+)
+def test_a_wheel_that_lacks_something_or_has_too_much_is_refused(names: list[str], problem: str) -> None:
+    assert problem_of_names(names) == problem
+
+
+def test_each_python_gets_its_wheel() -> None:
+    own, stable = Path("x-cp311-cp311-linux.whl"), Path("x-cp312-abi3-linux.whl")
+    assert wheel_for((3, 11), [own, stable]) == own
+    assert wheel_for((3, 13), [own, stable]) == stable
+    assert wheel_for((3, 12), [own]) is None
+
+
+def test_the_compiler_aims_at_an_old_glibc(tmp_path: Path) -> None:
+    script = Path(old_glibc_compiler(tmp_path / "zig")["CXX"])
+    assert "-linux-gnu.2.17" in script.read_text()
+
+
+def test_the_version_of_a_python_is_asked_of_it() -> None:
+    assert version_of(sys.executable) == sys.version_info[:2]
