@@ -8,6 +8,7 @@ size, that the licence is in it, and that nothing but the package is.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import platform
 import shutil
@@ -76,7 +77,11 @@ def old_glibc_compiler(folder: Path) -> dict[str, str]:
     folder.mkdir(parents=True, exist_ok=True)
     script = folder / "c++"
     target = f"{platform.machine()}-linux-gnu.{GLIBC[0]}.{GLIBC[1]}"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m ziglang c++ -target {target} "$@"\n')
+    # The program itself: pip hides the packages of this environment from Pythons that run during a build.
+    package = importlib.util.find_spec("ziglang")
+    if package is None or package.origin is None:
+        sys.exit("the package ziglang is missing: run make wheel")
+    script.write_text(f'#!/bin/sh\nexec "{Path(package.origin).with_name("zig")}" c++ -target {target} "$@"\n')
     script.chmod(0o755)
     return {"CXX": str(script)}
 

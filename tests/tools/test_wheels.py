@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.wheels import old_glibc_compiler, problem_of_names, version_of
+from tools.wheels import problem_of_names, version_of
 
 from tests.wheel import wheel_for
 
@@ -32,11 +32,6 @@ def test_each_python_gets_its_wheel() -> None:
     assert wheel_for((3, 11), [own, stable]) == own
     assert wheel_for((3, 13), [own, stable]) == stable
     assert wheel_for((3, 12), [own]) is None
-
-
-def test_the_compiler_aims_at_an_old_glibc(tmp_path: Path) -> None:
-    script = Path(old_glibc_compiler(tmp_path / "zig")["CXX"])
-    assert "-linux-gnu.2.17" in script.read_text()
 
 
 def test_the_version_of_a_python_is_asked_of_it() -> None:
