@@ -59,7 +59,16 @@ EXPORTS = {
         "viterbi",
         "weighted_nll",
     ],
-    "trellis.chain.torch": [*CHAIN, "nll", "score", "span_log_prob", "viterbi", "weighted_nll"],
+    "trellis.chain.torch": [
+        *CHAIN,
+        "SegmentMarginals",
+        "SegmentScores",
+        "nll",
+        "score",
+        "span_log_prob",
+        "viterbi",
+        "weighted_nll",
+    ],
     "trellis.nn": [
         "CRF",
         "Batch",
