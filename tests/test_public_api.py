@@ -83,8 +83,12 @@ EXPORTS = {
         "Head",
         "LockedDropout",
         "Part",
+        "SegmentStates",
+        "SemiCRF",
+        "SemiCRFHead",
         "SoftmaxHead",
         "TokenDropout",
+        "TokenScores",
         "TransformerEncoder",
         "Vectors",
         "WordDropout",
@@ -94,7 +98,7 @@ EXPORTS = {
         "read_vectors",
     ],
     "trellis.compat.torchcrf": ["CRF"],
-    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "split"],
+    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"],
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from trellis.aligned import any_array, plain_array
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ChainError, NoPathError, ShapeError, TagRangeError
 from trellis.ragged import offsets_of
+from trellis.untrusted import shown
 
 Paths = Sequence[npt.ArrayLike]
 """The segments of each sequence, ``(S, 3)``: where each begins, where it ends (one behind), and its label."""
@@ -26,8 +27,9 @@ def raise_forbidden(scores: FloatArray) -> None:
 
 def check_paths(paths: Paths, lengths: IntArray, longest: int, num_labels: int) -> tuple[IntArray, IntArray]:
     """How many segments each sequence has, and all of them ``(S, 3)``, each sequence covered from end to end."""
-    if len(paths) != len(lengths):
-        raise ShapeError(f"paths must be those of {len(lengths)} sequences, got {len(paths)}")
+    if not isinstance(paths, Sized) or len(paths) != len(lengths):
+        found = len(paths) if isinstance(paths, Sized) else shown(paths)
+        raise ShapeError(f"paths must be those of {len(lengths)} sequences, got {found}")
     arrays = [_triples(b, own) for b, own in enumerate(paths)]
     counts = np.array([len(own) for own in arrays], dtype=np.int64)
     flat = np.ascontiguousarray(np.concatenate([np.empty((0, 3), dtype=np.int64), *arrays]))

@@ -28,7 +28,7 @@ from trellis.chain._checks import MOST_TAGS, check_count, check_sample
 from trellis.chain._problems import BAD_CHAIN_SCORE, NO_PATH, NOT_FINITE, raise_bad_chain_score
 from trellis.chain._segment_paths import Paths, about, check_paths, raise_forbidden
 from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError
-from trellis.ragged import check_lengths, offsets_of, split
+from trellis.ragged import check_lengths, offsets_of, rows_of, split
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +129,7 @@ class SegmentScores:
 
     def part(self, index: int) -> SegmentScores:
         """The scores of one sequence."""
-        b = range(len(self.lengths))[index]
-        first, stop = offsets_of(self.lengths)[b : b + 2]
+        b, first, stop = rows_of(self.lengths, index)
         return SegmentScores(self.segments[first:stop], self.lengths[b : b + 1], self.transitions, self.start, self.end)
 
     def restricted(self, allowed: npt.ArrayLike) -> SegmentScores:
