@@ -14,7 +14,6 @@ ScoredLabels(labels=['DET', 'NOUN'], score=3.0)
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set, Sized
 from typing import Any, NamedTuple, Self, final
 
@@ -211,11 +210,11 @@ def _functions(name: str, functions: Any) -> tuple[Any, ...]:
 
 def _check_settings(c1: Any, c2: Any, max_iterations: Any) -> None:
     for name, value in (("c1", c1), ("c2", c2)):
-        if not isinstance(value, numbers.Real) or not 0 <= value < math.inf:
+        if not isinstance(value, int | float | np.integer | np.floating) or not 0 <= value < math.inf:
             raise ModelError(f"{name} must be a finite number >= 0, got {shown(value)}")
     if max_iterations is None:
         return
-    if isinstance(max_iterations, bool) or not isinstance(max_iterations, numbers.Integral) or max_iterations < 1:
+    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int | np.integer) or max_iterations < 1:
         raise ModelError(f"max_iterations must be an integer >= 1, or None for no limit, got {shown(max_iterations)}")
 
 
