@@ -1,6 +1,6 @@
 """Types of the native module. An array may be given as its address, 0 for none; see native/module.cpp."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,9 @@ class InferenceFloat32(_Inference): ...
 class InferenceFloat64(_Inference): ...
 
 def number_strings(sequences: Iterable[Sequence[object]], table: dict[object, int], /) -> npt.NDArray[np.uint32]: ...
+def name_numbers(
+    names: list[str], ids: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], /
+) -> list[list[str]]: ...
 def lstm_forward(
     doubles: bool,
     lengths: npt.NDArray[np.int64],
@@ -201,7 +204,20 @@ class Weights:
 class TokenScorer:
     bytes: int
     most_bytes: int
-    def __init__(self, templates: TemplateSet, attributes: Attributes, weights: Weights, /) -> None: ...
+    folds: bool
+    by_names: bool
+    def __init__(
+        self,
+        templates: TemplateSet,
+        attributes: Attributes,
+        ends: npt.NDArray[np.int64],
+        labels: npt.NDArray[np.uint16],
+        weights: npt.NDArray[np.float64],
+        L: int,
+        folding: Mapping[int, int],
+        /,
+    ) -> None: ...
+    def forget(self) -> None: ...
     def score(
         self, columns: list[list[Any]], names: list[str], /
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
