@@ -107,7 +107,7 @@ class TokenScorer {
  public:
   TokenScorer(nb::object set, nb::object attributes, const LearnedPairs& learned, const Folding& folding)
       : set_(nb::cast<const TemplateSet&>(set)),
-        attributes_(nb::cast<Attributes&>(attributes).view()),
+        attributes_(nb::cast<Attributes&>(attributes)),
         parts_(nb::make_tuple(set, attributes, learned.labels)),
         folding_(folding.empty() ? nullptr : std::make_shared<const Folding>(folding)) {
     nb::gil_scoped_release release;
@@ -164,7 +164,7 @@ class TokenScorer {
     const std::vector<R> weights(from, from + learned.weights.size());
     if (!std::equal(weights.begin(), weights.end(), from)) return false;
     auto made = std::make_shared<ValueWeights<R>>(set_);
-    if (made->make(attributes_, learned.pairs(), weights.data())) values = std::move(made);
+    if (made->make(attributes_.strings(), learned.pairs(), weights.data())) values = std::move(made);
     return values != nullptr;
   }
   std::unique_ptr<Scorer> take() {
@@ -179,7 +179,7 @@ class TokenScorer {
     }
     if (single_) return std::make_unique<ValueScorer<float>>(single_, set_.columns, folding_);
     if (double_) return std::make_unique<ValueScorer<double>>(double_, set_.columns, folding_);
-    return std::make_unique<NameScorer>(set_, attributes_, *names_);
+    return std::make_unique<NameScorer>(set_, attributes_.view(), *names_);
   }
   void give_back(std::unique_ptr<Scorer> scorer) {
     scorer->finish(Scorer::most_bytes / std::max(1, scorers_.load()));
@@ -188,7 +188,7 @@ class TokenScorer {
   }
 
   const TemplateSet& set_;
-  IndexView attributes_;
+  const Attributes& attributes_;
   nb::object parts_;
   std::shared_ptr<const Folding> folding_;
   std::shared_ptr<const ValueWeights<float>> single_;

@@ -92,7 +92,7 @@ class CRF(Tagger[CRFConfig]):
             parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
             held_out = [Observed.of(extractor, part, index, edges) for part in parts], dev
         trained, settings = train(objective, start, settings, held_out, options.progress)
-        self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
+        self.parameters_ = undisturbed(lambda: _kept(objective.parameters(trained.weights), settings))
         self.settings_, self.states_ = settings, states
         self.tagset_, self.history_, self._cached = tags, trained.history, extractor
 
@@ -203,6 +203,12 @@ class CRF(Tagger[CRFConfig]):
     def _restore(self, stored: Stored) -> None:
         self.states_ = stored_states(stored, self._fitted_tags())
         self.parameters_, self._cached = from_stored(stored, len(self.states_))
+
+
+def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:
+    """What a model keeps of the weights that were found."""
+    kept = weights.pruned(settings.prune or 0.0)
+    return kept.single() if settings.precision == "single" else kept
 
 
 def _growing(weights: AttributeWeights | None) -> AttributeIndex:
