@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
-from trellis.models.ensemble import Ensemble
-from trellis.models.functions import FeatureFunctions
-from trellis.models.hmm import HMM, HMMConfig
-from trellis.models.markov import MarkovChain
 from trellis.models.posterior import Posterior
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
 if TYPE_CHECKING:
+    from trellis.models.ensemble import Ensemble
+    from trellis.models.functions import FeatureFunctions
+    from trellis.models.hmm import HMM, HMMConfig
+    from trellis.models.markov import MarkovChain
     from trellis.models.neural.config import NeuralConfig
     from trellis.models.neural.model import NeuralTagger
 
@@ -38,7 +38,16 @@ __all__ = [
     "load",
 ]
 
-_LAZY = {"NeuralConfig": "trellis.models.neural.config", "NeuralTagger": "trellis.models.neural.model"}  # with torch
+# Imported when they are asked for: torch comes with neural taggers, and whoever tags with one family needs no other.
+_LAZY = {
+    "HMM": "trellis.models.hmm",
+    "Ensemble": "trellis.models.ensemble",
+    "FeatureFunctions": "trellis.models.functions",
+    "HMMConfig": "trellis.models.hmm",
+    "MarkovChain": "trellis.models.markov",
+    "NeuralConfig": "trellis.models.neural.config",
+    "NeuralTagger": "trellis.models.neural.model",
+}
 
 
 def __getattr__(name: str) -> Any:
