@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis import chain
+from trellis import _native, chain
 from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
 from trellis.errors import ChainError, ModelError, NoPathError
@@ -64,8 +64,7 @@ class Posterior:
 
     def best(self) -> list[list[str]]:
         """The most probable labels of each input."""
-        labels = np.array(self.tags.labels, dtype=object)
-        return [own.tolist() for own in split(labels[self._ids], self.scores.lengths)]
+        return _native.name_numbers(list(self.tags.labels), self._ids, self.scores.lengths)
 
     def marginals(self) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label at each token."""
