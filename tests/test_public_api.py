@@ -17,6 +17,7 @@ EXPORTS = {
         "HMM",
         "ChainScores",
         "FeatureFunctions",
+        "Lexicon",
         "MarkovChain",
         "NeuralTagger",
         "Sentence",

@@ -23,7 +23,7 @@ from trellis.chain import ChainScores
 from trellis.tags import Role, TagSet
 
 
-class Steps(NamedTuple):
+class PossibleSteps(NamedTuple):
     """Which steps between states are possible; of first and last states."""
 
     transitions: BoolArray  # [A, A]
@@ -40,7 +40,7 @@ class SpanStates:
     kind: IntArray  # [A] the type of its span, an index into `kinds`; -1 outside every span
     starts: BoolArray  # [A]
     ends: BoolArray  # [A]
-    steps: Steps
+    steps: PossibleSteps
     kinds: tuple[str, ...]
 
     @classmethod
@@ -76,7 +76,7 @@ class SpanStates:
         return result
 
 
-def expanded(scores: ChainScores, own: IntArray, steps: Steps, emissions: AnyArray) -> ChainScores:
+def expanded(scores: ChainScores, own: IntArray, steps: PossibleSteps, emissions: AnyArray) -> ChainScores:
     """A chain of versions of states, with these emissions; `own` are the states, and only `steps` are possible."""
     both = np.ix_(own, own)
     forbidden = scores.emissions.dtype.type(-np.inf)
@@ -112,10 +112,10 @@ def _versions(possible: BoolArray, starts: BoolArray, ends: BoolArray) -> IntArr
     return np.argwhere(can_start[:, :, None] & can_end[:, None, :])
 
 
-def _steps(own: IntArray, starting: BoolArray, ending: BoolArray, starts: BoolArray, ends: BoolArray) -> Steps:
+def _steps(own: IntArray, starting: BoolArray, ending: BoolArray, starts: BoolArray, ends: BoolArray) -> PossibleSteps:
     """The steps in which the versions tell the truth."""
     both = np.ix_(own + 1, own + 1)
-    return Steps(
+    return PossibleSteps(
         (starts[both] == starting) & (ends[both] == ending[:, None]),
         starts[0, own + 1] == starting,
         ends[own + 1, 0] == ending,

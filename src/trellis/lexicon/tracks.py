@@ -10,24 +10,24 @@ copies of the states of that type which are alive from the begin to the end of t
                                           last   last           ends here: the bonus of (3, 5) or of (3, 6)
 
 A span that begins where a track does must run on it. Where it ends, it collects the bonus of that end, if there is one;
-if it goes on behind the longest end, it returns to the plain states through the exit. That is a bijection between paths,
-so log Z, best path, k best, marginals, samples and entropy stay exact and linear in the length. What is alive where is
-in the emissions; transitions are shared, and tracks of one type that do not overlap take turns on the same copies.
-A span of one token needs no track: its bonus is paid to its only state.
+if it goes on behind the longest end, it returns to the plain states through the exit. That is a bijection between
+paths, so log Z, best path, k best, marginals, samples and entropy stay exact and linear in the length. What is alive
+where is in the emissions; transitions are shared, and tracks of one type that do not overlap take turns on the same
+copies. A span of one token needs no track: its bonus is paid to its only state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.caching import cached
 from trellis.chain import ChainScores
-from trellis.lexicon.spanned import SpanStates, Steps, expanded
+from trellis.lexicon.spanned import PossibleSteps, SpanStates, expanded
 from trellis.ragged import offsets_of
 
 
@@ -70,14 +70,17 @@ class Tracks:
         of_several[states.kind[(states.kind >= 0) & states.starts & ~states.ends]] = True
         kept = np.flatnonzero(~long | of_several[bonuses.kind])
         order = kept[np.lexsort(tuple(x[kept] for x in (-bonuses.end, bonuses.begin, bonuses.kind, bonuses.sequence)))]
-        sequence, begin, end, kind, bonus = (column[order] for column in bonuses)
+        sequence, begin, end, kind = (column[order] for column in bonuses[:4])
         place = np.stack([sequence, kind, begin], axis=1)
         opens = np.ones(len(order), dtype=np.bool_)
         opens[1:] = (place[1:] != place[:-1]).any(axis=1)  # the longest span of each begin comes first
         track = np.cumsum(opens) - 1
-        slots = _slots(sequence[opens], kind[opens], begin[opens], end[opens])
-        slot = np.where(end - begin > 1, slots[track], -1)
-        return cls(sequence, begin, end, kind, bonus, end[opens][track], slot, opens & (slot >= 0))
+        longest, several = end[opens][track], end - begin > 1
+        slot = np.full(len(order), -1, dtype=np.int64)
+        opens &= several  # a track whose longest span is one token is none
+        slot[opens] = _slots(sequence[opens] * len(states.kinds) + kind[opens], begin[opens], end[opens])
+        slot = np.where(several, slot[np.maximum.accumulate(np.where(opens, np.arange(len(order)), 0))], -1)
+        return cls(sequence, begin, end, kind, bonuses.bonus[order], longest, slot, opens)
 
     def of_sequences(self, sequences: IntArray) -> Self:
         """Those of some sequences, which are numbered in the order given."""
@@ -94,19 +97,21 @@ class Tracks:
         return result
 
 
-def _slots(*columns: IntArray) -> IntArray:
-    """The first copies that are free, for tracks sorted by sequence, type and begin."""
+def _slots(owner: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+    """The first copies that are free, for tracks sorted by owner and begin."""
     slots: list[int] = []
-    owner: Any = None
+    before = -1
     ends: list[int] = []
-    for sequence, kind, begin, end in zip(*(column.tolist() for column in columns), strict=True):
-        if end - begin == 1:
-            slots.append(-1)
-            continue
-        if owner != (sequence, kind):
-            owner, ends = (sequence, kind), []
-        slot = next((slot for slot, taken in enumerate(ends) if taken <= begin), len(ends))
-        ends[slot : slot + 1] = [end]
+    for own, first, last in zip(owner.tolist(), begin.tolist(), end.tolist(), strict=True):
+        if own != before:
+            before, ends = own, []
+        for slot, taken in enumerate(ends):
+            if taken <= first:
+                ends[slot] = last
+                break
+        else:
+            slot = len(ends)
+            ends.append(last)
         slots.append(slot)
     return np.array(slots, dtype=np.int64)
 
@@ -128,13 +133,13 @@ def rewarded(scores: ChainScores, states: SpanStates, bonuses: Bonuses) -> Itera
         if not key[0]:
             yield Rewarded(sequences, part, None)
             continue
-        layout = Layout.of(states, key[1:])
+        layout = TrackStates.of(states, key[1:])
         chain = layout.chain(part, tracks.of_sequences(sequences))
         yield Rewarded(sequences, chain, states.labels[layout.base])
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class TrackStates:
     """The states of a chain with tracks: the plain ones, then copies for each type and slot."""
 
     states: SpanStates
@@ -143,7 +148,7 @@ class Layout:
     leaves: BoolArray  # [A] the exit: from here a span goes on in plain states
 
     @classmethod
-    def of(cls, states: SpanStates, depths: IntArray) -> Layout:
+    def of(cls, states: SpanStates, depths: IntArray) -> TrackStates:
         """The plain states and this many copies of the states of each type."""
         A = len(states)
         parts = [(np.arange(A), np.full(A, -1), np.zeros(A, dtype=np.bool_))]
@@ -171,13 +176,13 @@ class Layout:
         return self.states.ends[self.base]
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> PossibleSteps:
         """A span goes on where it is: on its track, or in plain states, which the exit leads back to."""
         goes_on = (self.kind >= 0) & ~self.starts
         stays = np.where(self.leaves, -1, self.slot)[:, None] == self.slot
         own = self.states.steps
         transitions = own.transitions[np.ix_(self.base, self.base)] & (~goes_on | stays)
-        return Steps(transitions, own.start[self.base], own.end[self.base])
+        return PossibleSteps(transitions, own.start[self.base], own.end[self.base])
 
     def chain(self, scores: ChainScores, tracks: Tracks) -> ChainScores:
         """The chain of these states, with bonuses."""
