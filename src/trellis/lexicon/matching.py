@@ -176,7 +176,7 @@ def _automaton(patterns: list[str]) -> Any:
     try:
         import daachorse
     except ImportError:
-        raise DataError("a lexicon needs daachorse: pip install 'trellis[lexicon]'") from None
+        raise DataError("a lexicon needs daachorse: pip install 'trellis-crf[lexicon]'") from None
     usable = [pattern if is_unicode(pattern) else _NEVER for pattern in patterns]
     return daachorse.CharwiseDoubleArrayAhoCorasick(usable) if usable else None
 

@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, overload
 
@@ -38,7 +39,7 @@ from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
 from trellis.models.lexical import ScoredInputs, applied, find
 from trellis.models.posterior import Known, Posterior
-from trellis.models.raw_text import folded, inputs_of, joined, kept_apart, parts_of, segments, tokenizer_for
+from trellis.models.raw_text import cuts_words, documents, folded, inputs_of, kept_apart, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
@@ -246,25 +247,11 @@ class Tagger(Estimator[C], ABC):
         if sentences:
             if known is not None:
                 raise ModelError("known labels belong to the tokens of one sentence: leave out sentences=True")
-            return self._documents(given, lexicon)
+            return documents(given, partial(self.annotate, lexicon=lexicon))
         how = splitter(self.tokenizer_)
-        items, raw = inputs_of(given, how, with_gaps=segments(self._fitted_tags()))
+        items, raw = inputs_of(given, how, with_gaps=cuts_words(self._fitted_tags(), how))
         blocks = self._posteriors(items, known, [isinstance(item, str) for item in given], lexicon)
         return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
-
-    def _documents(self, given: Sequence[Any], lexicon: LexiconOption) -> list[Tagged]:
-        """Each text as a whole, from its sentences."""
-        parts = list(parts_of(given))
-        tagged: list[list[tuple[int, Tagged]]] = [[] for _ in given]
-        answers = self.annotate([part for _, _, part in parts], lexicon=lexicon)
-        for (number, start, _), one in zip(parts, answers, strict=True):
-            tagged[number].append((start, one))
-        empty = [item for item, own in zip(given, tagged, strict=True) if not own]
-        blank = iter(self.annotate(empty))
-        return [
-            next(blank) if not own else joined(item, own) if isinstance(item, str) else own[0][1]
-            for item, own in zip(given, tagged, strict=True)
-        ]
 
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
@@ -353,6 +340,11 @@ class Tagger(Estimator[C], ABC):
         return self._fitted_tags().labels
 
     @property
+    def makes_words(self) -> bool:
+        """Whether its tokens are characters, and its labels say which of them are words, and maybe what these are."""
+        return cuts_words(self._fitted_tags(), splitter(self.tokenizer_))
+
+    @property
     def classes_(self) -> list[str]:
         """The labels, as scikit-learn calls them."""
         return list(self.labels_)
@@ -409,7 +401,7 @@ class Tagger(Estimator[C], ABC):
         scores, lexicons = self._scores(self._folded(inputs)), self._lexicons(lexicon)
         found = find(inputs, lexicons, tags) if lexicons else None
         apart = None
-        if raw is not None and any(raw) and segments(tags):
+        if raw is not None and any(raw) and self.makes_words:
             apart = kept_apart(inputs, raw, tags, None if found is None else found.joined(scores.lengths))
         choices = None if known is None else known.allowed(tags)
         for allowed in (choices, apart):
