@@ -72,10 +72,9 @@ class Columns:
     names: tuple[str, ...]
     codes: IntArray  # [E] of strengths
     bonus: FloatArray  # [E] log odds of prefer, else 0
-    counts: IntArray | None = None  # [E] in the corpus they were taken from
 
     @classmethod
-    def of(cls, entries: Iterable[Entry], counts: Sequence[int] | None = None) -> Columns:
+    def of(cls, entries: Iterable[Entry]) -> Columns:
         """Checked entries; of several with one surface and label the last counts."""
         rows = list(entries)
         last = {(entry[0], entry[1]): number for number, entry in enumerate(rows)}
@@ -87,8 +86,7 @@ class Columns:
         codes = np.fromiter((_CODES.get(s, PREFER_CODE) for s in strengths), np.int64, size)  # type: ignore[arg-type]
         bonus = np.fromiter((0.0 if isinstance(s, str) else s for s in strengths), np.float64, size)
         labels = np.fromiter((numbers[label] for _, label, _ in kept), np.int64, size)
-        own = None if counts is None else np.array(counts, dtype=np.int64)
-        return cls([surface for surface, _, _ in kept], labels, names, codes, bonus, own)
+        return cls([surface for surface, _, _ in kept], labels, names, codes, bonus)
 
 
 class Lexicon:
@@ -154,28 +152,28 @@ class Lexicon:
     def from_corpus(
         cls, sentences: Iterable[Any], *, min_count: int = 1, strength: Strength | str = "feature", **options: Any
     ) -> Self:
-        """The spans of sentences with tags, with their labels, that occur at least `min_count` times.
-
-        The lexicon remembers how often each occurs. In training on the same sentences, an occurrence is then matched
-        only if its entry also stands in another sentence, so that a model does not learn to trust its own answers.
-        """
+        """The spans of sentences with tags, with their labels, that occur at least `min_count` times."""
         from trellis.lexicon.learning import spans_of_corpus
 
-        counts = {key: count for key, count in spans_of_corpus(sentences).items() if count >= min_count}
-        own = parse_strength(strength)
-        return cls._of([Entry(surface, label, own) for surface, label in counts], list(counts.values()), **options)
+        own, counts = parse_strength(strength), spans_of_corpus(sentences)
+        return cls._of([Entry(*key, own) for key, count in counts.items() if count >= min_count], **options)
 
     @classmethod
     def _of(
         cls,
         entries: Iterable[Entry],
-        counts: Sequence[int] | None = None,
         *,
         fold_case: bool = False,
         fold_width: bool = True,
         boundaries: Boundaries = "token",
     ) -> Self:
-        return cls.of_columns(Columns.of(entries, counts), Folding(fold_case, fold_width), boundaries)
+        return cls.of_columns(Columns.of(entries), Folding(fold_case, fold_width), boundaries)
+
+    def __or__(self, other: Lexicon) -> Lexicon:
+        """The entries of both; where both have a surface with the same label, that of the other counts."""
+        if (self.folding, self.boundaries) != (other.folding, other.boundaries):
+            raise DataError("lexicons that are joined must have the same folding and boundaries")
+        return Lexicon.of_columns(Columns.of([*self, *other]), self.folding, self.boundaries)
 
     def with_strength(self, strength: Strength | str) -> Lexicon:
         """The same entries, all with this strength."""
@@ -209,6 +207,12 @@ class Lexicon:
     def labels(self) -> tuple[str, ...]:
         """The labels that entries have."""
         return self.columns.names
+
+    @property
+    def feature_labels(self) -> tuple[str | None, ...]:
+        """The labels of the entries that are features, None for those without."""
+        used = np.unique(self.columns.labels[self.columns.codes == FEATURE_CODE]).tolist()
+        return tuple(None if label < 0 else self.columns.names[label] for label in used)
 
     def has(self, *codes: int) -> bool:
         """Whether there are entries of these strengths."""

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trellis.errors import DataError
-from trellis.tags import Scheme, detect, spans_from_sequences
+from trellis.tags import Detection, detect, spans_from_sequences
 from trellis.text import Sentence
 
 Key = tuple[str, str | None]
 """Surface and label."""
 
 
-def spans_of_corpus(sentences: Iterable[Any], scheme: Scheme | None = None) -> Counter[Key]:
+def spans_of_corpus(sentences: Iterable[Any]) -> Counter[Key]:
     """How often each surface is a span with each label; the label is None if spans have no types."""
+    every = list(sentences)
+    for number, item in enumerate(every):
+        if not isinstance(item, Sentence) or item.tags is None:
+            raise DataError(f"sentence {number} has no tags: a lexicon is learned from sentences with tags")
+    tags = [list(item.tags) for item in every]
     counts: Counter[Key] = Counter()
-    for own in spans_of_sentences(list(sentences), scheme):
+    for own in spans_with_surfaces(every, tags, detect(tags)):
         counts.update(own)
     return counts
 
 
-def spans_of_sentences(sentences: list[Any], scheme: Scheme | None = None) -> list[list[Key]]:
-    """The surfaces and labels of the spans of each sentence."""
-    for number, item in enumerate(sentences):
-        if not isinstance(item, Sentence) or item.tags is None:
-            raise DataError(f"sentence {number} has no tags: a lexicon is learned from sentences with tags")
-    tags = [list(item.tags) for item in sentences]
-    found = detect(tags, scheme=scheme)
+def spans_with_surfaces(inputs: Sequence[Any], tags: Sequence[Sequence[str]], found: Detection) -> list[list[Key]]:
+    """The surfaces and labels of the spans of each input."""
     every = spans_from_sequences(tags, found.scheme, style=found.style)
     return [
         [(surface(item, span.start, span.end), span.label or None) for span in own]
-        for item, own in zip(sentences, every, strict=True)
+        for item, own in zip(inputs, every, strict=True)
     ]
 
 

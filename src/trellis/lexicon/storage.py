@@ -27,8 +27,6 @@ def to_stored(lexicon: Lexicon) -> tuple[dict[str, Any], Arrays]:
         f"{_PREFIX}strengths": c.codes.astype(np.uint8),
         f"{_PREFIX}bonus": c.bonus,
     }
-    if c.counts is not None:
-        arrays[f"{_PREFIX}counts"] = c.counts
     how = {"fold_case": folding.case, "fold_width": folding.width, "boundaries": lexicon.boundaries}
     return {"labels": list(c.names), **how}, arrays
 
@@ -47,7 +45,6 @@ def from_stored(stored: Stored, field: str = KIND) -> Lexicon:
         names,
         stored.array(f"{_PREFIX}strengths", np.uint8, size, FEATURE_CODE, MUST_CODE).astype(np.int64),
         stored.array(f"{_PREFIX}bonus", np.float64, size, -MOST, MOST),
-        stored.array(f"{_PREFIX}counts", np.int64, size, 0) if f"{_PREFIX}counts" in stored else None,
     )
     folding = Folding(fields.value("fold_case", bool), fields.value("fold_width", bool))
     try:

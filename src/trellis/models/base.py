@@ -31,6 +31,8 @@ from trellis import chain, config, store
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
 from trellis.lexicon import Lexicon
+from trellis.lexicon.columns import with_columns
+from trellis.lexicon.learning import spans_with_surfaces
 from trellis.lexicon.storage import from_stored, to_stored
 from trellis.models.data import Label, Labelled, Supervised, listed, mended
 from trellis.models.estimator import C, Estimator
@@ -48,7 +50,7 @@ from trellis.training import History, Progress, undisturbed
 from trellis.untrusted import shown
 
 LexiconOption = Lexicon | Literal["own"] | None
-_LEARNED = ("tagset_", "tokenizer_", "settings_", "history_", "lexicon_")
+_LEARNED = ("tagset_", "tokenizer_", "settings_", "history_", "lexicon_", "lexical_")
 _BLOCK = 16384  # sentences that are answered at a time
 _TRACKS = 8  # how much wider a chain with a lexicon may well be
 
@@ -68,6 +70,10 @@ class Tagger(Estimator[C], ABC):
     """The training; it does not exist for a model that was opened from a file."""
     lexicon_: Lexicon | None = None
     """What the model knows about words and names, saved with it; may be set to another one, or to None."""
+    lexical_: tuple[str | None, ...] = ()
+    """The labels of the lexicon whose matches are features of the model, None for entries without a label."""
+    learns_lexicons: ClassVar[bool] = False
+    """Whether matches of a lexicon can be features."""
 
     @abstractmethod
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -106,6 +112,7 @@ class Tagger(Estimator[C], ABC):
         folder: str | Path | ModelFolder | None = None,
         tokenizer: Splitter | str | OwnTokenizer | None = None,
         on_bad_tags: OnBadTags = "error",
+        lexicon: Lexicon | None = None,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
 
@@ -120,9 +127,10 @@ class Tagger(Estimator[C], ABC):
             tokenizer: how raw text will be split, instead of the setting of that name; may be a function.
             on_bad_tags: what to do about labels that the scheme forbids or cannot read: "error" refuses them, "repair"
                 reads them as seqeval does, "drop" leaves their sentences out; what was done is a `DataWarning`.
+            lexicon: becomes the model's own (`lexicon_`); matches of its entries of strength feature are learned from.
 
         """
-        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags)
+        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon)
         with opened(folder, self.kind) as place:
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
@@ -152,7 +160,8 @@ class Tagger(Estimator[C], ABC):
         how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
         if place is not None:
             how.to_dict()  # what cannot be stored is refused before the training, not after it
-        self._learn(self._seen(data), None if held_out is None else self._seen(held_out), options)
+        self._take_lexicon(options)
+        self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)
         self.tokenizer_ = how
         if place is not None and keep:
             undisturbed(lambda: place.save(self))
@@ -309,6 +318,8 @@ class Tagger(Estimator[C], ABC):
         if self.lexicon_ is not None:
             manifest["lexicon"], own = to_stored(self.lexicon_)
             arrays |= own
+        if self.lexical_:
+            manifest["lexical"] = list(self.lexical_)
         store.save(path, self.kind, manifest, arrays)
 
     @classmethod
@@ -331,6 +342,7 @@ class Tagger(Estimator[C], ABC):
         model.tagset_ = _stored_tags(stored)
         model.tokenizer_ = _stored_tokenizer(stored)
         model.lexicon_ = from_stored(stored) if "lexicon" in fields else None
+        model.lexical_ = tuple(fields.items("lexical", str, type(None))) if "lexical" in fields else ()
         model._restore(stored)
         return model
 
@@ -398,7 +410,8 @@ class Tagger(Estimator[C], ABC):
         lexicon: LexiconOption = "own",
     ) -> Posterior:
         tags, finer = self._fitted_tags(), self._state_labels()
-        scores, lexicons = self._scores(self._folded(inputs)), self._lexicons(lexicon)
+        lexicons = self._lexicons(lexicon)
+        scores = self._scores(self._prepared(inputs, lexicons))
         found = find(inputs, lexicons, tags) if lexicons else None
         apart = None
         if raw is not None and any(raw) and self.makes_words:
@@ -416,8 +429,38 @@ class Tagger(Estimator[C], ABC):
         """The inputs as the model sees them."""
         return folded(inputs) if getattr(self.config, "fold_width", False) else inputs
 
-    def _seen(self, data: Labelled) -> Labelled:
-        return replace(data, inputs=self._folded(data.inputs))
+    def _prepared(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
+        """The inputs as the model sees them, with the matches of lexicons if it has learned from these."""
+        seen = self._folded(inputs)
+        return with_columns(seen, inputs, lexicons, self.lexical_) if self.lexical_ else seen
+
+    def _seen(self, data: Labelled, *, learn: bool = False) -> Labelled:
+        if not self.lexical_:
+            return replace(data, inputs=self._folded(data.inputs))
+        gold = None
+        if learn and not data.partial:
+            gold = spans_with_surfaces(data.inputs, data.strings(), data.detect(self._scheme_asked))
+        seen = with_columns(self._folded(data.inputs), data.inputs, self._lexicons("own"), self.lexical_, gold)
+        return replace(data, inputs=seen)
+
+    def _take_lexicon(self, options: FitOptions) -> None:
+        """Make the lexicon that is given, or that the settings name, the model's own."""
+        path = getattr(self.config, "lexicon", None)
+        given = options.lexicon
+        if given is None and path is not None:
+            given = Lexicon.read(path, strength="feature")
+        if given is None and not self._goes_on(options):
+            self.lexicon_, self.lexical_ = None, ()
+        if given is None:
+            return
+        labels = given.feature_labels
+        if labels and not self.learns_lexicons:
+            raise ModelError(
+                f"a {type(self).__name__} does not learn from a lexicon: give its entries the strength prefer or must"
+            )
+        if self._goes_on(options) and labels != self.lexical_:
+            raise ModelError("a model that learns on needs a lexicon with the labels of its first one")
+        self.lexicon_, self.lexical_ = given, labels
 
     def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
         if isinstance(item, str):
