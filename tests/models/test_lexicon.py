@@ -11,7 +11,7 @@ import pytest
 
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain
-from trellis.errors import ModelError, NoPathError
+from trellis.errors import ModelError, NoPathError, TemplateError
 from trellis.models import Ensemble, Posterior, Tagger
 from trellis.models.lexical import ScoredInputs, applied, find
 from trellis.tags import Scheme, Span, TagSet, spans_from_tags, validate_tags
@@ -383,3 +383,82 @@ class TestSegmentation:
         assert rows[0]["instead"][1]["end"] == 5
         assert "1 of 2 occurrences fired" in str(report.grid().to_text())
         assert [row.fired for row in (report + report).entries()] == [0, 2]
+
+
+NAMES_OF_PLACES = Lexicon(
+    [("Oslo", "LOC"), ("Paris", "LOC"), ("Rome", "LOC"), ("New Delhi", "LOC")], strength="feature"
+)
+LEARNERS = {
+    "crf": lambda **options: CRF(features="ner", c2=0.1, **options),
+    "neural": lambda **options: NeuralTagger(
+        encoder={"hidden": 8, "words": {"size": 8, "unknown": 0.5}}, training={"epochs": 30}, **options
+    ),
+}
+
+
+@pytest.mark.parametrize("family", list(LEARNERS))
+class TestFeatures:
+    def test_a_model_learns_what_a_match_means(self, family: str, tmp_path) -> None:
+        model = LEARNERS[family]().fit(TRAIN * 3, lexicon=NAMES_OF_PLACES)
+        x = ["It", "rained", "in", "Oslo", "."]
+        chances = [
+            model.posterior([x], lexicon=lexicon).marginals()[0][3, model.labels_.index("B-LOC")]
+            for lexicon in (None, "own", Lexicon([("rained", "LOC", "feature")]))
+        ]
+        assert chances[1] > chances[0]
+        assert chances[2] == pytest.approx(chances[1], rel=0.5)  # its own lexicon counts beside another
+        model.save(tmp_path / "model")
+        again = type(model).load(tmp_path / "model")
+        for one in (again, pickle.loads(pickle.dumps(model))):
+            np.testing.assert_array_equal(one.marginals([x])[0], model.marginals([x])[0])
+            np.testing.assert_array_equal(one.marginals([x], lexicon=None)[0], model.marginals([x], lexicon=None)[0])
+        assert list(again.lexicon_) == list(NAMES_OF_PLACES)
+
+    def test_the_settings_may_name_a_file(self, family: str, tmp_path) -> None:
+        (tmp_path / "places.tsv").write_text("Oslo\tLOC\nRome\tLOC\n")
+        model = LEARNERS[family](lexicon=str(tmp_path / "places.tsv")).fit(TRAIN)
+        assert [entry.strength for entry in model.lexicon_] == ["feature", "feature"]
+        assert model.lexical_ == ("LOC",)
+
+    def test_training_again_without_a_lexicon_forgets_it(self, family: str) -> None:
+        model = LEARNERS[family]().fit(TRAIN, lexicon=NAMES_OF_PLACES).fit(TRAIN)
+        assert (model.lexicon_, model.lexical_) == (None, ())
+        plain = LEARNERS[family]().fit(TRAIN)
+        x = [["In", "Oslo"]]
+        np.testing.assert_array_equal(model.marginals(x)[0], plain.marginals(x)[0])
+
+    def test_going_on_keeps_the_lexicon_or_takes_one_with_the_same_labels(self, family: str) -> None:
+        model = LEARNERS[family]().fit(TRAIN, lexicon=NAMES_OF_PLACES)
+        model.fit(TRAIN, warm_start=True)
+        assert model.lexical_ == ("LOC",)
+        with pytest.raises(ModelError, match="labels of its first one"):
+            model.fit(TRAIN, warm_start=True, lexicon=Lexicon([("Oslo", "PER", "feature")]))
+
+
+def test_features_of_a_lexicon_have_names() -> None:
+    model = CRF(features="ner", c2=0.1).fit(TRAIN, lexicon=NAMES_OF_PLACES)
+    assert "U61b:E2" in model.feature_names(["in", "New", "Delhi"])[2]
+    assert model.explain(["in", "New", "Delhi"], 2).label == "I-LOC"
+    assert (
+        "lexicon" in repr(model.top_features(n=500).to_markdown()) or model.parameters_.index.find("U61b:S") is not None
+    )
+
+
+def test_families_that_cannot_learn_from_a_lexicon_say_so() -> None:
+    with pytest.raises(ModelError, match="a HMM with these settings does not learn from a lexicon"):
+        HMM().fit(TRAIN, lexicon=NAMES_OF_PLACES)
+    model = HMM().fit(TRAIN, lexicon=Lexicon([("Karl", "PER", "must")]))
+    assert model.predict([["Karl"]]) == [["B-PER"]]
+    learned = [CRF(features="ner").fit(TRAIN, lexicon=NAMES_OF_PLACES)] * 2
+    with pytest.raises(ModelError, match="an ensemble does not keep"):
+        Ensemble.of(learned)
+
+
+def test_templates_that_look_at_a_lexicon_need_one(tmp_path) -> None:
+    (tmp_path / "own.template").write_text("U00:%x[0,0]\nU01:%lexicon1[0,0]/%lexicon1[1,0]\nB\n")
+    with pytest.raises(TemplateError, match=r"looks at %lexicon1, and there is a lexicon with 0 labels"):
+        CRF(features=str(tmp_path / "own.template")).fit(TRAIN)
+    model = CRF(features=str(tmp_path / "own.template")).fit(TRAIN, lexicon=NAMES_OF_PLACES)
+    assert model.feature_names(["New", "Delhi"]) == [["U00:New", "U01:B2/E2"], ["U00:Delhi", "U01:E2/_B+1"]]
+    with pytest.raises(ModelError, match="a CRF with these settings does not learn from a lexicon"):
+        CRF(features="given").fit([[["a"], ["b"]]], [["X", "Y"]], lexicon=NAMES_OF_PLACES)

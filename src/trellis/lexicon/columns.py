@@ -6,7 +6,8 @@
 B, I and E say that the token is the first, an inner or the last one of a match, S that it is one by itself; the digit
 is the length of the longest such match, at most 4. A name that was taken from the training sentences would always match
 there, and a model would learn to trust nothing else. So where a lexicon has nearly all names of the training data, an
-entry does not count in a sentence if it is a span there and in no other: leave one out.
+entry does not count in a sentence if it is a span there and in no other (leave one out), and of the other matches half
+are left out at random, so that names without a match are learned as well.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from trellis.text import Sentence
 
 Labels = Sequence[str | None]
 _LONGEST = 4
-_NEARLY_ALL = 0.9
+_NEARLY_ALL, _DROPPED = 0.9, 0.5
 
 
 def name_of_column(label: str | None) -> str:
@@ -102,7 +103,7 @@ def _value(lengths: tuple[int, ...]) -> str:
 
 
 def _left_out(lexicon: Lexicon, match: Matches, gold: Sequence[Sequence[Key]]) -> BoolArray:
-    """Which matches are of entries that are spans of their own sentence and of no other."""
+    """Matches that do not count in training, if the lexicon has nearly all spans that are learned."""
     columns, folding = lexicon.columns, lexicon.folding
     spans = [[(folding(surface), label) for surface, label in own] for own in gold]
     known = {
@@ -122,4 +123,5 @@ def _left_out(lexicon: Lexicon, match: Matches, gold: Sequence[Sequence[Key]]) -
         label = int(columns.labels[entry])
         key = (folding(columns.surfaces[entry]), None if label < 0 else columns.names[label])
         result[row] = key in own_spans[b] and every[key] == 1
-    return result
+    dropped: BoolArray = np.random.default_rng(0).random(len(result)) < _DROPPED
+    return result | dropped

@@ -258,7 +258,7 @@ def check_surface(surface: Any) -> str:
 
 
 def _checked(number: int, item: str | Sequence[Any], strength: Strength) -> Entry:
-    parts = (item,) if isinstance(item, str) else tuple(item)
+    parts = (item,) if isinstance(item, str) else tuple(item) if isinstance(item, Sequence) else ()
     if not 1 <= len(parts) <= 3:
         raise DataError(f"entry {number} must be (surface, label, strength), got {shown(item)}")
     surface, label, own = (*parts, None, None)[:3] if len(parts) < 3 else parts

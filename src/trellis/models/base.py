@@ -72,8 +72,6 @@ class Tagger(Estimator[C], ABC):
     """What the model knows about words and names, saved with it; may be set to another one, or to None."""
     lexical_: tuple[str | None, ...] = ()
     """The labels of the lexicon whose matches are features of the model, None for entries without a label."""
-    learns_lexicons: ClassVar[bool] = False
-    """Whether matches of a lexicon can be features."""
 
     @abstractmethod
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -165,6 +163,11 @@ class Tagger(Estimator[C], ABC):
         self.tokenizer_ = how
         if place is not None and keep:
             undisturbed(lambda: place.save(self))
+
+    @property
+    def learns_lexicons(self) -> bool:
+        """Whether matches of a lexicon can be features."""
+        return False
 
     @property
     def _scheme_asked(self) -> str | None:
@@ -456,7 +459,8 @@ class Tagger(Estimator[C], ABC):
         labels = given.feature_labels
         if labels and not self.learns_lexicons:
             raise ModelError(
-                f"a {type(self).__name__} does not learn from a lexicon: give its entries the strength prefer or must"
+                f"a {type(self).__name__} with these settings does not learn from a lexicon: give its entries the "
+                "strength prefer or must"
             )
         if self._goes_on(options) and labels != self.lexical_:
             raise ModelError("a model that learns on needs a lexicon with the labels of its first one")

@@ -47,12 +47,16 @@ class CRF(Tagger[CRFConfig]):
 
     kind: ClassVar[str] = "crf"
     config_class: ClassVar[type[Any]] = CRFConfig
-    learns_lexicons: ClassVar[bool] = True
     parameters_: CRFWeights
     states_: TagStates
     """What the weights are about: the labels, as the scheme that is learned tells them apart."""
     _cached: Extractor | None = None
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
+
+    @property
+    def learns_lexicons(self) -> bool:
+        """Whether features come from templates."""
+        return self.config.features not in ("given", "ready")
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         if not self._goes_on(options):
@@ -172,14 +176,15 @@ class CRF(Tagger[CRFConfig]):
 
     def _extractor(self) -> Extractor:
         if self._cached is None or not self.__sklearn_is_fitted__():
-            features, columns = self.config.features, list(map(name_of_column, self.lexical_))
-            if features in ("given", "ready"):
-                if columns:
-                    raise ConfigError("features are given, so a lexicon cannot add any: use its matches as features")
-                self._cached = GivenExtractor()
-            else:
-                templates = get_templates(features, clusters=self.config.vectors is not None, lexicon=len(columns))
-                self._cached = TemplateExtractor(templates, lexicon=columns)
+            columns = list(map(name_of_column, self.lexical_))
+            clusters = self.config.vectors is not None
+            self._cached = (
+                TemplateExtractor(
+                    get_templates(self.config.features, clusters=clusters, lexicon=len(columns)), lexicon=columns
+                )
+                if self.learns_lexicons
+                else GivenExtractor()
+            )
         return self._cached
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:

@@ -59,7 +59,6 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     kind: ClassVar[str] = "neural"
     config_class: ClassVar[type[Any]] = NeuralConfig
-    learns_lexicons: ClassVar[bool] = True
     free_settings: ClassVar[frozenset[str] | None] = frozenset(
         ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
     )
@@ -93,6 +92,11 @@ class NeuralTagger(Tagger[NeuralConfig]):
         with opened(folder, self.kind, resume=resume) as place:
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
+
+    @property
+    def learns_lexicons(self) -> bool:
+        """Matches have embeddings."""
+        return True
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
