@@ -25,6 +25,7 @@ EXPORTS = {
         "__version__",
         "get_num_threads",
         "load",
+        "select",
         "set_num_threads",
     ],
     "trellis.models": [
@@ -41,10 +42,12 @@ EXPORTS = {
         "Pipeline",
         "Posterior",
         "ScoredSpan",
+        "Selected",
         "Tagged",
         "Tagger",
         "TextSpan",
         "load",
+        "select",
     ],
     "trellis.lexicon": [
         "Entry",

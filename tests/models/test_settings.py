@@ -36,6 +36,7 @@ MODELS = {
 }
 # What is unset in a resolved configuration means: no limit, none, never.
 MAY_BE_UNSET = {
+    "lexicon",
     "tokenizer",  # like the training data: what was learned of them is stored
     "vectors",
     "max_iterations",
