@@ -159,6 +159,7 @@ def test_a_fit_takes_only_what_its_family_uses():
         "folder",
         "tokenizer",
         "on_bad_tags",
+        "lexicon",
     ]
     assert list(inspect.signature(CRF.fit).parameters) == shared
     assert list(inspect.signature(HMM.fit).parameters) == shared
