@@ -59,12 +59,12 @@ nb::list name_numbers(const nb::list& names, const Array<const int64_t>& ids, co
     if (length < 0 || length > end - id) throw nb::value_error("lengths do not add up to the number of labels");
     PyObject* own = PyList_New(Py_ssize_t(length));
     if (!own) throw nb::python_error();
-    PyList_SET_ITEM(lists.ptr(), Py_ssize_t(b), own);
+    NB_LIST_SET_ITEM(lists.ptr(), Py_ssize_t(b), own);
     for (int64_t t = 0; t < length; ++t, ++id) {
-      if (*id < 0 || *id >= PyList_GET_SIZE(names.ptr())) throw nb::index_error("a label has no name");
-      PyObject* name = PyList_GET_ITEM(names.ptr(), Py_ssize_t(*id));
+      if (*id < 0 || *id >= NB_LIST_GET_SIZE(names.ptr())) throw nb::index_error("a label has no name");
+      PyObject* name = NB_LIST_GET_ITEM(names.ptr(), Py_ssize_t(*id));
       Py_INCREF(name);
-      PyList_SET_ITEM(own, Py_ssize_t(t), name);
+      NB_LIST_SET_ITEM(own, Py_ssize_t(t), name);
     }
   }
   return nb::borrow<nb::list>(lists);

@@ -73,15 +73,10 @@ Items items_of(PyObject* object, const std::string& otherwise) {
   refuse(otherwise + ", got " + type_name(object));
 }
 
-<<<<<<< HEAD
-=======
-// Item i, kept alive: Python code that runs on the way may take it out of the list.
-nb::object item_of(const nb::object& items, Py_ssize_t i) { return nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i)); }
-
 // The number of a cell's string. Strings of one character are found by it.
 int32_t number_of(PyObject* cell, Column& column, std::string& spare) {
-  if (PyUnicode_GET_LENGTH(cell) != 1) return int32_t(column.values.add(text_of(cell, spare)));
-  const uint32_t code = PyUnicode_READ_CHAR(cell, 0);
+  if (PyUnicode_GetLength(cell) != 1) return int32_t(column.values.add(text_of(cell, spare)));
+  const uint32_t code = PyUnicode_ReadChar(cell, 0);
   int32_t number = column.characters.find(code);
   if (number < 0) {
     number = int32_t(column.values.add(text_of(cell, spare)));
@@ -90,7 +85,6 @@ int32_t number_of(PyObject* cell, Column& column, std::string& spare) {
   return number;
 }
 
->>>>>>> main
 class FeatureReader {
  public:
   FeatureReader(Dataset& data, AttributeSource attributes) : data_(data), attributes_(attributes) {}
