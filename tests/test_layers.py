@@ -21,7 +21,7 @@ LAYERS = [
     ["lexicon"],
     ["training"],
     ["models"],
-    ["compat", "demo"],
+    ["compat", "demo", "export"],
     ["cli", "server"],
 ]
 MODEL_ROOMS = ("crf", "functions", "hmm", "neural")

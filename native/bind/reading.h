@@ -3,7 +3,7 @@
 
 #include "features/dataset.h"
 
-#include <nanobind/nanobind.h>
+#include "bind/python.h"
 
 namespace trellis {
 

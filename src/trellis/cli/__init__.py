@@ -32,6 +32,7 @@ _COMMANDS = (
     ("select", "select", "select_sentences", "Choose sentences of a pool that are worth labelling."),
     ("check", "check", "check", "Check files before training: labels, tag scheme, duplicates."),
     ("convert", "convert", "convert", "Convert a corpus to another format, another tag scheme, or both."),
+    ("export", "export", "export", "Write a model as an ONNX file for other programs."),
     ("score", "score", "score", "Score predicted tags against gold tags."),
 )
 
