@@ -20,8 +20,8 @@ LAYERS = [
     ["features", "corpus", "metrics", "nn"],
     ["training"],
     ["models"],
-    ["compat", "demo"],
-    ["cli", "server"],
+    ["compat", "demo", "server"],
+    ["cli"],
 ]
 MODEL_ROOMS = ("crf", "functions", "hmm", "neural")
 # Names of several classes: the same thing for NumPy and torch, a model and its layer, the names that users of other
