@@ -41,7 +41,7 @@ def strict(shelf: ModelShelf) -> Any:
         ("/v1/tag", {"texts": ["a"], "probabilities": False, "spans_only": True}, 422, "spans come with theirs"),
         ("/v1/tag", {"documents": ["a"], "k_best": 1}, 422, "send their sentences as texts"),
         ("/v1/tag", {"documents": ["a"], "known": [[None]]}, 422, "not to documents"),
-        ("/v1/tag", {"texts": ["a"], "known": []}, 422, "known has 0 lists of labels: expected 1"),
+        ("/v1/tag", {"texts": ["a"], "known": []}, 422, "known has 0 lists: expected 1"),
         ("/v1/tag", {"texts": ["a"], "known": [["O", "O"]]}, 422, r"known\[0\] has 2 labels for 1 tokens"),
         ("/v1/tag", {"texts": ["a"], "known": [["X"]]}, 422, "must be labels of the model, .* got 'X'"),
         ("/v1/tag", {"texts": ["a"], "known": [[[]]]}, 422, "an empty list of labels"),

@@ -8,11 +8,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trellis.errors import ConfigError
+from trellis.corpus import read
+from trellis.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from trellis.server.teaching import TeachingSettings
 
 _MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -30,6 +34,19 @@ def serve(
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A name under which clients may ask; * is any. May be repeated.")
+    ] = None,
+    corrections: Annotated[
+        str | None, typer.Option(help="File of JSON Lines that corrections of the page are appended to.")
+    ] = None,
+    annotate: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Texts, one per line: the page offers those worth labelling next."),
+    ] = None,
+    train: Annotated[
+        str | None, typer.Option(help="What the model learned from; learning goes on from all of it.")
+    ] = None,
+    dev: Annotated[
+        str | None, typer.Option(help="Held-out sentences that the old and the new model are compared on.")
     ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one request.")] = 100_000,
     max_bytes: Annotated[int, typer.Option(min=1, help="Bytes of one request.")] = 4 * 2**20,
@@ -50,6 +67,8 @@ def serve(
     """  # noqa: D301 - \b tells click to keep the lines
     if bool(models) == demo:
         raise ConfigError("give at least one model folder, or --demo")
+    if corrections is not None and workers > 1:
+        raise ConfigError("--corrections has one writer: leave out --workers")
     with _figures(workers), _paths(models or []) as paths:
         # After the variable for the figures of several processes, which is read when they are imported.
         from trellis.server import ModelShelf, ServerLimits, ServerSettings
@@ -65,12 +84,41 @@ def serve(
             batch_tokens=batch_tokens,
         )
         hosts = (*LOCAL, host, *(allow_host or []))
-        settings = ServerSettings(limits, hosts, Keys.read(keys))
+        teaching = _teaching(corrections, annotate, train, dev, demo=demo)
+        settings = ServerSettings(limits, hosts, Keys.read(keys), teaching)
         shelf = ModelShelf(paths)
         with listening(host, port) as sock:
             _greet(host, sock.getsockname()[1], is_open=not len(settings.keys))
             logging.basicConfig(level=logging.WARNING, format="trellis: %(message)s")
             run(shelf, settings, sock, workers)
+
+
+def _teaching(
+    corrections: str | None, annotate: str | None, train: str | None, dev: str | None, *, demo: bool
+) -> TeachingSettings:
+    """What teaching needs; the demo has its own sentences."""
+    from trellis.demo import english
+    from trellis.server.learning import LearningData
+    from trellis.server.teaching import TeachingSettings
+
+    if corrections is None:
+        if annotate or train or dev:
+            raise ConfigError("--annotate, --train and --dev need --corrections, the file that labels are kept in")
+        return TeachingSettings()
+    data = english() if demo else None
+    given = [read(path).sentences if path else [] for path in (train, dev)]
+    learning = LearningData(given[0] or (data.train if data else []), given[1] or (data.dev if data else []))
+    return TeachingSettings(Path(corrections), learning, _pool(annotate))
+
+
+def _pool(path: str | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    return list(dict.fromkeys(line.strip() for line in lines if line.strip()))
 
 
 def _greet(host: str, port: int, *, is_open: bool) -> None:

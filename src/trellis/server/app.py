@@ -20,6 +20,7 @@ from trellis.server.problems import NotFoundError, RequestError, WrongMethodErro
 from trellis.server.routes import Routes
 from trellis.server.security import LOCAL, Guard, Keys, problem_response
 from trellis.server.shelf import ModelShelf
+from trellis.server.teaching import Teaching, TeachingSettings
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class ServerSettings:
     hosts: tuple[str, ...] = LOCAL
     """What it may be called in the Host header; ``*`` is any name."""
     keys: Keys = field(default_factory=Keys)
+    teaching: TeachingSettings = field(default_factory=TeachingSettings)
     reload_seconds: float = 1.0
     """How often the files of models are looked at; 0 is never."""
 
@@ -40,7 +42,7 @@ def create_app(shelf: ModelShelf, settings: ServerSettings | None = None) -> Sta
     metrics = Metrics()
     batcher = Batcher(chosen.limits, metrics.batch)
     metrics.watch_queue(lambda: batcher.queued)
-    routes = Routes(shelf, chosen.limits, batcher, metrics)
+    routes = Routes(shelf, chosen.limits, batcher, metrics, Teaching(shelf, chosen.limits, batcher, chosen.teaching))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -14,7 +14,7 @@ from trellis.server.schema import Schema, ref, schemas
 
 JSON, LINES = "application/json", "application/x-ndjson"
 _COMMON = (400, 401, 403, 500, 503)
-_ASKING = (400, 401, 403, 404, 408, 413, 415, 422, 429, 500, 503)
+_ASKING = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503)
 
 
 def document(limits: ServerLimits) -> dict[str, Any]:
@@ -41,6 +41,16 @@ def _paths() -> dict[str, Any]:
         "/readyz": {"get": _ready()},
         "/metrics": {"get": _gives("metrics", "Figures for Prometheus.", None, "text/plain")},
         "/openapi.json": {"get": _gives("openapi", "This document.", None)},
+        "/v1/teaching": {
+            "get": _gives("teaching", "Whether corrections are kept, and how far learning is.", "Teaching")
+        },
+        "/v1/corrections": {
+            "post": _posts("correct", "Keep a correction: on disk when answered.", "Correction", "Progress")
+        },
+        "/v1/next": {"post": _posts("next", "The sentence of the pool worth labelling next.", None, "NextSentence")},
+        "/v1/learn": {"post": _posts("learn", "Learn from the corrections, in the background.", None, "Learner")},
+        "/v1/learn/accept": {"post": _posts("accept", "Put the new model in place of the old one.", None, "Learner")},
+        "/v1/learn/reject": {"post": _posts("reject", "Forget the new model.", None, "Learner")},
         "/predict": {"post": _label_studio("predict", "Predictions for tasks of Label Studio.", "Predictions")},
         "/setup": {"post": _label_studio("setup", "Label Studio introduces a project.", "Setup")},
         "/health": {"get": _gives("health", "Label Studio asks whether the backend is up.", "LabelStudioHealth")},

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from trellis.models.data import Label
 from trellis.models.raw_text import inputs_of, joined, parts_of, segments
 from trellis.server.batcher import Question, QueuedPart
+from trellis.server.knowing import labels_of_spans, span_of
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import InvalidRequestError, MalformedError, TooLargeError
 from trellis.server.questions import Asked, ExplainQuestion, TagAnswer, TagQuestion, TrellisQuestion, labelling_dict
@@ -19,10 +20,11 @@ from trellis.text import splitter
 from trellis.untrusted import Fields, JSONSyntaxError, is_unicode, parse_json, shown
 
 _INPUTS = ("texts", "tokens", "documents")
-_TAG = (*_INPUTS, "model", "known", "probabilities", "k_best", "spans_only", "timeout")
-_TRELLIS = ("text", "tokens", "model", "known", "k_best", "timeout")
+_TAG = (*_INPUTS, "model", "known", "known_spans", "probabilities", "k_best", "spans_only", "timeout")
+_TRELLIS = ("text", "tokens", "model", "known", "known_spans", "k_best", "timeout")
 _LINE = ("text", "tokens", "id")
 _QUERY = ("model", "probabilities", "k_best", "spans_only")
+_CORRECTION = ("text", "tokens", "model", "known_spans", "tags")
 _EXPLAIN = ("text", "tokens", "model", "positions", "top", "timeout")
 
 
@@ -182,10 +184,23 @@ class TagWriter:
         own: list[list[Any]] = [[] for _ in self.documents]
         for (number, start), answer in zip(self.owners, answers, strict=True):
             own[number].append((start, answer.tagged))
-        blank = {"text": "", "tokens": [], "offsets": [], "tags": [], "probabilities": [], "spans": []}
-        texts = zip(self.documents, own, strict=True)
-        found = [joined(text, parts).to_dict() if parts else blank | {"text": text} for text, parts in texts]
+        found = [_document(text, parts) for text, parts in zip(self.documents, own, strict=True)]
         return [{"spans": one["spans"]} for one in found] if self.spans_only else found
+
+
+def _document(text: str, parts: list[Any]) -> dict[str, Any]:
+    if not parts:
+        return {
+            "text": text,
+            "tokens": [],
+            "offsets": [],
+            "tags": [],
+            "probabilities": [],
+            "spans": [],
+            "sentences": [],
+        }
+    sentences = [[start, start + len(one.text)] for start, one in parts]
+    return joined(text, parts).to_dict() | {"sentences": sentences}
 
 
 def sized(asked: Sequence[Asked], limits: ServerLimits, weight: int = 1) -> list[QueuedPart]:
@@ -196,6 +211,28 @@ def sized(asked: Sequence[Asked], limits: ServerLimits, weight: int = 1) -> list
     if max(lengths, default=0) > limits.sentence_tokens:
         raise TooLargeError(f"a sentence has {max(lengths)} tokens: expected at most {limits.sentence_tokens}")
     return [QueuedPart(one, max(1, n) * weight) for one, n in zip(asked, lengths, strict=True)]
+
+
+class Correction(NamedTuple):
+    """What a person says about a sentence."""
+
+    text: str
+    tokens: Sequence[str]
+    labels: Sequence[Label]
+
+
+def correction_of(body: bytes, shelf: ModelShelf, limits: ServerLimits) -> Correction:
+    """``/v1/corrections``: known spans, or the tags of all tokens."""
+    fields = _fields(body, _CORRECTION)
+    model = shelf.get(fields.text("model") if "model" in fields else None)
+    tokens = _tokens(fields.items("tokens", str), "tokens")
+    sized([Asked(tokens)], limits)
+    text = unicode(fields.text("text"), "text") if "text" in fields else " ".join(tokens)
+    if "tags" in fields:
+        labels = _labels(fields.items("tags", str), len(tokens), model, "tags")
+    else:
+        labels = known_labels(fields.value("known_spans", list), len(tokens), model, "known_spans")
+    return Correction(text, tokens, labels)
 
 
 def dumps(value: Any) -> bytes:
@@ -293,22 +330,29 @@ def _known(
     fields: Fields, asked: list[Asked], model: ServedModel, form: str, *, one: bool = False
 ) -> list[Asked] | None:
     """The sentences with what is known of their labels; None if nothing is."""
-    if "known" not in fields:
+    if "known" not in fields and "known_spans" not in fields:
         return None
+    name = _one_of(fields, ("known", "known_spans"))
     if form == "documents":
         raise InvalidRequestError("known labels belong to the tokens of texts or token lists, not to documents")
-    given = [fields.value("known", list)] if one else fields.items("known", list, type(None))
+    given = [fields.value(name, list)] if one else fields.items(name, list, type(None))
     if len(given) != len(asked):
-        raise InvalidRequestError(f"known has {len(given)} lists of labels: expected {len(asked)}, one per input")
+        raise InvalidRequestError(f"{name} has {len(given)} lists: expected {len(asked)}, one per input")
+    read = _labels if name == "known" else known_labels
     return [
-        item._replace(known=_labels(own, len(item.item), model, "known" if one else f"known[{i}]"))
+        item._replace(known=None if own is None else read(own, len(item.item), model, name if one else f"{name}[{i}]"))
         for i, (item, own) in enumerate(zip(asked, given, strict=True))
     ]
 
 
-def _labels(labels: list[Any] | None, count: int, model: ServedModel, where: str) -> list[Label] | None:
-    if labels is None:
-        return None
+def known_labels(spans: list[Any], count: int, model: ServedModel, where: str) -> list[Label]:
+    """What known spans say about the labels of `count` tokens."""
+    tags = model.tagger.tagset_
+    found = [span_of(span, count, tags, f"{where}[{i}]") for i, span in enumerate(spans)]
+    return labels_of_spans(found, count, tags)
+
+
+def _labels(labels: list[Any], count: int, model: ServedModel, where: str) -> list[Label]:
     if len(labels) != count:
         raise InvalidRequestError(f"{where} has {len(labels)} labels for {count} tokens: expected as many")
     tags = model.tagger.tagset_

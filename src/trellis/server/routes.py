@@ -23,6 +23,7 @@ from trellis.server.problems import NotFoundError, RequestError, TooLateError, U
 from trellis.server.requests import Prepared, RequestReader, dumps, parsed
 from trellis.server.security import problem_response
 from trellis.server.shelf import ModelShelf
+from trellis.server.teaching import Teaching
 
 Handler = Callable[[Request], Awaitable[Any]]
 
@@ -34,8 +35,11 @@ _INLINE = 16 * 2**10
 class Routes:
     """The handlers, and what they share."""
 
-    def __init__(self, shelf: ModelShelf, limits: ServerLimits, batcher: Batcher, metrics: Metrics) -> None:
+    def __init__(
+        self, shelf: ModelShelf, limits: ServerLimits, batcher: Batcher, metrics: Metrics, teaching: Teaching
+    ) -> None:
         self._shelf, self._limits, self._batcher, self._metrics = shelf, limits, batcher, metrics
+        self._teaching = teaching
         self._reader = RequestReader(shelf, limits)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="trellis-reader")
         self._document, self._page = dumps(openapi.document(limits)), openapi.page(limits)
@@ -55,6 +59,12 @@ class Routes:
             self._route("/metrics", self._figures),
             self._route("/openapi.json", self._openapi),
             self._route("/docs", self._docs),
+            self._route("/v1/teaching", self._teaching_state),
+            self._route("/v1/corrections", self._correct, "POST"),
+            self._route("/v1/next", self._next, "POST"),
+            self._route("/v1/learn", self._learn, "POST"),
+            self._route("/v1/learn/accept", self._learn, "POST"),
+            self._route("/v1/learn/reject", self._learn, "POST"),
             self._route("/predict", self._asks(self._predict), "POST"),
             self._route("/setup", self._setup, "POST"),
             self._route("/health", self._health),
@@ -68,6 +78,7 @@ class Routes:
         await self._batcher.drain()
         self._batcher.close()
         self._readers.shutdown(wait=False)
+        self._teaching.close()
 
     def _route(self, path: str, handler: Handler, method: str = "GET") -> Route:
         async def endpoint(request: Request) -> Any:
@@ -126,6 +137,22 @@ class Routes:
     async def _setup(self, request: Request) -> Response:
         parsed(await read_body(request, self._limits))
         return _json({"model_version": labelstudio.version_of(self._shelf.get())})
+
+    async def _teaching_state(self, request: Request) -> Response:
+        return _json(self._teaching.state())
+
+    async def _correct(self, request: Request) -> Response:
+        return _json(await self._teaching.correct(await read_body(request, self._limits)))
+
+    async def _next(self, request: Request) -> Response:
+        await read_body(request, self._limits)
+        return _json(await self._teaching.next())
+
+    async def _learn(self, request: Request) -> Response:
+        await read_body(request, self._limits)
+        if request.url.path.endswith("/accept"):
+            return _json(await self._teaching.accept())
+        return _json(self._teaching.reject() if request.url.path.endswith("/reject") else self._teaching.learn())
 
     async def _health(self, request: Request) -> Response:
         return _json({"status": "UP", "model_class": "trellis"})

@@ -57,7 +57,11 @@ _WHOLE = {
     "probabilities": array(PROBABILITY, "Of each token's tag."),
     "spans": array(ref("Span")),
 }
-_RESULT = _WHOLE | {"k_best": array(ref("Labelling"), "The most probable labellings, best first.")}
+_PLACES = array(array(COUNT) | {"minItems": 2, "maxItems": 2}, "Start and end of each sentence of a document.")
+_RESULT = _WHOLE | {
+    "sentences": _PLACES,
+    "k_best": array(ref("Labelling"), "The most probable labellings, best first."),
+}
 RESULT = record("All about one input. With spans_only, spans alone; without probabilities, tags alone.", _RESULT)
 
 
@@ -76,11 +80,18 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
         },
         "spans_only": {"type": "boolean", "default": False},
         "k_best": k_best,
-        "known": array({"anyOf": [array(ref("Label")), {"type": "null"}]}, "For each input, one label per token."),
+        "known": array(_or_null(array(ref("Label"))), "For each input, one label per token."),
+        "known_spans": array(_or_null(array(ref("KnownSpan"))), "For each input, spans that are right."),
     }
     one = common | {"text": TEXT, "tokens": ref("Tokens")}
     return {
         "Label": LABEL,
+        "KnownSpan": record(
+            "Tokens start to end - 1 are one span with this label; null: they lie outside all spans.",
+            start=COUNT,
+            end=COUNT,
+            label=_or_null(TEXT),
+        ),
         "Tokens": TOKENS,
         "Span": SPAN,
         "Labelling": LABELLING,
@@ -95,7 +106,12 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
         "TagLine": record("One line of JSON Lines.", {"text": TEXT, "tokens": ref("Tokens"), "id": TEXT}),
         "TrellisRequest": record(
             "A text or a token list.",
-            one | {"known": array(ref("Label")), "k_best": k_best | {"minimum": 1, "default": 3}},
+            one
+            | {
+                "known": array(ref("Label")),
+                "known_spans": array(ref("KnownSpan")),
+                "k_best": k_best | {"minimum": 1, "default": 3},
+            },
         )
         | _one_of("text", "tokens"),
         "TrellisAnswer": record(
@@ -143,11 +159,16 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
             problems={"type": "object", "additionalProperties": TEXT},
         ),
         "Error": record("What is wrong.", error=record("Code and message.", {"input": COUNT}, code=TEXT, message=TEXT)),
+        **_teaching(),
         **_label_studio(),
     }
 
 
 NAMED_MODEL = {"name": TEXT, "version": TEXT}
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
 
 
 def _one_of(*names: str) -> Schema:
@@ -165,6 +186,30 @@ def _reason() -> Schema:
         score_difference={"type": "number"},
         contributions=array(ref("Contribution")),
     )
+
+
+def _teaching() -> dict[str, Schema]:
+    number = {"type": "number"}
+    learner = {"message": TEXT, "step": COUNT, "before": number, "after": number}
+    progress = {"sentences": COUNT, "done": COUNT, "total": COUNT}
+    return {
+        "Learner": record("How far learning is.", learner, state={"enum": ["idle", "learning", "done", "failed"]}),
+        "Teaching": record(
+            "What this server was started for besides answering.",
+            corrections={"type": "boolean"},
+            learning={"type": "boolean"},
+            pool={"type": "boolean"},
+            learner=ref("Learner"),
+            **progress,
+        ),
+        "Correction": record(
+            "What a person says about a sentence: spans that are right, or the tags of all tokens.",
+            {"model": TEXT, "text": TEXT, "known_spans": array(ref("KnownSpan")), "tags": array(TEXT)},
+            tokens=ref("Tokens"),
+        ),
+        "Progress": record("How many sentences are corrected, and how much of the pool is done.", **progress),
+        "NextSentence": record("The sentence that is worth labelling next.", text=TEXT, **progress),
+    }
 
 
 def _label_studio() -> dict[str, Schema]:
