@@ -19,6 +19,7 @@ EXPORTS = {
         "FeatureFunctions",
         "MarkovChain",
         "NeuralTagger",
+        "Pipeline",
         "Sentence",
         "__version__",
         "get_num_threads",
@@ -36,6 +37,7 @@ EXPORTS = {
         "MarkovChain",
         "NeuralConfig",
         "NeuralTagger",
+        "Pipeline",
         "Posterior",
         "ScoredSpan",
         "Tagged",
@@ -83,7 +85,7 @@ EXPORTS = {
         "read_vectors",
     ],
     "trellis.compat.torchcrf": ["CRF"],
-    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "split"],
+    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"],
 }
 
 

@@ -12,6 +12,7 @@ from trellis.models.ensemble import Ensemble
 from trellis.models.functions import FeatureFunctions
 from trellis.models.hmm import HMM, HMMConfig
 from trellis.models.markov import MarkovChain
+from trellis.models.pipeline import Pipeline
 from trellis.models.posterior import Posterior
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
@@ -30,6 +31,7 @@ __all__ = [
     "MarkovChain",
     "NeuralConfig",
     "NeuralTagger",
+    "Pipeline",
     "Posterior",
     "ScoredSpan",
     "Tagged",
