@@ -48,11 +48,12 @@ def test_expected_errors_are_those_of_every_labelling(scheme: str, labels: tuple
         assert expected == pytest.approx(total)
 
 
-def test_measures_are_per_token_and_zero_if_certain() -> None:
+def test_measures_are_zero_if_there_is_nothing_to_be_unsure_of() -> None:
     posterior = random_posterior("IOB2", ("O", "B-A", "I-A"), [8, 0, 2])
-    assert uncertainty(posterior, "entropy")[0] == pytest.approx(posterior.entropy()[0] / 8)
+    assert uncertainty(posterior, "entropy")[0] == pytest.approx(posterior.entropy()[0] / 8**0.5)
     best = posterior.kbest(2)
-    assert uncertainty(posterior, "margin")[0] == pytest.approx(best[0][1].probability / best[0][0].probability)
+    ratio = best[2][1].probability / best[2][0].probability
+    assert uncertainty(posterior, "margin")[2] == pytest.approx(ratio / 2)  # as if it had four tokens
     for by in MEASURES:
         assert uncertainty(posterior, by)[1] == 0.0
 

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.errors import ModelError
-from trellis.server.batcher import Batcher, BatchRecord, QueuedJob, QueuedPart
+from trellis.server.batcher import Batcher, BatchRecord
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import OverloadedError, RefusedError, RequestError, TooLateError, UnavailableError
+from trellis.server.queueing import QueuedJob, QueuedPart
 
 SMALL = ServerLimits(
     tokens=100, high_tokens=100, low_tokens=40, batch_tokens=10, sentence_tokens=100, seconds=20.0, linger=0.0
@@ -100,13 +101,16 @@ def test_requests_that_gather_behind_a_batch_share_the_next_one() -> None:
 
 def test_requests_that_come_within_the_linger_are_answered_together() -> None:
     async def test(batcher: Batcher) -> None:
-        echo = Opened()
-        await asyncio.gather(*(job(batcher, echo, i).answer for i in range(2)))
+        echo = Echo()
+        await behind(batcher, echo)
+        together = [job(batcher, echo, i) for i in range(2)]
+        echo.gate.set()
+        await asyncio.gather(*(one.answer for one in together))
         later = job(batcher, echo, "a")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
         assert not later.answer.done()
         assert await job(batcher, echo, "b").answer == ("echo:b",)
-        assert echo.batches == [[0, 1], ["a", "b"]]
+        assert echo.batches[1:] == [[0, 1], ["a", "b"]]
 
     run(test, ServerLimits(linger=0.5))
 
@@ -145,19 +149,17 @@ def test_questions_are_not_mixed() -> None:
     run(test)
 
 
-def test_short_requests_overtake_a_long_one_and_it_is_not_starved() -> None:
+def test_short_requests_overtake_a_long_one_whose_parts_spread_out() -> None:
     async def test(batcher: Batcher) -> None:
         echo = Echo()
-        await behind(batcher, echo)
-        long = job(batcher, echo, *(f"long {i}" for i in range(8)), tokens=10)
-        short = job(batcher, echo, "short", tokens=1)
+        first = await behind(batcher, echo)
+        long = job(batcher, echo, *(f"long {i}" for i in range(3)), tokens=4000)
+        short = [job(batcher, echo, i) for i in range(2)]
         echo.gate.set()
-        await short.answer
-        assert not long.answer.done()
-        await long.answer
-        assert "short" in echo.batches[2]  # the batch before it was full, and given to the thread, when it came
+        await asyncio.gather(first.answer, long.answer, *(one.answer for one in short))
+        assert echo.batches == [["first"], [0, 1], ["long 0"], ["long 1"], ["long 2"]]
 
-    run(test)
+    run(test, ServerLimits(batch_tokens=10, linger=0.0))
 
 
 def test_keys_do_not_change_so_that_a_long_request_comes_before_later_short_ones() -> None:
@@ -165,7 +167,7 @@ def test_keys_do_not_change_so_that_a_long_request_comes_before_later_short_ones
         echo = Echo()
         await behind(batcher, echo)
         long = job(batcher, echo, "long", tokens=60)
-        await asyncio.sleep(0.05)  # more than 60 tokens at the pace
+        await asyncio.sleep(0.05)  # more than 60 tokens take at the pace
         short = [job(batcher, echo, i) for i in range(20)]
         echo.gate.set()
         await asyncio.gather(long.answer, *(one.answer for one in short))
@@ -319,10 +321,14 @@ def test_batches_are_reported() -> None:
     records: list[BatchRecord] = []
 
     async def test(batcher: Batcher) -> None:
-        await asyncio.gather(*(job(batcher, Opened(), i, i, tokens=2).answer for i in range(2)))
+        echo = Echo()
+        await behind(batcher, echo)
+        jobs = [job(batcher, echo, i, i, tokens=2) for i in range(2)]
+        echo.gate.set()
+        await asyncio.gather(*(one.answer for one in jobs))
 
     run(test, watch=records.append)
-    assert [(record.parts, record.jobs, record.tokens) for record in records] == [(4, 2, 8)]
+    assert [(record.parts, record.jobs, record.tokens) for record in records] == [(1, 1, 1), (4, 2, 8)]
 
 
 @settings(max_examples=30)
@@ -342,6 +348,6 @@ def test_answers_are_never_mixed_and_nothing_is_left(jobs: list[tuple[int, int, 
         for one, expected in waiting:
             assert await one.answer == expected
         await batcher.drain()
-        assert (batcher.queued, batcher._lanes) == (0, {}) or not batcher.queued
+        assert batcher.queued == 0
 
     run(test, ServerLimits(batch_tokens=20, linger=0.0))

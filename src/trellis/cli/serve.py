@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import tempfile
@@ -71,6 +72,7 @@ def serve(
         raise ConfigError("--corrections has one writer: leave out --workers")
     with _figures(workers), _paths(models or []) as paths:
         # After the variable for the figures of several processes, which is read when they are imported.
+        _check_extra()
         from trellis.server import ModelShelf, ServerLimits, ServerSettings
         from trellis.server.security import LOCAL, Keys
         from trellis.server.workers import listening, run
@@ -91,6 +93,15 @@ def serve(
             _greet(host, sock.getsockname()[1], is_open=not len(settings.keys))
             logging.basicConfig(level=logging.WARNING, format="trellis: %(message)s")
             run(shelf, settings, sock, workers)
+
+
+def _check_extra() -> None:
+    try:
+        importlib.import_module("trellis.server")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "trellis":
+            raise
+        raise ConfigError(f"trellis serve needs {error.name}: pip install 'trellis-crf[serve]'") from None
 
 
 def _teaching(

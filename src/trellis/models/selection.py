@@ -1,13 +1,14 @@
 """Which sentences are worth labelling next: those that the model is least sure of, and no two of a kind.
 
-    scores = uncertainty(tagger.posterior(sentences), "errors")
+    scores = uncertainty(tagger.posterior(sentences), "margin")
     chosen = select(tagger, sentences, 50)
 
-Measures, each per token, since labelling costs by the token:
+Measures, each divided by the square root of the number of tokens: labelling costs by the token, and of a long
+sentence a model is less sure anyway.
 
-    entropy    of the distribution over labellings
     margin     how close the second best labelling comes to the best: p2 / p1
     errors     how many spans are expected to be wrong or missed
+    entropy    of the distribution over labellings
 
 A sentence is passed over if it is too similar to one that was chosen before it.
 """
@@ -25,18 +26,17 @@ from trellis.errors import ConfigError
 from trellis.models.base import Tagger
 from trellis.models.data import listed, tokens_of
 from trellis.models.posterior import Posterior
-from trellis.ragged import offsets_of
 from trellis.suggest import did_you_mean
 from trellis.tags import Role, Scheme
 
-MEASURES = ("errors", "entropy", "margin")
+MEASURES = ("margin", "errors", "entropy")
 _ALIKE = 0.5  # share of weight in common, from which on two sentences are of a kind
-_SHORTEST = 4.0  # tokens: a sentence with fewer costs as much as one with these
+_SHORTEST = 4  # tokens: a sentence with fewer costs as much as one with these
 _BLOCK = 1024  # sentences that are asked about at a time
 
 
 def select(
-    tagger: Tagger[Any], sentences: Sequence[Any], n: int, *, by: str = "errors", diverse: bool = True
+    tagger: Tagger[Any], sentences: Sequence[Any], n: int, *, by: str = "margin", diverse: bool = True
 ) -> list[int]:
     """The numbers of the `n` sentences that are worth labelling next, best first.
 
@@ -44,7 +44,7 @@ def select(
         tagger: a fitted tagger of any family.
         sentences: sentences or token lists without labels.
         n: how many; fewer if there are fewer.
-        by: "errors", "entropy" or "margin".
+        by: "margin", "errors" or "entropy".
         diverse: pass over a sentence that has most of its rare words in common with one that was chosen.
 
     """
@@ -54,17 +54,14 @@ def select(
     return ranked(scores, [tokens_of(item) for item in items], n, diverse=diverse)
 
 
-def uncertainty(posterior: Posterior, by: str = "errors") -> FloatArray:
-    """How unsure a model is of each input, per token."""
+def uncertainty(posterior: Posterior, by: str = "margin") -> FloatArray:
+    """How unsure a model is of each input."""
     if by not in MEASURES:
         raise ConfigError(
             f"by: unknown measure {by!r}, expected one of {', '.join(MEASURES)}{did_you_mean(by, MEASURES)}"
         )
-    lengths = posterior.scores.lengths.astype(np.float64)
-    if by == "margin":
-        return _margins(posterior)
-    total = posterior.entropy() if by == "entropy" else expected_errors(posterior)
-    result: FloatArray = total / np.maximum(lengths, _SHORTEST)
+    measure = {"margin": _margins, "errors": expected_errors, "entropy": Posterior.entropy}[by]
+    result: FloatArray = measure(posterior) / np.sqrt(np.maximum(posterior.scores.lengths, _SHORTEST))
     return result
 
 
@@ -75,14 +72,12 @@ def expected_errors(posterior: Posterior) -> FloatArray:
 
         E[wrong] + E[missed] = sum (1 - p) + (E[number of spans] - sum p)
     """
-    lengths = posterior.scores.lengths
-    marginals = np.concatenate([np.empty((0, len(posterior.tags))), *posterior.marginals()])
+    starting = _starting(posterior)
     spans = posterior.spans()
     right = np.array([sum(one.probability for one in own) for own in spans])
     found = np.array([len(own) for own in spans])
-    starts = marginals[:, _starting(posterior)].sum(axis=1)
-    sums = np.concatenate([[0.0], np.cumsum(starts)])[offsets_of(lengths)]
-    result: FloatArray = np.maximum(found + np.diff(sums) - 2 * right, 0.0)
+    expected = np.array([own[:, starting].sum() for own in posterior.marginals()])
+    result: FloatArray = np.maximum(found + expected - 2 * right, 0.0)
     return result
 
 

@@ -1,6 +1,6 @@
 """The server: taggers behind HTTP, a page to look at what they say, and the Label Studio protocol.
 
-    batcher       requests become batches for one model thread, bounded in tokens
+    batcher       requests become batches for one model thread, bounded in tokens, in the order of `queueing`
     limits        what is accepted
     problems      what a client is told if something goes wrong
     shelf         the models by name, and how they are reloaded

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from trellis.models.data import Label
 from trellis.models.raw_text import inputs_of, joined, parts_of, segments
-from trellis.server.batcher import Question, QueuedPart
 from trellis.server.knowing import labels_of_spans, span_of
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import InvalidRequestError, MalformedError, TooLargeError
 from trellis.server.questions import Asked, ExplainQuestion, TagAnswer, TagQuestion, TrellisQuestion, labelling_dict
+from trellis.server.queueing import Question, QueuedPart
 from trellis.server.shelf import ModelShelf, ServedModel
 from trellis.suggest import did_you_mean
 from trellis.text import splitter

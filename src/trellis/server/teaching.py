@@ -13,12 +13,13 @@ import numpy as np
 
 from trellis.models.data import tokens_of
 from trellis.models.selection import ranked, uncertainty
-from trellis.server.batcher import Batcher, QueuedPart
+from trellis.server.batcher import Batcher
 from trellis.server.corrections import Corrections
 from trellis.server.learning import Learner, LearningData
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import ConflictError
 from trellis.server.questions import Asked, posterior_of
+from trellis.server.queueing import QueuedPart
 from trellis.server.requests import correction_of, split
 from trellis.server.shelf import ModelShelf, ServedModel
 

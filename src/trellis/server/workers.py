@@ -73,6 +73,7 @@ def _config(shelf: ModelShelf, settings: ServerSettings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_graceful_shutdown=int(settings.limits.seconds + 1),
     )
 
@@ -98,11 +99,10 @@ class Parent:
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             while not self._stopping:
-                self._workers = [worker for worker in self._workers if worker.is_alive()]
+                self._bury()
                 while len(self._workers) < self._count and not self._stopping:
                     self._start()
                 wait([worker.sentinel for worker in self._workers], timeout=0.5)
-                self._report()
             self._end()
         finally:
             for number, handler in before.items():
@@ -118,11 +118,13 @@ class Parent:
             signal.signal(number, signal.SIG_DFL)
         self._work(parent)
 
-    def _report(self) -> None:
-        for worker in self._workers:
-            if not worker.is_alive() and not self._stopping:
-                _LOG.error("worker %s ended with code %s and is replaced", worker.pid, worker.exitcode)
-                time.sleep(0.1)  # one that cannot start must not keep the machine busy
+    def _bury(self) -> None:
+        """Forget the workers that have ended; one that cannot start must not keep the machine busy with trying."""
+        ended = [worker for worker in self._workers if not worker.is_alive()]
+        for worker in ended:
+            _LOG.error("worker %s ended with code %s and is replaced", worker.pid, worker.exitcode)
+            self._workers.remove(worker)
+            time.sleep(0.1)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True
