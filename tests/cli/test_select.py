@@ -1,49 +1,45 @@
-"""`trellis select`: which sentences, and in what form they come back."""
+"""`trellis select`: what it writes, says and refuses."""
 
+import json
 from pathlib import Path
 
-import pytest
 
-from tests.cli.conftest import Shell
-
-POOL = (
-    "Anna met Paul in Rome.\n\nIt rained.\nQuux Zork of Blarg City met Foo Bar.\nQuux Zork of Blarg City met Foo Bar.\n"
-)
-
-
-@pytest.fixture
-def pool(here: Path) -> Path:
-    (here / "pool.txt").write_text(POOL)
-    return here / "pool.txt"
-
-
-@pytest.mark.parametrize("by", ["errors", "entropy", "margin"])
-def test_the_least_sure_come_first_and_no_two_of_a_kind(shell: Shell, pool: Path, ner_model: Path, by: str) -> None:
-    ran = shell("select", ner_model, pool, "-n", 2, "--by", by, "--numbers", "-q")
-    assert ran.code == 0, ran.err
-    first, second = (line.split("\t") for line in ran.out.splitlines())
-    assert first == ["4", "Quux Zork of Blarg City met Foo Bar."]
-    assert second[0] in ("1", "3")
+def test_the_texts_come_as_they_were(here, shell, ner_model):
+    Path("pool.txt").write_text("Zed  Qux!\nAda lives in Rome\n\nSomeone went to Qux\n")
+    done = shell("select", str(ner_model), "pool.txt", "-n", "2")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert len(lines) == 2
+    assert set(lines) <= {"Zed  Qux!", "Ada lives in Rome", "Someone went to Qux"}
+    assert "2 of 4 sentences" in done.err
+    valued = shell("select", str(ner_model), "pool.txt", "-n", "2", "--values", "-q")
+    rows = [line.split("\t") for line in valued.out.splitlines()]
+    assert [row[2] for row in rows] == lines
+    assert float(rows[0][0]) >= float(rows[1][0]) > 0
+    assert all(row[1].startswith("pool.txt:") for row in rows)
+    assert valued.err == ""
 
 
-def test_alike_ones_if_asked_for(shell: Shell, pool: Path, ner_model: Path) -> None:
-    ran = shell("select", ner_model, pool, "-n", 2, "--alike", "-q")
-    assert ran.out.splitlines() == ["Quux Zork of Blarg City met Foo Bar."] * 2
+def test_the_models_own_tags_can_be_corrected(here, shell, ner_model):
+    Path("pool.txt").write_text("Zed Qux\nAda lives in Rome\n")
+    done = shell("select", str(ner_model), "pool.txt", "-n", "1", "--to", "jsonl", "--out", "next.jsonl")
+    assert done.code == 0, done.err
+    record = json.loads(Path("next.jsonl").read_text())
+    assert len(record["tags"]) == len(record["tokens"])
+    columns = shell("select", str(ner_model), "dev.conll", "-n", "1")
+    assert columns.code == 0, columns.err
+    assert all(len(line.split()) == 2 for line in columns.out.strip().splitlines())
 
 
-def test_a_file_of_tokens_comes_back_as_tokens(shell: Shell, here: Path, ner_model: Path) -> None:
-    ran = shell("select", ner_model, "train.conll", "-n", 100, "-q", "-o", "chosen.txt")
-    assert ran.code == 0, ran.err
-    lines = (here / "chosen.txt").read_text().splitlines()
-    assert "It rained ." in lines
-    assert len(lines) == 6
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [(("--by", "luck"), "unknown measure 'luck'"), (("--from", "pdf"), "--from: unknown format 'pdf'")],
-)
-def test_usage(shell: Shell, pool: Path, ner_model: Path, options: tuple[str, ...], message: str) -> None:
-    ran = shell("select", ner_model, pool, *options, "-q")
-    assert ran.code == 2
-    assert message in ran.err
+def test_what_cannot_be_is_named(here, shell, ner_model):
+    Path("pool.txt").write_text("Zed Qux\n")
+    for options, said in (
+        (("--by", "luck"), "--by: expected one of errors, entropy, margin, got 'luck'"),
+        (("--to", "poem"), "--to: expected one of text, inline"),
+        (("--from", "poem"), "--from: expected one of text, tokens"),
+        (("--values", "--to", "conll"), "--values is for --to text"),
+    ):
+        done = shell("select", str(ner_model), "pool.txt", *options)
+        assert done.code == 2
+        assert said in done.err
+    assert shell("select", str(ner_model), "missing.txt").code == 1

@@ -106,6 +106,8 @@ def test_requests_that_come_within_the_linger_are_answered_together() -> None:
         together = [job(batcher, echo, i) for i in range(2)]
         echo.gate.set()
         await asyncio.gather(*(one.answer for one in together))
+        while not batcher._idle:
+            await asyncio.sleep(0.001)
         later = job(batcher, echo, "a")
         await asyncio.sleep(0.05)
         assert not later.answer.done()

@@ -1,127 +1,180 @@
-"""Which sentences are worth labelling next: those that the model is least sure of, and no two of a kind.
+"""Which sentences are worth labelling next: those that a model expects to get wrong, and no two of a kind.
 
-    scores = uncertainty(tagger.posterior(sentences), "margin")
-    chosen = select(tagger, sentences, 50)
+    tagger = trellis.CRF().fit(labelled)            the few sentences that are labelled so far
+    for one in trellis.select(tagger, pool, 50):    what to label next, most valuable first
+        print(pool[one.index], one.value)
 
-Measures, each divided by the square root of the number of tokens: labelling costs by the token, and of a long
-sentence a model is less sure anyway.
-
-    margin     how close the second best labelling comes to the best: p2 / p1
-    errors     how many spans are expected to be wrong or missed
-    entropy    of the distribution over labellings
-
-A sentence is passed over if it is too similar to one that was chosen before it.
+Every measure is read from the exact distribution over labellings of a sentence, and divided by its tokens: people read
+each of them. Then sentences are taken one after another, the most valuable first, each worth less the more it resembles
+one that was taken already.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from trellis.arrays import FloatArray
-from trellis.errors import ConfigError
+from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.errors import ConfigError, ModelError
 from trellis.models.base import Tagger
 from trellis.models.data import listed, tokens_of
 from trellis.models.posterior import Posterior
-from trellis.suggest import did_you_mean
-from trellis.tags import Role, Scheme
+from trellis.tags import Role, Scheme, TagSet, parse_label
+from trellis.text import splitter
+from trellis.untrusted import shown
 
-MEASURES = ("margin", "errors", "entropy")
-_ALIKE = 0.5  # share of weight in common, from which on two sentences are of a kind
-_SHORTEST = 4  # tokens: a sentence with fewer costs as much as one with these
-_BLOCK = 1024  # sentences that are asked about at a time
-
-
-def select(
-    tagger: Tagger[Any], sentences: Sequence[Any], n: int, *, by: str = "margin", diverse: bool = True
-) -> list[int]:
-    """The numbers of the `n` sentences that are worth labelling next, best first.
-
-    Args:
-        tagger: a fitted tagger of any family.
-        sentences: sentences or token lists without labels.
-        n: how many; fewer if there are fewer.
-        by: "margin", "errors" or "entropy".
-        diverse: pass over a sentence that has most of its rare words in common with one that was chosen.
-
-    """
-    items = listed(sentences)
-    parts = (tagger.posterior(items[i : i + _BLOCK]) for i in range(0, len(items), _BLOCK))
-    scores = np.concatenate([np.empty(0), *(uncertainty(part, by) for part in parts)])
-    return ranked(scores, [tokens_of(item) for item in items], n, diverse=diverse)
+_BLOCK = 1000
+_FIRST, _LAST = (Role.B, Role.S), (Role.E, Role.S)
+_COUNTED = {
+    Scheme.IOB2: _FIRST,
+    Scheme.BIOES: _FIRST,
+    Scheme.BILOU: _FIRST,
+    Scheme.BMES: _FIRST,
+    Scheme.IOE2: _LAST,
+}
+"""The roles of which every span has exactly one; in other schemes, one label alone does not say where spans begin."""
 
 
-def uncertainty(posterior: Posterior, by: str = "margin") -> FloatArray:
-    """How unsure a model is of each input."""
-    if by not in MEASURES:
-        raise ConfigError(
-            f"by: unknown measure {by!r}, expected one of {', '.join(MEASURES)}{did_you_mean(by, MEASURES)}"
-        )
-    measure = {"margin": _margins, "errors": expected_errors, "entropy": Posterior.entropy}[by]
-    result: FloatArray = measure(posterior) / np.sqrt(np.maximum(posterior.scores.lengths, _SHORTEST))
-    return result
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A sentence that is worth labelling."""
+
+    index: int
+    """Its number in the pool, from 0."""
+    value: float
+    """What the measure says of it, per token."""
+    similarity: float
+    """How much it resembles one that was taken before it, from 0 to 1."""
 
 
 def expected_errors(posterior: Posterior) -> FloatArray:
-    """The expected number of spans that are predicted wrongly or missed, by the model's own distribution.
+    """``(B,)``: how many spans of the best labelling are wrong, and how many are missing from it, on average.
 
-    With S predicted spans of probability p and the true ones drawn from the distribution:
+    sum over spans s of the best labelling of 1 - P(s), plus E[number of spans] less the sum of P(s)
 
-        E[wrong] + E[missed] = sum (1 - p) + (E[number of spans] - sum p)
+    Without spans, the expected number of wrong labels.
     """
-    starting = _starting(posterior)
     spans = posterior.spans()
-    right = np.array([sum(one.probability for one in own) for own in spans])
-    found = np.array([len(own) for own in spans])
-    expected = np.array([own[:, starting].sum() for own in posterior.marginals()])
-    result: FloatArray = np.maximum(found + expected - 2 * right, 0.0)
-    return result
+    found = np.array([len(own) for own in spans], dtype=np.float64)
+    right = np.array([sum(span.probability for span in own) for own in spans], dtype=np.float64)
+    expected = right
+    if posterior.tags.scheme is not Scheme.PLAIN:
+        counts = _counting(posterior.tags)
+        expected = np.array([own[:, counts].sum() for own in posterior.marginals()], dtype=np.float64)
+    wrong, missing = found - right, expected - right
+    errors: FloatArray = np.maximum(wrong, 0.0) + np.maximum(missing, 0.0)
+    return errors
 
 
-def _starting(posterior: Posterior) -> list[int]:
-    """The labels that begin a span; where a scheme lets others begin one too, it counts less than there are."""
-    if posterior.tags.scheme is Scheme.PLAIN:
-        return list(range(len(posterior.tags)))
-    firsts = (Role.B, Role.S) if any(role is Role.B for role, _ in posterior.tags.parsed) else (Role.I, Role.E, Role.S)
-    return [i for i, (role, _) in enumerate(posterior.tags.parsed) if role in firsts]
+def margin(posterior: Posterior) -> FloatArray:
+    """``(B,)``: 1 less the lead of the best labelling over the second, in probability; 1 is a tie."""
+    found = [[path.probability for path in own] for own in posterior.kbest(2)]
+    return np.array([1.0 - (own[0] - own[1] if len(own) > 1 else 1.0) for own in found])
 
 
-def _margins(posterior: Posterior) -> FloatArray:
-    """p2 / p1: 1 is a tie, 0 is certain; an empty sentence is."""
-    pairs = [[one.probability for one in own] for own in posterior.kbest(2)]
-    return np.array([own[1] / own[0] if len(own) > 1 and own[0] > 0 else 0.0 for own in pairs])
+MEASURES: dict[str, Callable[[Posterior], FloatArray]] = {
+    "errors": expected_errors,
+    "entropy": Posterior.entropy,
+    "margin": margin,
+}
 
 
-def ranked(scores: FloatArray, tokens: Sequence[Sequence[str]], n: int, *, diverse: bool = True) -> list[int]:
-    """The numbers of the `n` best scores, best first; with `diverse`, no two of a kind unless nothing else is left."""
-    order: list[int] = np.argsort(-scores, kind="stable").tolist()
-    if not diverse:
-        return order[:n]
-    chosen = list(_unlike(order, tokens, n))
-    rest = (i for i in order if i not in set(chosen))
-    return chosen + [i for i, _ in zip(rest, range(n - len(chosen)), strict=False)]
+def select(
+    tagger: Tagger[Any], pool: Iterable[Any], n: int, *, by: str = "errors", diversity: float = 0.5
+) -> list[Selected]:
+    """The `n` sentences of a pool that are most worth labelling, best first.
+
+    Args:
+        tagger: a fitted model, such as one that was trained on the few sentences labelled so far.
+        pool: sentences, token lists, or raw texts.
+        n: how many; fewer if fewer differ.
+        by: "errors", the expected number of wrong and missing spans (or labels); "entropy" of the whole labelling; or
+            "margin" between the two best labellings.
+        diversity: how much a sentence loses that has the same words as one taken before: 0 is nothing, with 1 a copy is
+            worth nothing. The same tokens are never taken twice.
+
+    """
+    _check(n, by, diversity)
+    how = splitter(tagger.tokenizer_)
+    sentences = [how.sentence(item) if isinstance(item, str) else item for item in listed(pool)]
+    blocks = (sentences[i : i + _BLOCK] for i in range(0, len(sentences), _BLOCK))
+    values = [MEASURES[by](tagger.posterior(block)) for block in blocks]
+    tokens = [tuple(map(str, tokens_of(sentence))) for sentence in sentences]
+    return spread(np.concatenate([np.empty(0), *values]), tokens, n, diversity)
 
 
-def _unlike(order: Sequence[int], tokens: Sequence[Sequence[str]], n: int) -> Iterator[int]:
-    """In their order, those that share less than half of their weight with any chosen before; rare words weigh more."""
-    counts = Counter(token for own in tokens for token in set(own))
-    owners: dict[str, list[int]] = {}
-    weights: dict[int, float] = {}
-    for i in order:
-        if len(weights) >= n:
-            return
-        own = {token: 1.0 / counts[token] for token in set(tokens[i])}
-        shared = Counter[int]()
-        for token, weight in own.items():
-            for other in owners.get(token, ()):
-                shared[other] += weight  # type: ignore[assignment]
-        total = sum(own.values())
-        if any(common > _ALIKE * min(total, weights[other]) for other, common in shared.items()):
-            continue
-        weights[i] = total
-        for token in own:
-            owners.setdefault(token, []).append(i)
-        yield i
+def _check(n: int, by: str, diversity: float) -> None:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigError(f"n must be an integer >= 1, got {shown(n)}")
+    if by not in MEASURES:
+        raise ConfigError(f"by must be one of {', '.join(MEASURES)}, got {shown(by)}")
+    if not 0 <= diversity <= 1:
+        raise ConfigError(f"diversity must be in 0..1, got {shown(diversity)}")
+
+
+def _counting(tags: TagSet) -> BoolArray:
+    """``(L,)``: the labels of which every span has exactly one."""
+    roles = _COUNTED.get(tags.scheme)
+    if roles is None:
+        raise ModelError(
+            f"expected errors need a scheme in which labels say where spans begin or end, and {tags.scheme.value} "
+            "does not: choose entropy or margin"
+        )
+    return np.array([parse_label(label, tags.scheme, tags.style)[0] in roles for label in tags.labels])
+
+
+def spread(values: FloatArray, sentences: Sequence[tuple[str, ...]], n: int, diversity: float = 0.5) -> list[Selected]:
+    """Greedily the sentence with the highest ``value * (1 - diversity * similarity)``; among equals the first.
+
+    The `values` are what a measure says of whole sentences; here they are divided by tokens.
+    """
+    values = values / np.maximum([len(own) for own in sentences], 1)
+    words = _Words(sentences)
+    similarity, left = np.zeros(len(sentences)), _first_copies(sentences)
+    chosen: list[Selected] = []
+    while len(chosen) < n and left.any():
+        worth = np.where(left, values * (1.0 - diversity * similarity), -np.inf)
+        best = int(worth.argmax())
+        chosen.append(Selected(best, float(values[best]), float(similarity[best])))
+        left[best] = False
+        similarity = np.maximum(similarity, words.similar_to(best))
+    return chosen
+
+
+def _first_copies(sentences: Sequence[tuple[str, ...]]) -> BoolArray:
+    """Sentences that have tokens, and other ones than all before them."""
+    first = {tokens: i for i, tokens in reversed([*enumerate(sentences)])}
+    return np.array([bool(tokens) and first[tokens] == i for i, tokens in enumerate(sentences)], dtype=np.bool_)
+
+
+class _Words:
+    """Which sentences have which words and pairs of words, as vectors weighted by how rare those are."""
+
+    def __init__(self, sentences: Sequence[tuple[str, ...]]) -> None:
+        holders: dict[Any, list[int]] = defaultdict(list)
+        self._terms = [_terms(tokens) for tokens in sentences]
+        for i, terms in enumerate(self._terms):
+            for term in terms:
+                holders[term].append(i)
+        self._holders: dict[Any, IntArray] = {term: np.array(own) for term, own in holders.items()}
+        squares = {term: np.log1p(len(sentences) / len(own)) ** 2 for term, own in self._holders.items()}
+        self._squares = squares
+        self._norms = np.sqrt([max(sum(squares[term] for term in terms), 1e-300) for terms in self._terms])
+
+    def similar_to(self, index: int) -> FloatArray:
+        """``(B,)`` cosines with one sentence."""
+        products = np.zeros(len(self._terms))
+        for term in self._terms[index]:
+            products[self._holders[term]] += self._squares[term]
+        cosines: FloatArray = products / (self._norms * self._norms[index])
+        return cosines
+
+
+def _terms(tokens: tuple[str, ...]) -> set[Any]:
+    folded = [token.casefold() for token in tokens]
+    return {*folded, *pairwise(folded)}

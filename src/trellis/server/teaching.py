@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trellis.models.data import tokens_of
-from trellis.models.selection import ranked, uncertainty
+from trellis.models.selection import MEASURES, spread
 from trellis.server.batcher import Batcher
 from trellis.server.corrections import Corrections
 from trellis.server.learning import Learner, LearningData
@@ -24,6 +24,7 @@ from trellis.server.requests import correction_of, split
 from trellis.server.shelf import ModelShelf, ServedModel
 
 _RANKED = 2000  # sentences of the pool that are compared at a time
+_MEASURE = "margin"
 _AHEAD = 20  # sentences that are chosen together
 
 
@@ -45,7 +46,7 @@ class UncertaintyQuestion:
 
     def answer(self, parts: Sequence[Asked]) -> list[float]:
         """One posterior for all."""
-        found: list[float] = uncertainty(posterior_of(self.model, parts, raw=True, known=False)).tolist()
+        found: list[float] = MEASURES[_MEASURE](posterior_of(self.model, parts, raw=True, known=False)).tolist()
         return found
 
 
@@ -131,7 +132,8 @@ class Teaching:
         job = self._batcher.submit(UncertaintyQuestion(model), parts, list, self._limits.seconds)
         scores: Any = await job.answer
         self._ranked_by = model
-        return [texts[i] for i in ranked(np.array(scores), [tokens_of(one.item) for one in asked], _AHEAD)]
+        tokens = [tuple(tokens_of(one.item)) for one in asked]
+        return [texts[one.index] for one in spread(np.array(scores), tokens, _AHEAD)]
 
     async def _in_writer(self, function: Any, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._writer, function, *arguments)
