@@ -11,8 +11,8 @@
 
 A family says where the scores come from (`_scores`), how it learns (`_learn`), and what it stores (`_state`,
 `_restore`); one whose chain has states finer than labels also says which label each of them stands for
-(`_state_labels`), and one whose transitions depend on their place how many scores a token has (`_cells`). It overrides
-nothing else here.
+(`_state_labels`), one whose transitions depend on their place how many scores a token has (`_cells`), and one that
+folds full-width forms natively that it does (`_folds_itself`). It overrides nothing else here.
 """
 
 from __future__ import annotations
@@ -84,6 +84,10 @@ class Tagger(Estimator[C], ABC):
     def _state_labels(self) -> IntArray | None:
         """The label of each state of a fitted model's chain; None if the states are the labels."""
         return None
+
+    def _folds_itself(self) -> bool:
+        """Whether `_scores` takes inputs as they are given, and folds full-width forms on its own."""
+        return False
 
     def _cells(self) -> int:
         """How many scores a token of a fitted model's chain has: with more of them, fewer sentences make a block."""
@@ -414,7 +418,8 @@ class Tagger(Estimator[C], ABC):
     ) -> Posterior:
         tags, finer = self._fitted_tags(), self._state_labels()
         lexicons = self._lexicons(lexicon)
-        scores = self._scores(self._prepared(inputs, lexicons))
+        as_given = self._folds_itself() and not self.lexical_
+        scores = self._scores(inputs if as_given else self._prepared(inputs, lexicons))
         found = find(inputs, lexicons, tags) if lexicons else None
         apart = None
         if raw is not None and any(raw) and self.makes_words:
