@@ -24,6 +24,7 @@ EXPORTS = {
         "__version__",
         "get_num_threads",
         "load",
+        "select",
         "set_num_threads",
     ],
     "trellis.models": [
@@ -40,10 +41,12 @@ EXPORTS = {
         "Pipeline",
         "Posterior",
         "ScoredSpan",
+        "Selected",
         "Tagged",
         "Tagger",
         "TextSpan",
         "load",
+        "select",
     ],
     "trellis.chain": [
         *CHAIN,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trellis.chain import ChainScores, get_num_threads, set_num_threads
-    from trellis.models import CRF, HMM, FeatureFunctions, MarkovChain, NeuralTagger, Pipeline, load
+    from trellis.models import CRF, HMM, FeatureFunctions, MarkovChain, NeuralTagger, Pipeline, load, select
     from trellis.text import Sentence
 
 __version__ = "0.1.0"
@@ -27,6 +27,7 @@ _HOMES = {
     "Sentence": "trellis.text",
     "get_num_threads": "trellis.chain",
     "load": "trellis.models",
+    "select": "trellis.models",
     "set_num_threads": "trellis.chain",
 }
 
@@ -60,6 +61,7 @@ __all__ = [
     "__version__",
     "get_num_threads",
     "load",
+    "select",
     "set_num_threads",
 ]
 

@@ -14,6 +14,7 @@ from trellis.models.hmm import HMM, HMMConfig
 from trellis.models.markov import MarkovChain
 from trellis.models.pipeline import Pipeline
 from trellis.models.posterior import Posterior
+from trellis.models.selection import Selected, select
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ __all__ = [
     "Pipeline",
     "Posterior",
     "ScoredSpan",
+    "Selected",
     "Tagged",
     "Tagger",
     "TextSpan",
     "load",
+    "select",
 ]
 
 _LAZY = {"NeuralConfig": "trellis.models.neural.config", "NeuralTagger": "trellis.models.neural.model"}  # with torch
