@@ -11,8 +11,8 @@
 
 A family says where the scores come from (`_scores`), how it learns (`_learn`), and what it stores (`_state`,
 `_restore`); one whose chain has states finer than labels also says which label each of them stands for
-(`_state_labels`), and one whose transitions depend on their place how many scores a token has (`_cells`). It overrides
-nothing else here.
+(`_state_labels`), one whose transitions depend on their place how many scores a token has (`_cells`), and one that
+folds full-width forms natively that it does (`_folds_itself`). It overrides nothing else here.
 """
 
 from __future__ import annotations
@@ -71,6 +71,10 @@ class Tagger(Estimator[C], ABC):
     def _state_labels(self) -> IntArray | None:
         """The label of each state of a fitted model's chain; None if the states are the labels."""
         return None
+
+    def _folds_itself(self) -> bool:
+        """Whether `_scores` takes inputs as they are given, and folds full-width forms on its own."""
+        return False
 
     def _cells(self) -> int:
         """How many scores a token of a fitted model's chain has: with more of them, fewer sentences make a block."""
@@ -332,7 +336,8 @@ class Tagger(Estimator[C], ABC):
     def _posterior(
         self, inputs: Sequence[Any], known: Labelled | None, first: int, raw: Sequence[bool] | None = None
     ) -> Posterior:
-        tags, scores, finer = self._fitted_tags(), self._scores(self._folded(inputs)), self._state_labels()
+        tags, finer = self._fitted_tags(), self._state_labels()
+        scores = self._scores(inputs if self._folds_itself() else self._folded(inputs))
         apart = kept_apart(inputs, raw, tags) if raw is not None and any(raw) and self.makes_words else None
         for allowed in (None if known is None else known.allowed(tags), apart):
             if allowed is not None:

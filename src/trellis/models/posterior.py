@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis import chain
+from trellis import _native, chain
 from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
 from trellis.errors import ChainError, ModelError, NoPathError
@@ -36,6 +36,7 @@ from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
 from trellis.models.explanation import Explanation, explain
 from trellis.models.lattice_view import LatticeView
+from trellis.models.segmentation import SpanSegments, segments_of
 from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Scheme, Span, SpanTable, TagSet
@@ -63,8 +64,7 @@ class Posterior:
 
     def best(self) -> list[list[str]]:
         """The most probable labels of each input."""
-        labels = np.array(self.tags.labels, dtype=object)
-        return [own.tolist() for own in split(labels[self._ids], self.scores.lengths)]
+        return _native.name_numbers(list(self.tags.labels), self._ids, self.scores.lengths)
 
     def marginals(self) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label at each token."""
@@ -147,6 +147,10 @@ class Posterior:
         """Why a token of one input got its label: the scores that spoke for it and for the runner-up."""
         one = self.part(index)
         return explain(one.scores, position, self.tags, self.state_labels)
+
+    def segments(self, *, longest: int | None = None) -> SpanSegments:
+        """The same distribution over spans as scores of segments; see `trellis.models.segmentation.segments_of`."""
+        return segments_of(self.scores, self.tags, self.state_labels, longest=longest)
 
     def part(self, index: int) -> Posterior:
         """The posterior of one input."""

@@ -19,7 +19,15 @@ import numpy as np
 from trellis import _native, chain
 from trellis.arrays import Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
-from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
+from trellis.features import (
+    AttributeIndex,
+    Clusters,
+    Extractor,
+    GivenExtractor,
+    TemplateExtractor,
+    Templates,
+    get_templates,
+)
 from trellis.models.base import Tagger, sentences_at_once
 from trellis.models.crf.choosing import Choice
 from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
@@ -34,6 +42,7 @@ from trellis.models.fitting import FitOptions
 from trellis.models.states import stored_states
 from trellis.store import Stored
 from trellis.tags import TagStates
+from trellis.text.widths import FOLDED_POINTS
 from trellis.training import undisturbed
 from trellis.vectors import read_vectors
 
@@ -83,7 +92,7 @@ class CRF(Tagger[CRFConfig]):
             parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
             held_out = [Observed.of(extractor, part, index, edges) for part in parts], dev
         trained, settings = train(objective, start, settings, held_out, options.progress)
-        self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
+        self.parameters_ = undisturbed(lambda: _kept(objective.parameters(trained.weights), settings))
         self.settings_, self.states_ = settings, states
         self.tagset_, self.history_, self._cached = tags, trained.history, extractor
 
@@ -91,11 +100,23 @@ class CRF(Tagger[CRFConfig]):
         p, extractor = self._fitted(), self._extractor()
         if not isinstance(extractor, TemplateExtractor):
             return Observed.of(extractor, inputs, p.index, None).scores(p)
-        if self._scorer is None or self._scorer[0] is not p:
-            self._scorer = p, _native.TokenScorer(extractor.templates.native, p.index.native, p.ready)
-        emissions, offsets = extractor.score(inputs, self._scorer[1])
+        emissions, offsets = extractor.score(inputs, self._token_scorer(p, extractor.templates))
         steps = None if p.edges is None else extractor.compile_edges(inputs, p.edges.index, grow=False)
         return chained(emissions, np.diff(offsets), p, steps)
+
+    def _token_scorer(self, p: CRFWeights, templates: Templates) -> _native.TokenScorer:
+        """What scores tokens with these weights; made when first asked for."""
+        if self._scorer is None or self._scorer[0] is not p:
+            folding = FOLDED_POINTS if self.config.fold_width else {}
+            arrays = p.ends, p.labels, p.weights
+            self._scorer = p, _native.TokenScorer(templates.native, p.index.native, *arrays, p.width, folding)
+        return self._scorer[1]
+
+    def _folds_itself(self) -> bool:
+        p, extractor = self._fitted(), self._extractor()
+        if not isinstance(extractor, TemplateExtractor) or extractor.templates.uses_clusters or p.edges is not None:
+            return False
+        return self._token_scorer(p, extractor.templates).folds
 
     def _state_labels(self) -> IntArray | None:
         states = self._fitted().state_labels
@@ -182,6 +203,12 @@ class CRF(Tagger[CRFConfig]):
     def _restore(self, stored: Stored) -> None:
         self.states_ = stored_states(stored, self._fitted_tags())
         self.parameters_, self._cached = from_stored(stored, len(self.states_))
+
+
+def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:
+    """What a model keeps of the weights that were found."""
+    kept = weights.pruned(settings.prune or 0.0)
+    return kept.single() if settings.precision == "single" else kept
 
 
 def _growing(weights: AttributeWeights | None) -> AttributeIndex:
