@@ -18,6 +18,7 @@ LAYERS = [
     ["text", "tags", "ragged", "config", "store", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],
+    ["lexicon"],
     ["training"],
     ["models"],
     ["compat", "demo", "server"],
