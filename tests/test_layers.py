@@ -21,8 +21,8 @@ LAYERS = [
     ["lexicon"],
     ["training"],
     ["models"],
-    ["compat", "demo", "export"],
-    ["cli", "server"],
+    ["compat", "demo", "export", "server"],
+    ["cli"],
 ]
 MODEL_ROOMS = ("crf", "functions", "hmm", "neural")
 # Names of several classes: the same thing for NumPy and torch, a model and its layer, the names that users of other
