@@ -14,7 +14,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test faults fuzz sanitize wheel test-wheel check format bench docs clean
+.PHONY: help demo serve test faults fuzz sanitize wheel test-wheel matrix check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,7 @@ demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
 
 $(VENV)/.serve: $(BIN)/python $(SOURCES)
+	@sh tools/prerequisites.sh compiler
 	$(PIP) install --quiet -c constraints.txt -e '.[serve]'
 	@touch $@
 
@@ -65,6 +66,9 @@ wheel: $(VENV)/.release  ## the sdist and wheels for users, in dist
 
 test-wheel:  ## the wheels of dist in fresh environments without a compiler; EXTRA=neural with torch
 	$(BIN)/python -m tests.wheel $(if $(EXTRA),--extra $(EXTRA)) $(PYTHONS)
+
+matrix: $(BIN)/python  ## the base tests on PYTHONS, with old and new NumPy, on the wheels of dist
+	$(BIN)/python -m tools.matrix $(PYTHONS)
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .

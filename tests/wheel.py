@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.wheels import DIST, ROOT, pythons_at_hand, version_of
+from tools.wheels import DIST, ROOT, pythons_at_hand, version_of, wheel_for
 
 PLACE = ROOT / "build" / "wheel-test"
 SECONDS = 600
@@ -29,14 +29,6 @@ def main() -> None:
             sys.exit(f"dist has no wheel for {python}: run make wheel")
         check(python, wheel, given.extra)
     shutil.rmtree(PLACE, ignore_errors=True)
-
-
-def wheel_for(version: tuple[int, int], wheels: list[Path]) -> Path | None:
-    """The one built for this version, or by the stable ABI for it and later ones."""
-    tag = f"cp{version[0]}{version[1]}"
-    own = [wheel for wheel in wheels if f"-{tag}-{tag}-" in wheel.name]
-    stable = [wheel for wheel in wheels if "-cp312-abi3-" in wheel.name and version >= (3, 12)]
-    return next(iter(own + stable), None)
 
 
 def check(python: str, wheel: Path, extra: str) -> None:

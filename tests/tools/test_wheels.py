@@ -4,9 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.wheels import problem_of_names, version_of
-
-from tests.wheel import wheel_for
+from tools.matrix import base_tests
+from tools.wheels import problem_of_names, version_of, wheel_for
 
 FINE = ["trellis/__init__.py", "trellis/_native.abi3.so", "trellis_crf-0.1.0.dist-info/licenses/LICENSE"]
 
@@ -36,3 +35,10 @@ def test_each_python_gets_its_wheel() -> None:
 
 def test_the_version_of_a_python_is_asked_of_it() -> None:
     assert version_of(sys.executable) == sys.version_info[:2]
+
+
+def test_the_matrix_leaves_out_what_needs_other_packages(tmp_path: Path) -> None:
+    for name, text in {"test_a.py": "import numpy", "test_b.py": "import torch", "nn/test_c.py": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert base_tests(tmp_path) == [str(tmp_path / "test_a.py")]
