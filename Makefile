@@ -63,6 +63,7 @@ format: $(VENV)/.dev  ## let ruff fix what it can
 
 bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora adds those that need corpora
 	$(BIN)/python benchmarks/chain.py
+	$(BIN)/python benchmarks/segments.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/corpus.py
 	$(BIN)/python benchmarks/lstm.py

@@ -16,7 +16,7 @@ import heapq
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 PACE = 20_000
 """Tokens per second by which long requests fall behind short ones."""
@@ -29,8 +29,7 @@ class Question(Hashable, Protocol):
         """The answer to each part; called in the batcher's thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedPart:
+class QueuedPart(NamedTuple):
     """One sentence of a job."""
 
     content: Any

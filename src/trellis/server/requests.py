@@ -301,11 +301,11 @@ def _token_lists(fields: Fields) -> list[list[str]]:
 
 
 def _tokens(item: list[Any], where: str) -> list[str]:
-    for token in item:
-        if type(token) is not str:
-            raise InvalidRequestError(f"{where} must be a list of strings, got {shown(token)} in it")
-        if not token:
-            raise InvalidRequestError(f"{where} has an empty token")
+    if not set(map(type, item)) <= {str}:
+        wrong = next(token for token in item if type(token) is not str)
+        raise InvalidRequestError(f"{where} must be a list of strings, got {shown(wrong)} in it")
+    if "" in item:
+        raise InvalidRequestError(f"{where} has an empty token")
     if not "".join(item).isascii():
         for token in item:
             unicode(token, where)

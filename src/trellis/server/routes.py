@@ -28,7 +28,7 @@ from trellis.server.teaching import Teaching
 Handler = Callable[[Request], Awaitable[Any]]
 
 _LOG = logging.getLogger("trellis.server")
-_INLINE = 16 * 2**10
+_INLINE = 64 * 2**10
 """Bytes of a request up to which it is read in the event loop; longer ones would hold it up."""
 
 

@@ -53,7 +53,7 @@ def run(shelf: ModelShelf, settings: ServerSettings, sock: socket.socket, worker
 def serve_here(shelf: ModelShelf, settings: ServerSettings, sock: socket.socket, parent: int | None = None) -> None:
     """Serve in this process."""
     sys.setswitchinterval(_SWITCH)
-    server = uvicorn.Server(_config(shelf, settings))
+    server = uvicorn.Server(uvicorn_config(shelf, settings))
 
     async def serve() -> None:
         watching = asyncio.ensure_future(_follow(parent, server))
@@ -64,7 +64,8 @@ def serve_here(shelf: ModelShelf, settings: ServerSettings, sock: socket.socket,
         runner.run(serve())
 
 
-def _config(shelf: ModelShelf, settings: ServerSettings) -> uvicorn.Config:
+def uvicorn_config(shelf: ModelShelf, settings: ServerSettings) -> uvicorn.Config:
+    """How uvicorn runs the application."""
     return uvicorn.Config(
         create_app(shelf, settings),
         http=patient_protocol(settings.limits),

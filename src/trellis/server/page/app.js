@@ -10,7 +10,8 @@ import { sentence, sentencesOf, spanAt, withKnown } from "./text.js";
 import { otherLanguage, t, translate } from "./words.js";
 
 const at = (id) => document.getElementById(id);
-const WAIT = 250;
+const WAIT = 250; // milliseconds after the last key
+const LONG = 50; // sentences from which on only those in sight are drawn
 const EXAMPLES = {
   other: "Jordan Abara flew from Jordan to Washington on 3 May, and Ms Washington met her there.",
   segments: "研究生命起源的研究生说，明天会下雨。",
@@ -54,6 +55,7 @@ function show(sentences) {
   Object.assign(state, { sentences, current: 0, first: 0, last: 1 });
   const lines = sentences.map((one, i) => sentenceElement(one, i, kinds()));
   at("result").replaceChildren(...(lines.length ? lines : [t("empty")]));
+  at("result").classList.toggle("long", lines.length > LONG);
   at("undo").disabled = true;
   at("complete").disabled = !sentences.length;
   at("trellis").replaceChildren();
