@@ -251,6 +251,9 @@ FAMILIES = {
     "softmax": lambda: NeuralTagger(
         head="softmax", encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}
     ),
+    "semicrf": lambda: NeuralTagger(
+        head="semicrf", encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}
+    ),
     "bilstm-crf": lambda: NeuralTagger(encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}),
 }
 
