@@ -33,10 +33,10 @@ def snippets(page: str, *languages: str) -> list[pages.Snippet]:
 
 
 def commands(text: str) -> Iterator[str]:
-    """The `trellis` commands of a shell snippet, long lines joined and comments left out; the demo has its own test."""
+    """The `trellis` commands of a shell snippet, long lines joined; demo and server have tests of their own."""
     for line in text.replace("\\\n", " ").splitlines():
         bare = " ".join(shlex.split(line, comments=True))
-        if "trellis" in bare.split() and not bare.startswith("trellis demo"):
+        if "trellis" in bare.split() and not bare.startswith(("trellis demo", "trellis serve")):
             yield line
 
 
@@ -154,7 +154,9 @@ def without_comments(page: str) -> list[tuple[str, str]]:
 
 
 def formulas(page: str) -> list[str]:
-    return re.findall(r"\$\$.*?\$\$", "\n".join(pages.prose(ROOT / page)), re.DOTALL)
+    """The formulas on lines of their own; words within them are translated."""
+    found = re.findall(r"\$\$.*?\$\$", "\n".join(pages.prose(ROOT / page)), re.DOTALL)
+    return [re.sub(r"\\text\{.*?\}", r"\\text{}", formula) for formula in found]
 
 
 def figures(page: str) -> set[str]:

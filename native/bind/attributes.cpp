@@ -18,7 +18,15 @@ void bind_attributes(nb::module_& m) {
                     self.arrays = nb::make_tuple(bytes, ends, marks, table);
                     return self;
                   }, unconverted(), unconverted(), unconverted(), unconverted())
-      .def("__len__", [](const Attributes& self) { return self.view().count; })
+      .def_static("named",  // without a table
+                  [](const Flat<const uint8_t>& bytes, const Flat<const uint64_t>& ends) {
+                    Attributes self;
+                    self.fixed = {reinterpret_cast<const char*>(bytes.data()), ends.data(), nullptr, nullptr, ends.size(), 0};
+                    self.arrays = nb::make_tuple(bytes, ends);
+                    self.lazy = std::make_unique<LazyTable>();
+                    return self;
+                  }, unconverted(), unconverted())
+      .def("__len__", [](const Attributes& self) { return self.strings().count; })
       .def("find", [](const Attributes& self, nb::bytes name) {
         return self.view().find({name.c_str(), name.size()});
       })
@@ -26,21 +34,27 @@ void bind_attributes(nb::module_& m) {
         return self.source(true).number({name.c_str(), name.size()});
       })
       .def("name", [](const Attributes& self, uint64_t i) {
-        const std::string_view name = self.view()[i];
+        const std::string_view name = self.strings()[i];
         return nb::bytes(name.data(), name.size());
       })
       .def("select",  // those of the given numbers, with new numbers
            [](const Attributes& self, const Array<const int64_t>& numbers) {
              Attributes chosen{std::make_unique<StringIndex>(), {}, {}};
-             for (size_t i = 0; i < numbers.size(); ++i) chosen.growing->add(self.view()[uint64_t(numbers.data()[i])]);
+             for (size_t i = 0; i < numbers.size(); ++i) chosen.growing->add(self.strings()[uint64_t(numbers.data()[i])]);
              return chosen;
            })
       .def("growing",  // a copy that can grow
            [](const Attributes& self) {
              Attributes copy{std::make_unique<StringIndex>(), {}, {}};
-             for (uint64_t i = 0; i < self.view().count; ++i) copy.growing->add(self.view()[i]);
+             for (uint64_t i = 0; i < self.strings().count; ++i) copy.growing->add(self.strings()[i]);
              return copy;
            })
+      .def("strings", [](const Attributes& self) {
+        const IndexView& view = self.strings();
+        const size_t bytes = view.count ? size_t(view.ends[view.count - 1]) : 0;
+        return nb::make_tuple(copy_of(reinterpret_cast<const uint8_t*>(view.bytes), bytes),
+                              copy_of(view.ends, size_t(view.count)));
+      })
       .def("arrays", [](const Attributes& self) {
         const IndexView& view = self.view();
         const size_t bytes = view.count ? size_t(view.ends[view.count - 1]) : 0;

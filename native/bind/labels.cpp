@@ -47,8 +47,33 @@ nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle
   return to_numpy(std::move(codes));
 }
 
+// A list for each sequence with names[ids[t]] for each of its tokens: the way back.
+nb::list name_numbers(const nb::list& names, const Array<const int64_t>& ids, const Array<const int64_t>& lengths) {
+  const int64_t* id = ids.data();
+  const int64_t* end = id + ids.size();
+  nb::object lists = nb::steal(PyList_New(Py_ssize_t(lengths.size())));
+  if (!lists.is_valid()) throw nb::python_error();
+  for (size_t b = 0; b < lengths.size(); ++b) {
+    const int64_t length = lengths.data()[b];
+    if (length < 0 || length > end - id) throw nb::value_error("lengths do not add up to the number of labels");
+    PyObject* own = PyList_New(Py_ssize_t(length));
+    if (!own) throw nb::python_error();
+    PyList_SET_ITEM(lists.ptr(), Py_ssize_t(b), own);
+    for (int64_t t = 0; t < length; ++t, ++id) {
+      if (*id < 0 || *id >= PyList_GET_SIZE(names.ptr())) throw nb::index_error("a label has no name");
+      PyObject* name = PyList_GET_ITEM(names.ptr(), Py_ssize_t(*id));
+      Py_INCREF(name);
+      PyList_SET_ITEM(own, Py_ssize_t(t), name);
+    }
+  }
+  return nb::borrow<nb::list>(lists);
+}
+
 }  // namespace
 
-void bind_labels(nb::module_& m) { m.def("number_strings", &number_strings); }
+void bind_labels(nb::module_& m) {
+  m.def("number_strings", &number_strings);
+  m.def("name_numbers", &name_numbers);
+}
 
 }  // namespace trellis

@@ -70,6 +70,18 @@ nb::object items_of(PyObject* object, const std::string& otherwise) {
 // Item i, kept alive: Python code that runs on the way may take it out of the list.
 nb::object item_of(const nb::object& items, Py_ssize_t i) { return nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i)); }
 
+// The number of a cell's string. Strings of one character are found by it.
+int32_t number_of(PyObject* cell, Column& column, std::string& spare) {
+  if (PyUnicode_GET_LENGTH(cell) != 1) return int32_t(column.values.add(text_of(cell, spare)));
+  const uint32_t code = PyUnicode_READ_CHAR(cell, 0);
+  int32_t number = column.characters.find(code);
+  if (number < 0) {
+    number = int32_t(column.values.add(text_of(cell, spare)));
+    column.characters.add(code, number);
+  }
+  return number;
+}
+
 class FeatureReader {
  public:
   FeatureReader(Dataset& data, AttributeSource attributes) : data_(data), attributes_(attributes) {}
@@ -195,7 +207,7 @@ void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& o
       PyObject* cell = PySequence_Fast_GET_ITEM(inner.ptr(), t);
       if (!PyUnicode_Check(cell))
         refuse({b, t}, std::string(what) + " must be a string, got " + type_name(cell));
-      column.cells.push_back(int32_t(column.values.add(text_of(cell, spare))));
+      column.cells.push_back(number_of(cell, column, spare));
     }
     if (first) {
       offsets.push_back(int64_t(column.cells.size()));

@@ -8,6 +8,7 @@
 
 #include "features/templates.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -41,12 +42,44 @@ struct Dataset {
   }
 };
 
+// The numbers of values of one character, by code point: texts of characters are read without a search.
+class CharacterNumbers {
+ public:
+  // -1 if it has none yet.
+  int32_t find(uint32_t code) const {
+    const size_t page = code >> page_bits;
+    return page < pages_.size() && pages_[page] ? pages_[page][code % page_size] : -1;
+  }
+  void add(uint32_t code, int32_t number) {
+    const size_t page = code >> page_bits;
+    if (page >= pages_.size()) pages_.resize(page + 1);
+    if (!pages_[page]) {
+      pages_[page] = std::make_unique<int32_t[]>(page_size);
+      std::fill_n(pages_[page].get(), page_size, -1);
+      ++used_;
+    }
+    pages_[page][code % page_size] = number;
+  }
+  int64_t bytes() const {
+    return int64_t(pages_.capacity() * sizeof(pages_[0]) + used_ * page_size * sizeof(int32_t));
+  }
+
+ private:
+  static constexpr int page_bits = 8;
+  static constexpr size_t page_size = 1 << page_bits;
+  std::vector<std::unique_ptr<int32_t[]>> pages_;
+  size_t used_ = 0;
+};
+
 // String cells, numbered: cells[n] is the value of token n in this column.
 struct Column {
   StringIndex values;
   std::vector<int32_t> cells;  // [N]
+  CharacterNumbers characters;
 
-  int64_t bytes() const { return values.bytes() + int64_t(cells.capacity() * sizeof(int32_t)); }
+  int64_t bytes() const {
+    return values.bytes() + characters.bytes() + int64_t(cells.capacity() * sizeof(int32_t));
+  }
 };
 
 // Where the attributes of new bundles come from: a growing index takes every string, a fixed one only those it knows.

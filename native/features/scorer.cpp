@@ -6,55 +6,41 @@
 
 namespace trellis {
 
-Scorer::Scorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights)
-    : set_(set), attributes_(attributes), weights_(weights) {
-  for (int c = 0; c < set.columns || c == 0; ++c) columns_.push_back(std::make_unique<Column>());
-  forget_rows();
+NameScorer::NameScorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights)
+    : Scorer(set.columns), set_(set), attributes_(attributes), weights_(weights) {
+  forget();
 }
 
-void Scorer::forget_rows() {
+void NameScorer::forget() {
   numbers_.clear();
   bundles_ = 0;
   std::vector<double>(rows_padding, 0.0).swap(rows_);  // assigning would keep the memory
 }
 
-int64_t Scorer::row_bytes() const {
+int64_t NameScorer::row_bytes() const {
   int64_t bytes = int64_t(rows_.capacity() * sizeof(double));
   for (const GroupNumbers& numbers : numbers_) bytes += numbers.bytes();
   return bytes;
 }
 
-int64_t Scorer::bytes() const {
-  int64_t bytes = row_bytes();
-  for (const auto& column : columns_) bytes += column->bytes();
-  return bytes;
-}
-
-void Scorer::finish() {
-  for (auto& column : columns_) column->cells.clear();
-  if (bytes() <= most_bytes) return;
-  forget_rows();
-  for (auto& column : columns_) column = std::make_unique<Column>();
-}
-
 // Rows may be forgotten between blocks; strings are needed until the last one.
-void Scorer::score(const std::vector<int64_t>& offsets, double* emissions) {
+void NameScorer::score(const std::vector<int64_t>& offsets, double* emissions) {
   constexpr int64_t block = 16384;  // tokens
   const int64_t B = int64_t(offsets.size()) - 1;
   for (int64_t first = 0, last = 1; first < B; first = last++) {
     while (last < B && offsets[size_t(last) + 1] - offsets[size_t(first)] <= block) ++last;
-    if (row_bytes() > most_bytes) forget_rows();
+    if (row_bytes() > most_) forget();
     try {
       score_block(offsets, first, last, emissions + offsets[size_t(first)] * weights_.labels());
     } catch (...) {  // numbers without rows must not stay
-      forget_rows();
+      forget();
       throw;
     }
   }
 }
 
 // New bundles become rows; then the emissions of a token are the sum of its bundles' rows.
-void Scorer::score_block(const std::vector<int64_t>& offsets, int64_t first, int64_t last, double* emissions) {
+void NameScorer::score_block(const std::vector<int64_t>& offsets, int64_t first, int64_t last, double* emissions) {
   const int64_t L = weights_.labels(), start = offsets[size_t(first)];
   Dataset data;
   for (int64_t b = first; b < last; ++b) data.offsets.push_back(offsets[size_t(b) + 1] - start);

@@ -1,6 +1,4 @@
-// Emissions from tokens, for a model that is used many times: what a group of templates says about the strings in its
-// cells is kept from call to call, as a row of scores, since most words of a text, and many pairs of them, have been
-// seen before.
+// Emissions from tokens, for a model that is used many times, by one thread at a time.
 #pragma once
 
 #include "features/numbering.h"
@@ -8,32 +6,62 @@
 
 namespace trellis {
 
+// What is kept from call to call has its limit: `finish` forgets everything if it has become too much.
 class Scorer {
  public:
-  // Points into all three.
-  Scorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights);
-
-  // What is kept from call to call, strings and rows and their numbers, takes at most this many bytes.
+  // All that is kept, strings and rows and their numbers, takes at most this many bytes.
   static constexpr int64_t most_bytes = 96 << 20;
-  int64_t bytes() const;
+
+  explicit Scorer(int columns) {
+    for (int c = 0; c < columns || c == 0; ++c) columns_.push_back(std::make_unique<Column>());
+  }
+  virtual ~Scorer() = default;
 
   // The columns to read the next sentences into, empty of cells.
   std::vector<std::unique_ptr<Column>>& columns() { return columns_; }
   // emissions[N, L] of the sentences that were read
-  void score(const std::vector<int64_t>& offsets, double* emissions);
-  // After the last of these: clears the cells, and forgets everything if it has become too much.
-  void finish();
-  int64_t labels() const { return weights_.labels(); }
+  virtual void score(const std::vector<int64_t>& offsets, double* emissions) = 0;
+  virtual int64_t labels() const = 0;
+  int64_t bytes() const {
+    int64_t bytes = row_bytes();
+    for (const auto& column : columns_) bytes += column->bytes();
+    return bytes;
+  }
+  // After the last of these, with `most` bytes to keep.
+  void finish(int64_t most) {
+    most_ = most;
+    for (auto& column : columns_) column->cells.clear();
+    if (bytes() <= most) return;
+    for (auto& column : columns_) column = std::make_unique<Column>();
+    forget();
+  }
+
+ protected:
+  virtual void forget() = 0;
+  virtual int64_t row_bytes() const = 0;
+
+  std::vector<std::unique_ptr<Column>> columns_;
+  int64_t most_ = most_bytes;
+};
+
+// By the names of attributes: what a group of templates says about the strings in its cells is kept as a row of scores,
+// since most words of a text, and many pairs of them, have been seen before.
+class NameScorer final : public Scorer {
+ public:
+  // Points into all three.
+  NameScorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights);
+
+  void score(const std::vector<int64_t>& offsets, double* emissions) override;
+  int64_t labels() const override { return weights_.labels(); }
 
  private:
-  void forget_rows();
-  int64_t row_bytes() const;
+  void forget() override;
+  int64_t row_bytes() const override;
   void score_block(const std::vector<int64_t>& offsets, int64_t first, int64_t last, double* emissions);
 
   const TemplateSet& set_;
   IndexView attributes_;
   const WeightTable<double>& weights_;
-  std::vector<std::unique_ptr<Column>> columns_;
   std::vector<GroupNumbers> numbers_;  // of each group, or none if nothing is known
   int64_t bundles_ = 0;
   std::vector<double> rows_;           // [bundles, L], and rows_padding more

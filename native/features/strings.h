@@ -70,13 +70,19 @@ struct IndexTable {
   std::vector<uint8_t> marks;
   std::vector<uint32_t> numbers;
 
+  // Places between where a string belongs and where it is. Two thirds full, by chance one in e^70 is farther.
+  static constexpr uint64_t farthest = 1024;
+
   explicit IndexTable(size_t capacity) : marks(capacity, 0), numbers(capacity) {}
-  void fill(const IndexView& strings) {
+  // False, and not complete, if a string would be farther than `most` places away.
+  bool fill(const IndexView& strings, uint64_t most = ~uint64_t(0)) {
     for (uint64_t i = 0; i < strings.count; ++i) {
       const uint64_t hash = strings.hash(strings[i]), at = first_free(hash & (marks.size() - 1));
+      if (((at - hash) & (marks.size() - 1)) > most) return false;
       marks[at] = IndexView::mark_of(hash);
       numbers[at] = uint32_t(i);
     }
+    return true;
   }
 
  private:
@@ -103,7 +109,7 @@ class StringIndex {
     table_.marks[at] = IndexView::mark_of(hash);
     table_.numbers[at] = uint32_t(ends_.size() - 1);
     look();
-    if (!view_.key && ((at - hash) & (view_.capacity - 1)) > farthest) return hide(), int64_t(ends_.size()) - 1;
+    if (!view_.key && ((at - hash) & (view_.capacity - 1)) > IndexTable::farthest) return hide(), int64_t(ends_.size()) - 1;
     if (ends_.size() * 3 > table_.marks.size() * 2) fill(table_.marks.size() * 2);
     return int64_t(ends_.size()) - 1;
   }
@@ -123,9 +129,6 @@ class StringIndex {
   }
 
  private:
-  // Places between where a string belongs and where it is. Two thirds full, by chance one in e^70 is farther.
-  static constexpr uint64_t farthest = 1024;
-
   void look() {
     view_ = {bytes_.data(), ends_.data(), table_.marks.data(), table_.numbers.data(), ends_.size(), table_.marks.size(),
              view_.key};

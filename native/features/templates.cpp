@@ -7,9 +7,7 @@
 #include <map>
 
 namespace trellis {
-namespace {
 
-// The code point that starts at `at`, which moves past it. Bytes that are not UTF-8 cannot come from a Python string.
 uint32_t next_character(std::string_view s, size_t& at) {
   const uint8_t first = uint8_t(s[at++]);
   if (first < 0x80) return first;
@@ -19,7 +17,7 @@ uint32_t next_character(std::string_view s, size_t& at) {
   return code;
 }
 
-void append(std::string& out, uint32_t code) {
+void append_character(std::string& out, uint32_t code) {
   if (code < 0x80) {
     out += char(code);
   } else if (code < 0x800) {
@@ -36,6 +34,14 @@ void append(std::string& out, uint32_t code) {
     out += char(0x80 | (code & 0x3f));
   }
 }
+
+bool is_ascii(std::string_view s) {
+  for (const char c : s)
+    if (uint8_t(c) >= 0x80) return false;
+  return true;
+}
+
+namespace {
 
 bool is_start(char byte) { return (uint8_t(byte) & 0xc0) != 0x80; }
 
@@ -65,12 +71,6 @@ uint32_t shape_of(uint32_t code) {
   return Py_UNICODE_ISDECIMAL(code) ? 'd' : code;
 }
 
-bool is_ascii(std::string_view s) {
-  for (const char c : s)
-    if (uint8_t(c) >= 0x80) return false;
-  return true;
-}
-
 // f of each character, for ASCII text
 template <typename F>
 void append_mapped(std::string_view s, std::string& out, F f) {
@@ -85,7 +85,7 @@ uint32_t lower_of(uint32_t code) {
 
 void append_lower(std::string_view s, std::string& out) {
   if (is_ascii(s)) return append_mapped(s, out, [](uint8_t c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; });
-  for (size_t at = 0; at < s.size();) append(out, lower_of(next_character(s, at)));
+  for (size_t at = 0; at < s.size();) append_character(out, lower_of(next_character(s, at)));
 }
 
 void append_shape(std::string_view s, bool runs_as_one, std::string& out) {
@@ -93,7 +93,7 @@ void append_shape(std::string_view s, bool runs_as_one, std::string& out) {
   uint32_t last = 0xffffffff;  // no character
   for (size_t at = 0; at < s.size();) {
     const uint32_t here = shape_of(next_character(s, at));
-    if (!runs_as_one || here != last) append(out, here);
+    if (!runs_as_one || here != last) append_character(out, here);
     last = here;
   }
 }

@@ -44,6 +44,10 @@ struct TemplateSet {
 
 // A cell beyond the edge of the sentence: -k before its first token, +k after its last; the value is `_B-k`, `_B+k`.
 std::string edge_value(int64_t distance);
+// The code point that starts at `at`, which moves past it. Bytes that are not UTF-8 cannot come from a Python string.
+uint32_t next_character(std::string_view s, size_t& at);
+void append_character(std::string& out, uint32_t code);
+bool is_ascii(std::string_view s);
 // Appends function(value) to out.
 void apply(Function function, int argument, std::string_view value, std::string& out);
 

@@ -60,6 +60,16 @@ def test_what_is_saved_has_the_hash_of_the_file_format(names: list[bytes]) -> No
     assert saved.find(b"another") == -1
 
 
+def test_the_table_of_saved_strings_takes_a_secret_hash_when_they_collide_on_purpose(names: list[bytes]) -> None:
+    index = _native.Attributes()
+    for name in names:
+        index.add(name)
+    saved = _native.Attributes.named(*index.strings())
+    assert [saved.find(name) for name in names] == list(range(len(names)))
+    assert saved.secret
+    assert saved.find(b"another") == -1
+
+
 def test_a_copy_that_can_grow_numbers_colliding_strings_alike(names: list[bytes]) -> None:
     index = _native.Attributes()
     for name in names:

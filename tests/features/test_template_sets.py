@@ -177,6 +177,38 @@ def test_an_index_is_the_same_from_its_arrays():
     assert again.find("other") is None
 
 
+def former_arrays(index):
+    """As earlier versions stored them, with the table."""
+    return dict(zip(("names", "ends", "marks", "table"), index.native.arrays(), strict=True))
+
+
+def test_an_index_of_an_earlier_version_is_the_same():
+    index = AttributeIndex()
+    GivenExtractor().compile([[[f"name{i}" for i in range(500)]]], index, grow=True)
+    again = AttributeIndex.from_stored(Stored.of("x", "test", {}, former_arrays(index)))
+    assert again.names() == index.names()
+    assert [again.find(f"name{i}") for i in range(500)] == list(range(500))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("names", lambda a: a[:-1], "the array 'lengths' must add up to 1, got 2"),
+        ("lengths", lambda a: a[:-1], "the array 'lengths' must add up to 2, got 1"),
+        ("lengths", lambda a: a.astype(np.int64), "the array 'lengths' must be uint8 or uint16 or uint32, got int64"),
+        ("lengths", lambda a: np.full(2, 2**32 - 1, np.uint32), "the array 'lengths' must add up to 2, got 8589934590"),
+        ("lengths", lambda a: a.reshape(1, 2), "the array 'lengths' must have the shape (any), got (1, 2)"),
+    ],
+)
+def test_lengths_that_do_not_fit_the_names_are_refused(name, change, message):
+    index = AttributeIndex()
+    GivenExtractor().compile([[["a", "b"]]], index, grow=True)
+    arrays = index.arrays() | {name: change(index.arrays()[name])}
+    with pytest.raises(StoreError) as found:
+        AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
+    assert str(found.value) == f"file: {message}"
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -195,7 +227,7 @@ def test_an_index_is_the_same_from_its_arrays():
 def test_arrays_that_no_search_may_see_are_refused(name, change, message):
     index = AttributeIndex()
     GivenExtractor().compile([[["a", "b"]]], index, grow=True)
-    arrays = index.arrays() | {name: change(index.arrays()[name])}
+    arrays = former_arrays(index) | {name: change(former_arrays(index)[name])}
     arrays["table"] = arrays["table"] if name == "table" else arrays["table"][: len(arrays["marks"])]
     with pytest.raises(StoreError) as found:
         AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
@@ -204,7 +236,7 @@ def test_arrays_that_no_search_may_see_are_refused(name, change, message):
 
 def test_a_table_without_room_would_be_searched_from_end_to_end():
     index = AttributeIndex()
-    arrays = index.arrays() | {"marks": np.zeros(1 << 15, np.uint8), "table": np.zeros(1 << 15, np.uint32)}
+    arrays = former_arrays(index) | {"marks": np.zeros(1 << 15, np.uint8), "table": np.zeros(1 << 15, np.uint32)}
     arrays["marks"][:10_000] = arrays["marks"][20_000:] = 1  # the end goes on at the beginning
     with pytest.raises(StoreError, match="every 10000th place"):
         AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from trellis import _native
 from trellis.aligned import any_array, plain_array
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.chain._checks import MOST_TAGS, check_count, check_sample
+from trellis.chain._checks import MOST_TAGS, check_count, check_sample, check_seed
 from trellis.chain._problems import BAD_CHAIN_SCORE, NO_PATH, NOT_FINITE, raise_bad_chain_score
 from trellis.chain._segment_paths import Paths, about, check_paths, raise_forbidden
 from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError
@@ -195,7 +195,7 @@ class SegmentScores:
 
     def sample(self, n: int = 1, *, seed: int = 0) -> SegmentPaths:
         """``n`` coverings of each sequence, drawn from their exact distribution; the same seed draws the same."""
-        drawn = self._inference().sample(check_sample(n, len(self.segments)), seed & (2**64 - 1))
+        drawn = self._inference().sample(check_sample(n, len(self.segments)), check_seed(seed))
         return SegmentPaths(self._paths(drawn)[0])
 
     def entropy(self) -> FloatArray:

@@ -27,10 +27,11 @@ _COMMANDS = (
     ("train", "train", "train", "Train a tagger of any family on your files."),
     ("tag", "tag", "tag", "Tag raw text, tokens, CoNLL or JSON Lines with a trained model."),
     ("eval", "evaluate", "evaluate", "Score a trained model on a file with the right tags."),
-    ("inspect", "inspect", "inspect", "Look into a model: labels, transitions, features, training record."),
-    ("explain", "explain", "explain", "Why each label of a text: the trellis, its paths, the features that decided."),
-    ("select", "select", "select_sentences", "Choose the sentences of a pool that are worth labelling next."),
-    ("check", "check", "check", "Check files before training: counts, labels, tag scheme, duplicates, overlap."),
+    ("inspect", "inspect", "inspect", "Look into a model: labels, weights, and how it was trained."),
+    ("explain", "explain", "explain", "Why each label of a text: its paths, and what decided."),
+    ("select", "select", "select_sentences", "Choose sentences of a pool that are worth labelling."),
+    ("serve", "serve", "serve", "Serve models over HTTP, with a page to try them."),
+    ("check", "check", "check", "Check files before training: labels, tag scheme, duplicates."),
     ("convert", "convert", "convert", "Convert a corpus to another format, another tag scheme, or both."),
     ("score", "score", "score", "Score predicted tags against gold tags."),
 )
@@ -40,7 +41,7 @@ app = typer.Typer(
     help="Exact, fast sequence labelling.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # the list of commands is plain text: importing rich's help takes as long as all the rest
 )
 
 

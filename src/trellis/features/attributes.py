@@ -1,7 +1,7 @@
 """Attributes: feature strings with numbers, in the order in which they first occurred.
 
-An index grows while a training corpus is compiled. Its arrays are saved with the model and used directly: opening a
-model creates no strings.
+An index grows while a training corpus is compiled. Its strings are saved with the model and used directly: opening a
+model creates none, and the table to find one by is made when it is first asked for.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from trellis import _native
 from trellis.arrays import Arrays
 from trellis.errors import StoreError
-from trellis.store import Stored
+from trellis.store import Stored, narrowed
 
 _LONGEST_SEARCH = 10_000  # places; a proper table of a billion names has no search of 500
 
@@ -25,8 +25,13 @@ class AttributeIndex:
 
     @classmethod
     def from_stored(cls, stored: Stored, prefix: str = "") -> AttributeIndex:
-        """The index that `arrays` returned; its arrays are kept, not copied."""
+        """The index that `arrays` returned, or one of an earlier version, which has its table with it."""
         names = stored.array(f"{prefix}names", np.uint8, (None,))
+        if f"{prefix}lengths" in stored:
+            ends = stored.lengths(f"{prefix}lengths", len(names)).view(np.uint64)
+            if len(ends) > np.iinfo(np.int32).max:
+                raise stored.refused(f"{prefix}lengths", f"must be of fewer than 2**31 names, got {len(ends)}")
+            return cls(_native.Attributes.named(names, ends))
         ends = stored.ends(f"{prefix}ends", np.uint64, len(names))
         marks = stored.array(f"{prefix}marks", np.uint8, (None,))
         table = stored.array(f"{prefix}table", np.uint32, (len(marks),))
@@ -35,8 +40,8 @@ class AttributeIndex:
 
     def arrays(self, prefix: str = "") -> Arrays:
         """The input of `from_stored`; the prefix tells the indexes of one file apart."""
-        names, ends, marks, table = self.native.arrays()
-        return {f"{prefix}names": names, f"{prefix}ends": ends, f"{prefix}marks": marks, f"{prefix}table": table}
+        names, ends = self.native.strings()
+        return {f"{prefix}names": names, f"{prefix}lengths": narrowed(np.diff(ends, prepend=np.uint64(0)))}
 
     def __len__(self) -> int:
         """How many there are."""

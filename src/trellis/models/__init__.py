@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
-from trellis.models.ensemble import Ensemble
-from trellis.models.functions import FeatureFunctions
-from trellis.models.hmm import HMM, HMMConfig
-from trellis.models.markov import MarkovChain
-from trellis.models.pipeline import Pipeline
 from trellis.models.posterior import Posterior
-from trellis.models.selection import Selected, select
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
 if TYPE_CHECKING:
+    from trellis.models.ensemble import Ensemble
+    from trellis.models.functions import FeatureFunctions
+    from trellis.models.hmm import HMM, HMMConfig
+    from trellis.models.markov import MarkovChain
     from trellis.models.neural.config import NeuralConfig
     from trellis.models.neural.model import NeuralTagger
+    from trellis.models.pipeline import Pipeline
+    from trellis.models.selection import Selected, select
 
 __all__ = [
     "CRF",
@@ -43,7 +43,19 @@ __all__ = [
     "select",
 ]
 
-_LAZY = {"NeuralConfig": "trellis.models.neural.config", "NeuralTagger": "trellis.models.neural.model"}  # with torch
+# Imported when they are asked for: torch comes with neural taggers, and whoever tags with one family needs no other.
+_LAZY = {
+    "HMM": "trellis.models.hmm",
+    "Ensemble": "trellis.models.ensemble",
+    "FeatureFunctions": "trellis.models.functions",
+    "HMMConfig": "trellis.models.hmm",
+    "MarkovChain": "trellis.models.markov",
+    "NeuralConfig": "trellis.models.neural.config",
+    "NeuralTagger": "trellis.models.neural.model",
+    "Pipeline": "trellis.models.pipeline",
+    "Selected": "trellis.models.selection",
+    "select": "trellis.models.selection",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.arrays import BoolArray
+from trellis.arrays import BoolArray, IntArray
 from trellis.models.data import are_characters, tokens_of
 from trellis.models.tagged import Answers, Tagged
 from trellis.tags import Role, Scheme, SpanTable, TagSet, parse_label
@@ -102,10 +102,13 @@ def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tag
     ]
 
 
-def kept_apart(inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet) -> BoolArray | None:
+def kept_apart(
+    inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet, joined: IntArray | None = None
+) -> BoolArray | None:
     """Labels ``(N, L)`` with which no word runs across white space in the raw texts; None if there is none there.
 
-    The token after white space begins like the first of a sentence, the token before it ends like the last.
+    The token after white space begins like the first of a sentence, the token before it ends like the last. That does
+    not hold for the tokens `joined`, numbered through the batch: a lexicon has words with white space there.
     """
     gaps, count = [], 0
     for item, is_raw in zip(inputs, raw, strict=True):
@@ -114,6 +117,8 @@ def kept_apart(inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet) -> Bool
             gaps.append(count + 1 + np.flatnonzero(ends[1:, 0] > ends[:-1, 1]))
         count += len(tokens_of(item))
     after = np.concatenate(gaps) if gaps else np.empty(0, dtype=np.int64)
+    if joined is not None:
+        after = np.setdiff1d(after, joined)
     if not len(after):
         return None
     legal = tags.allowed_transitions()

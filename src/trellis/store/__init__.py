@@ -14,6 +14,6 @@ of every field of a manifest that is asked for. It has checked everything that n
 
 from trellis.store.reading import load, read_kind, read_manifest
 from trellis.store.stored import Stored
-from trellis.store.writing import FORMAT, pack_strings, save
+from trellis.store.writing import FORMAT, NARROW, narrowed, pack_strings, save
 
-__all__ = ["FORMAT", "Stored", "load", "pack_strings", "read_kind", "read_manifest", "save"]
+__all__ = ["FORMAT", "NARROW", "Stored", "load", "narrowed", "pack_strings", "read_kind", "read_manifest", "save"]

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.arrays import AnyArray, Arrays
+from trellis.arrays import AnyArray, Arrays, IntArray
 from trellis.errors import StoreError
+from trellis.store.writing import NARROW
 from trellis.untrusted import Fields
 
 Shape = tuple[int | None, ...]
@@ -38,14 +39,19 @@ class Stored:
         return name in self.arrays
 
     def array(
-        self, name: str, dtype: npt.DTypeLike, shape: Shape, low: float | None = None, high: float | None = None
+        self,
+        name: str,
+        dtype: npt.DTypeLike | tuple[npt.DTypeLike, ...],
+        shape: Shape,
+        low: float | None = None,
+        high: float | None = None,
     ) -> AnyArray:
-        """The array of exactly this type and shape, every number in ``low..high``.
+        """The array of exactly this type, or of one of these, and of this shape, every number in ``low..high``.
 
         Without a limit, integers may be anything and floats anything finite; NaN is never allowed, and an infinity only
         if it is the limit.
         """
-        found = self._typed(name, np.dtype(dtype), shape)
+        found = self._typed(name, tuple(map(np.dtype, dtype if isinstance(dtype, tuple) else (dtype,))), shape)
         if found.size and (found.dtype.kind == "f" or (low, high) != (None, None)):
             self._check_range(name, found, low, high)
         return found
@@ -62,6 +68,14 @@ class Stored:
             raise self.refused(name, f"must end with {total}, got {last}")
         return found
 
+    def lengths(self, name: str, total: int, count: int | None = None) -> IntArray:
+        """Where the parts of a whole of `total` items end, given their lengths in any type that `narrowed` gives."""
+        found = self.array(name, NARROW, (count,))
+        last = int(found.sum(dtype=np.uint64))  # of at most 2**32 each: no sum of what fits into memory wraps around
+        if last != total:
+            raise self.refused(name, f"must add up to {total}, got {last}")
+        return np.cumsum(found, dtype=np.int64)
+
     def strings(self, name: str) -> tuple[str, ...]:
         """The inverse of `trellis.store.pack_strings`."""
         whole = self.array(f"{name}.bytes", np.uint8, (None,))
@@ -76,14 +90,15 @@ class Stored:
         """The error for an array that must have another property."""
         return StoreError(f"{self.where}: the array {name!r} {problem}")
 
-    def _typed(self, name: str, dtype: np.dtype[Any], shape: Shape) -> AnyArray:
+    def _typed(self, name: str, dtypes: tuple[np.dtype[Any], ...], shape: Shape) -> AnyArray:
+        expected = " or ".join(map(str, dtypes))
         if name not in self.arrays:
-            raise self.refused(name, f"is missing: expected {dtype} of shape {_shape_text(shape)}")
+            raise self.refused(name, f"is missing: expected {expected} of shape {_shape_text(shape)}")
         found = self.arrays[name]
         if not shape and found.shape == (1,):  # numbers are stored like this
             found = found.reshape(())
-        if found.dtype != dtype:
-            raise self.refused(name, f"must be {dtype}, got {found.dtype}")
+        if found.dtype not in dtypes:
+            raise self.refused(name, f"must be {expected}, got {found.dtype}")
         fits = found.ndim == len(shape) and all(a in (None, b) for a, b in zip(shape, found.shape, strict=True))
         if not fits:
             raise self.refused(name, f"must have the shape {_shape_text(shape)}, got {_shape_text(found.shape)}")

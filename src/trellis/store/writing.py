@@ -19,6 +19,8 @@ FORMAT = 1
 """The version that is written; versions up to it are read."""
 DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"}
 """The types of arrays that a file can hold: names of safetensors and of NumPy."""
+NARROW = (np.uint8, np.uint16, np.uint32)
+"""The types of small whole numbers, the narrowest first."""
 _NAMES = {numpy: name for name, numpy in DTYPES.items()}
 _HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which UTF-8 cannot encode
 
@@ -40,6 +42,12 @@ def pack_strings(name: str, strings: Sequence[str]) -> Arrays:
     encoded = [text.encode("utf-8", "surrogatepass") for text in strings]
     ends = np.cumsum([len(text) for text in encoded], dtype=np.int64)
     return {f"{name}.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}.ends": ends}
+
+
+def narrowed(numbers: AnyArray) -> AnyArray:
+    """Whole numbers from 0 up to 2**32 - 1 in the narrowest type that holds them all."""
+    most = int(numbers.max(initial=0))
+    return numbers.astype(next(kind for kind in NARROW if most <= np.iinfo(kind).max))
 
 
 def _storable(name: str, array: AnyArray) -> AnyArray:

@@ -104,7 +104,6 @@ class WordSplitter(Splitter):
         self.conventions = conventions or Conventions()
         self.exceptions = {text: tuple(pieces) for text, pieces in (exceptions or {}).items()}
         self._known: dict[str, tuple[str, ...]] = {}
-        self._firsts = {self._pieces(text)[0] for text in self.exceptions}
         self._easy = _native.EasyWords()
         for word in {*CONTRACTIONS, *ABBREVIATIONS, *self.exceptions}:
             self._easy.exclude(word.lower().encode("utf-8", "backslashreplace"))
@@ -119,7 +118,8 @@ class WordSplitter(Splitter):
     def pieces(self, chunk: str) -> tuple[str, ...]:
         """The tokens of a text without white space, by the rules."""
         pieces = self._pieces(chunk)
-        found = tuple(pieces if self._firsts.isdisjoint(pieces) else self._corrected(pieces))
+        firsts = self._ascii_firsts if chunk.isascii() else self._firsts
+        found = tuple(pieces if firsts.isdisjoint(pieces) else self._corrected(pieces, firsts))
         if len(chunk) <= _LONGEST_CHUNK:
             if len(self._known) >= _MOST_CHUNKS:
                 self._known.clear()
@@ -131,6 +131,16 @@ class WordSplitter(Splitter):
         return (self._ascii if chunk.isascii() else self._any).findall(chunk)
 
     @cached
+    def _firsts(self) -> set[str]:
+        """The first pieces of all exceptions."""
+        return {self._pieces(text)[0] for text in self.exceptions}
+
+    @cached
+    def _ascii_firsts(self) -> set[str]:
+        """Those of exceptions that an ASCII text can have; the pattern of other texts is slow to make."""
+        return {self._pieces(text)[0] for text in self.exceptions if text.isascii()}
+
+    @cached
     def _ascii(self) -> re.Pattern[str]:
         return pattern(self.conventions, ascii_only=True)
 
@@ -138,11 +148,11 @@ class WordSplitter(Splitter):
     def _any(self) -> re.Pattern[str]:
         return pattern(self.conventions, ascii_only=False)
 
-    def _corrected(self, pieces: list[str]) -> list[str]:
+    def _corrected(self, pieces: list[str], firsts: set[str]) -> list[str]:
         """The tokens after the exceptions: the longest runs of pieces that spell one are replaced by it."""
         corrected, i = list[str](), 0
         while i < len(pieces):
-            ends = range(min(len(pieces), i + _LONGEST_EXCEPTION), i, -1) if pieces[i] in self._firsts else ()
+            ends = range(min(len(pieces), i + _LONGEST_EXCEPTION), i, -1) if pieces[i] in firsts else ()
             end = next((end for end in ends if "".join(pieces[i:end]) in self.exceptions), i)
             corrected += self.exceptions["".join(pieces[i:end])] if end > i else (pieces[i],)
             i = max(end, i + 1)

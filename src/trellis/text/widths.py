@@ -15,6 +15,10 @@ _FORMS = {
 }
 
 
+FOLDED_POINTS = {code: ord(folded) for code, folded in _FORMS.items()}
+"""The same by code points, for native code."""
+
+
 class _Folded(dict[str, str]):
     """The folded form of each token, found when it is first asked for."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.models.contract import TRAIN
 from trellis import chain, store
-from trellis.errors import DataError, ModelError, StoreError, TagError, TemplateError
+from trellis.errors import ConfigError, DataError, ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
 from trellis.models.crf.weights import Observed
 from trellis.text import Sentence
@@ -113,9 +113,64 @@ def test_tagged_sentences_keep_what_they_had(model):
     assert (tagged.text, tagged.offsets, len(tagged.tags)) == ("Rome!", ((0, 4), (4, 5)), 2)
 
 
+def former_arrays(model):
+    """A model's arrays as earlier versions stored them."""
+    p = model.parameters_
+    new = ("lengths", "pair_counts", "pair_labels", "pair_weights")
+    index = zip(("names", "ends", "marks", "table"), p.index.native.arrays(), strict=True)
+    pairs = {"pair_ends": p.ends, "pair_labels": p.labels, "pair_weights": p.weights}
+    return {name: array for name, array in model._state()[1].items() if name not in new} | dict(index) | pairs
+
+
+def test_a_model_of_an_earlier_version_is_the_same(model, tmp_path):
+    model.save(tmp_path / "m")
+    store.save(tmp_path / "former", "crf", store.load(tmp_path / "m").manifest.values, former_arrays(model))
+    again = CRF.load(tmp_path / "former")
+    np.testing.assert_array_equal(again.marginals([TRAIN[0]])[0], model.marginals([TRAIN[0]])[0])
+    assert again.top_features() == model.top_features()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("pair_weights", lambda a: a[1:], "the array 'pair_weights' must have the shape"),
+        ("pair_labels", lambda a: a + 100, r"the array 'pair_labels' must lie in 0..8, got 10. at \[0\]"),
+        ("pair_counts", lambda a: a[1:], "the array 'pair_counts' must have the shape"),
+        ("pair_counts", lambda a: a[::1] + 1, "the array 'pair_counts' must add up to"),
+        ("names", lambda a: a[1:], "the array 'lengths' must add up to"),
+    ],
+)
+def test_counts_and_labels_that_do_not_fit_each_other_are_refused(model, tmp_path, name, change, message):
+    model.save(tmp_path / "m")
+    stored = store.load(tmp_path / "m")
+    store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
+    with pytest.raises(StoreError, match=message):
+        CRF.load(tmp_path / "bad")
+
+
+def test_a_model_trained_in_single_precision_is_pruned_and_keeps_single_weights(tmp_path):
+    whole, single = (CRF(features="ner", precision=one).fit(TRAIN) for one in ("double", "single"))
+    assert (whole.settings_.prune, single.settings_.prune) == (0.0, 1e-3)
+    weights = single.parameters_.weights
+    np.testing.assert_array_equal(weights, weights.astype(np.float32))
+    single.save(tmp_path / "model")
+    assert store.load(tmp_path / "model").arrays["pair_weights"].dtype == np.float32
+    np.testing.assert_array_equal(CRF.load(tmp_path / "model").marginals([TRAIN[0]]), single.marginals([TRAIN[0]]))
+
+
+def test_how_much_is_pruned_is_a_setting():
+    none, half = (CRF(features="ner", prune=share).fit(TRAIN).parameters_.weights for share in (0.0, 0.5))
+    assert 0 < len(half) < len(none)
+    assert np.abs(half).min() >= 0.5 * np.abs(none).max()
+    for wrong in (-0.1, 1.0, float("nan")):
+        with pytest.raises(ConfigError, match="prune must be at least 0 and below 1"):
+            CRF(prune=wrong)
+
+
 def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
     model.save(tmp_path / "m")
     stored = store.load(tmp_path / "m")
+    former = former_arrays(model)
     for name, change, message in [
         ("transitions", lambda a: a[1:], r"bad: the array 'transitions' must have the shape \(9, 9\), got \(8, 9\)"),
         ("transitions", lambda a: a * np.nan, "the array 'transitions' must be finite or -inf, got nan at"),
@@ -129,10 +184,10 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
         ("names", lambda a: a[1:], "the array 'ends' must lie in"),
         ("table", lambda a: a[:-1], "the array 'table' must have the shape"),
     ]:
-        store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
+        store.save(tmp_path / "bad", "crf", stored.manifest.values, former | {name: change(former[name])})
         with pytest.raises(StoreError, match=message):
             CRF.load(tmp_path / "bad")
-    rest = {name: array for name, array in stored.arrays.items() if name != "start"}
+    rest = {name: array for name, array in former.items() if name != "start"}
     store.save(tmp_path / "bad", "crf", stored.manifest.values, rest)
     with pytest.raises(StoreError, match=r"bad: the array 'start' is missing: expected float64 of shape \(9\)"):
         CRF.load(tmp_path / "bad")
@@ -141,7 +196,7 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("pair_labels", lambda a: np.full(len(a), -1), "the array 'pair_labels' must be uint16, got int64"),
+        ("pair_labels", lambda a: np.full(len(a), -1), "the array 'pair_labels' must be uint8 or uint16, got int64"),
         ("pair_ends", lambda a: a * 0 + np.array([-(2**62)] * (len(a) - 1) + [2**63 - 1]), "must lie in 0.."),
         ("table", lambda a: a.reshape(2, -1), r"the array 'table' must have the shape \(1024\), got \(2, 512\)"),
         ("marks", lambda a: a.reshape(1, -1), "the array 'marks' must have the shape"),
@@ -151,8 +206,8 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
 def test_arrays_that_would_have_native_code_look_outside_are_refused(model, tmp_path, name, change, message):
     """Each was a crash: numbers converted, differences that overflow, and rows taken for items."""
     model.save(tmp_path / "m")
-    stored = store.load(tmp_path / "m")
-    store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
+    stored, former = store.load(tmp_path / "m"), former_arrays(model)
+    store.save(tmp_path / "bad", "crf", stored.manifest.values, former | {name: change(former[name])})
     with pytest.raises(StoreError, match=message):
         CRF.load(tmp_path / "bad")
 

@@ -16,6 +16,18 @@ from trellis.tags import TagStates
 MISTAKE_DRIVEN = ("ap", "pa", "arow")
 """Algorithms that learn from mistakes only: they have no regularisation, and no probabilities to weight tokens by."""
 _LARGE = 50_000  # tokens
+_PRUNED = 1e-3  # of the largest weight: see docs/performance.md for what it changes
+
+
+_LEAST = {
+    "pairs": 0,
+    "period": 0,
+    "patience": 0,
+    "max_iterations": 0,
+    "memory": 1,
+    "max_linesearch": 1,
+    "batch_size": 1,
+}
 
 
 @dataclass(frozen=True)
@@ -28,6 +40,7 @@ class CRFConfig:
     vectors: str | None = setting(
         None, "file of word vectors (GloVe, word2vec or fastText); clusters of words become features (%cluster)"
     )
+    lexicon: str | None = setting(None, "file of a lexicon: matches of its words and names become features")
     algorithm: Literal["lbfgs", "owlqn", "sgd", "ap", "pa", "arow"] = setting(
         "lbfgs", "lbfgs (L2), owlqn (L1 and L2), sgd, ap (averaged perceptron), pa (passive-aggressive), or arow"
     )
@@ -75,6 +88,11 @@ class CRFConfig:
         "lbfgs, owlqn: of scores and marginals (sums are always double); auto: single for large corpora unless\n"
         "epsilon or delta is below 1e-6",
     )
+    prune: float | None = setting(
+        None,
+        "weights below this share of the largest are left out when training ends; default: 1e-3 for a model that is\n"
+        "trained in single precision, whose weights are single too, else 0",
+    )
     seed: int = setting(0, "of the shuffling of sgd, ap, pa and arow")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
     tokenizer: str | None = setting(
@@ -89,6 +107,8 @@ class CRFConfig:
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")
+        if self.prune is not None and not 0 <= self.prune < 1:
+            raise ConfigError(f"prune must be at least 0 and below 1, got {self.prune!r}")
         if self.pairs > MOST_PAIRS:
             raise ConfigError(f"pairs must be at most {MOST_PAIRS}, got {self.pairs}")
         for name in ("aggressiveness", "variance", "gamma"):
@@ -97,7 +117,7 @@ class CRFConfig:
                 raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
         if self.pa_type not in (0, 1, 2):
             raise ConfigError(f"pa_type must be 0, 1 or 2, got {self.pa_type!r}")
-        for name, least in (("pairs", 0), ("period", 0), ("memory", 1), ("max_linesearch", 1), ("batch_size", 1)):
+        for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")
@@ -131,7 +151,9 @@ def resolved(config: CRFConfig, states: TagStates, tokens: int) -> CRFConfig:
     given = {name: value for name in stopping if (value := getattr(config, name)) is not None}
     scheme, learned = (one.value.lower() for one in (states.tags.scheme, states.scheme))
     chosen = replace(config, algorithm=algorithm, scheme=scheme, learn_scheme=learned, **(stopping | given))
-    return replace(chosen, precision="single" if _in_single_precision(chosen, tokens) else "double")
+    single = _in_single_precision(chosen, tokens)
+    share = config.prune if config.prune is not None else _PRUNED if single else 0.0
+    return replace(chosen, precision="single" if single else "double", prune=share)
 
 
 def _in_single_precision(config: CRFConfig, tokens: int) -> bool:

@@ -19,7 +19,16 @@ import numpy as np
 from trellis import _native, chain
 from trellis.arrays import Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
-from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, get_templates
+from trellis.features import (
+    AttributeIndex,
+    Clusters,
+    Extractor,
+    GivenExtractor,
+    TemplateExtractor,
+    Templates,
+    get_templates,
+)
+from trellis.lexicon.columns import name_of_column
 from trellis.models.base import Tagger, sentences_at_once
 from trellis.models.crf.choosing import Choice
 from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
@@ -34,6 +43,7 @@ from trellis.models.fitting import FitOptions
 from trellis.models.states import stored_states
 from trellis.store import Stored
 from trellis.tags import TagStates
+from trellis.text.widths import FOLDED_POINTS
 from trellis.training import undisturbed
 from trellis.vectors import read_vectors
 
@@ -52,7 +62,14 @@ class CRF(Tagger[CRFConfig]):
     _cached: Extractor | None = None
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
 
+    @property
+    def learns_lexicons(self) -> bool:
+        """Whether features come from templates."""
+        return self.config.features not in ("given", "ready")
+
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        if not self._goes_on(options):
+            self._cached = None  # made for other settings
         extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs)
         before = (self.parameters_, self.states_) if self._goes_on(options) else (None, None)
         index, edges = _growing(before[0]), _growing(None if before[0] is None else before[0].edges)
@@ -83,7 +100,7 @@ class CRF(Tagger[CRFConfig]):
             parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
             held_out = [Observed.of(extractor, part, index, edges) for part in parts], dev
         trained, settings = train(objective, start, settings, held_out, options.progress)
-        self.parameters_ = undisturbed(lambda: objective.parameters(trained.weights).pruned())
+        self.parameters_ = undisturbed(lambda: _kept(objective.parameters(trained.weights), settings))
         self.settings_, self.states_ = settings, states
         self.tagset_, self.history_, self._cached = tags, trained.history, extractor
 
@@ -91,11 +108,23 @@ class CRF(Tagger[CRFConfig]):
         p, extractor = self._fitted(), self._extractor()
         if not isinstance(extractor, TemplateExtractor):
             return Observed.of(extractor, inputs, p.index, None).scores(p)
-        if self._scorer is None or self._scorer[0] is not p:
-            self._scorer = p, _native.TokenScorer(extractor.templates.native, p.index.native, p.ready)
-        emissions, offsets = extractor.score(inputs, self._scorer[1])
+        emissions, offsets = extractor.score(inputs, self._token_scorer(p, extractor.templates))
         steps = None if p.edges is None else extractor.compile_edges(inputs, p.edges.index, grow=False)
         return chained(emissions, np.diff(offsets), p, steps)
+
+    def _token_scorer(self, p: CRFWeights, templates: Templates) -> _native.TokenScorer:
+        """What scores tokens with these weights; made when first asked for."""
+        if self._scorer is None or self._scorer[0] is not p:
+            folding = FOLDED_POINTS if self.config.fold_width else {}
+            arrays = p.ends, p.labels, p.weights
+            self._scorer = p, _native.TokenScorer(templates.native, p.index.native, *arrays, p.width, folding)
+        return self._scorer[1]
+
+    def _folds_itself(self) -> bool:
+        p, extractor = self._fitted(), self._extractor()
+        if not isinstance(extractor, TemplateExtractor) or extractor.templates.uses_clusters or p.edges is not None:
+            return False
+        return self._token_scorer(p, extractor.templates).folds
 
     def _state_labels(self) -> IntArray | None:
         states = self._fitted().state_labels
@@ -112,7 +141,7 @@ class CRF(Tagger[CRFConfig]):
         The runner-up is the best labelling of the sentence with another label there; the differences of all
         features and transitions add up to the difference of the two scores.
         """
-        seen = self._folded([sentence])[0]
+        seen = self._prepared([sentence], self._lexicons("own"))[0]
         return explain_features(seen, position, self._extractor(), self._fitted(), self.states_)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
@@ -125,7 +154,7 @@ class CRF(Tagger[CRFConfig]):
 
     def feature_names(self, sentence: Any) -> list[list[str]]:
         """The names of the features of each token, known to the model or not."""
-        names = self._extractor().strings(self._folded([sentence])[0])
+        names = self._extractor().strings(self._prepared([sentence], self._lexicons("own"))[0])
         if names is None:
             raise ModelError("given features have no templates that could name them")
         return names
@@ -164,15 +193,18 @@ class CRF(Tagger[CRFConfig]):
             raise ConfigError(f"vectors need templates, and features are {self.config.features!r}: leave vectors unset")
         words = {token for item in inputs for token in tokens_of(item)}
         vectors = read_vectors(self.config.vectors, words, extra=_WORDS)
-        return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array))
+        return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array), extractor.lexicon)
 
     def _extractor(self) -> Extractor:
         if self._cached is None or not self.__sklearn_is_fitted__():
-            features = self.config.features
+            columns = list(map(name_of_column, self.lexical_))
+            clusters = self.config.vectors is not None
             self._cached = (
-                GivenExtractor()
-                if features in ("given", "ready")
-                else TemplateExtractor(get_templates(features, clusters=self.config.vectors is not None))
+                TemplateExtractor(
+                    get_templates(self.config.features, clusters=clusters, lexicon=len(columns)), lexicon=columns
+                )
+                if self.learns_lexicons
+                else GivenExtractor()
             )
         return self._cached
 
@@ -181,7 +213,14 @@ class CRF(Tagger[CRFConfig]):
 
     def _restore(self, stored: Stored) -> None:
         self.states_ = stored_states(stored, self._fitted_tags())
-        self.parameters_, self._cached = from_stored(stored, len(self.states_))
+        columns = list(map(name_of_column, self.lexical_))
+        self.parameters_, self._cached = from_stored(stored, len(self.states_), columns)
+
+
+def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:
+    """What a model keeps of the weights that were found."""
+    kept = weights.pruned(settings.prune or 0.0)
+    return kept.single() if settings.precision == "single" else kept
 
 
 def _growing(weights: AttributeWeights | None) -> AttributeIndex:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor
 from trellis.models.crf.steps import HistoryWeights
 from trellis.models.crf.weights import AttributeWeights, CRFWeights
 from trellis.models.histories import MOST_PAIRS
-from trellis.store import Stored
+from trellis.store import Stored, narrowed
 from trellis.tags import TagStates
 from trellis.untrusted import Fields
 
@@ -36,22 +37,26 @@ def to_stored(p: CRFWeights, extractor: Extractor, states: TagStates) -> tuple[d
     return {"templates": templates, "learn_scheme": states.scheme.value}, arrays
 
 
-def from_stored(stored: Stored, L: int) -> tuple[CRFWeights, Extractor]:
-    """The inverse of `to_stored`, for L states."""
+def from_stored(stored: Stored, L: int, lexicon: Sequence[str] = ()) -> tuple[CRFWeights, Extractor]:
+    """The inverse of `to_stored`, for L states and these columns of a lexicon."""
     templates = stored.manifest.optional_table("templates")
     extractor: Extractor = GivenExtractor()
     if templates is not None:
-        extractor = TemplateExtractor(_stored_templates(templates), Clusters.from_stored(stored))
+        try:
+            extractor = TemplateExtractor(_stored_templates(templates), Clusters.from_stored(stored), lexicon)
+        except TemplateError as error:
+            raise StoreError(f"{stored.where}: {error}") from None
     steps = isinstance(extractor, TemplateExtractor) and bool(extractor.templates.edges)
     return _stored_parameters(stored, L, steps=steps), extractor
 
 
 def _arrays(weights: AttributeWeights, prefix: str = "") -> Arrays:
+    single = weights.weights.astype(np.float32)
     return {
         **weights.index.arrays(prefix),
-        f"{prefix}pair_ends": weights.ends,
-        f"{prefix}pair_labels": weights.labels,
-        f"{prefix}pair_weights": weights.weights,
+        f"{prefix}pair_counts": narrowed(np.diff(weights.ends, prepend=0)),
+        f"{prefix}pair_labels": narrowed(weights.labels),
+        f"{prefix}pair_weights": single if np.array_equal(single, weights.weights) else weights.weights,
     }
 
 
@@ -72,11 +77,17 @@ def _stored_histories(stored: Stored, L: int) -> HistoryWeights:
 
 
 def _stored_weights(stored: Stored, width: int, prefix: str = "") -> AttributeWeights:
-    """The inverse of `_arrays`, each of which native code indexes by."""
+    """The inverse of `_arrays`, each of which native code indexes by; earlier versions stored ends, not counts."""
     index = AttributeIndex.from_stored(stored, prefix)
-    labels = stored.array(f"{prefix}pair_labels", np.uint16, (None,), 0, width - 1)
-    ends = stored.ends(f"{prefix}pair_ends", np.int64, len(labels), len(index))
-    return AttributeWeights(index, ends, labels, stored.array(f"{prefix}pair_weights", np.float64, labels.shape), width)
+    labels = stored.array(f"{prefix}pair_labels", (np.uint8, np.uint16), (None,), 0, width - 1)
+    if f"{prefix}pair_ends" in stored:
+        ends = stored.ends(f"{prefix}pair_ends", np.int64, len(labels), len(index))
+    else:
+        ends = stored.lengths(f"{prefix}pair_counts", len(labels), len(index))
+    weights = stored.array(f"{prefix}pair_weights", (np.float64, np.float32), labels.shape)
+    return AttributeWeights(
+        index, ends, labels.astype(np.uint16, copy=False), weights.astype(np.float64, copy=False), width
+    )
 
 
 def _stored_parameters(stored: Stored, L: int, *, steps: bool) -> CRFWeights:

@@ -49,9 +49,14 @@ class AttributeWeights:
         own = slice(int(self.ends[attribute - 1]) if attribute else 0, int(self.ends[attribute]))
         return dict(zip(self.labels[own].tolist(), self.weights[own].tolist(), strict=True))
 
-    def pruned(self) -> Self:
-        """Without weights that are exactly zero, and without attributes that have no other."""
-        kept = self.weights != 0.0
+    def single(self) -> Self:
+        """With each weight as the nearest number of single precision, as files hold them in half the space."""
+        return replace(self, weights=self.weights.astype(np.float32).astype(np.float64))
+
+    def pruned(self, share: float = 0.0) -> Self:
+        """Without weights that are zero or below this share of the largest, and attributes that have no other."""
+        sizes = np.abs(self.weights)
+        kept = (sizes > 0.0) & (sizes >= share * sizes.max(initial=0.0))
         if kept.all() and (np.diff(self.ends, prepend=0) > 0).all():
             return self
         counts = np.bincount(self.owners[kept], minlength=len(self.ends))
@@ -77,9 +82,13 @@ class CRFWeights(AttributeWeights):
         """With order 2: the label of each state of the chain."""
         return None if self.histories is None else labels_of(self.histories.pairs, self.width)
 
-    def pruned(self) -> Self:
+    def single(self) -> Self:
         """The weights of steps as well."""
-        return replace(super().pruned(), edges=None if self.edges is None else self.edges.pruned())
+        return replace(super().single(), edges=None if self.edges is None else self.edges.single())
+
+    def pruned(self, share: float = 0.0) -> Self:
+        """The weights of steps as well."""
+        return replace(super().pruned(share), edges=None if self.edges is None else self.edges.pruned(share))
 
 
 def owners_of(ends: IntArray) -> IntArray:

@@ -1,0 +1,134 @@
+"""Scores by the values that templates read against scores by the names of attributes, which say what is right."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trellis import _native
+from trellis.features import TEMPLATE_SETS, AttributeIndex, TemplateExtractor, Templates
+from trellis.text import Sentence
+from trellis.text.widths import FOLDED_POINTS, fold_tokens
+
+LINES = (
+    "U00:%x[0,0]",
+    "U01:%lower[-1,0]",
+    "U02:%x[2,0]!",
+    "U03:%x[-1,0]/%x[0,0]",
+    "U04:%x[0,0]/%x[1,0]",
+    "U05:%x[-1,0]/%x[1,0]",
+    "U06:%x[-1,0]/%x[0,0]/%x[1,0]",
+    "U07:%type[-1,0]/%type[0,0]",
+    "U08:%short[0,0]/%lower[1,0]",
+    "U09:%lower[-2,0]/%short[0,0]",
+    "U10:%suffix2[0,0]",
+    "U11:%prefix1[0,0]/%suffix1[0,0]",
+    "U12:%x[0,0]/%x[0,0]",
+    "U13:%x[1,0]/%x[0,0]",
+    "U14:%x[0,0]/%lower[0,0]/%x[1,0]/%x[-1,0]",
+    "U15",
+    "U",
+    "U1%x[0,0]",
+    "U1%x[1,0]",
+)
+WORDS = ("a", "A", "b", "a/b", "/", "//", "_B-1", "_B+1", "U15", "中", "，", "ｶ", "2026", "a longer word", "\ud800", "")
+SENTENCES = st.lists(st.lists(st.sampled_from(WORDS), max_size=6), min_size=1, max_size=5)
+
+
+class Model:
+    """Random weights for what the templates say about some sentences."""
+
+    def __init__(self, text, sentences, L=3, single=True, folding=FOLDED_POINTS):
+        self.extractor = TemplateExtractor(Templates.parse(text))
+        self.index = AttributeIndex()
+        self.extractor.compile(sentences, self.index, grow=True)
+        random = np.random.default_rng(0)
+        counts = random.integers(0, L + 1, len(self.index))
+        self.ends = np.cumsum(counts)
+        labels = [number for n in counts for number in sorted(random.permutation(L)[:n].tolist())]
+        self.labels = np.array(labels, dtype=np.uint16)
+        weights = random.normal(size=len(self.labels))
+        self.weights = weights.astype(np.float32).astype(np.float64) if single else weights
+        arrays = self.ends, self.labels, self.weights
+        self.L = L
+        self.scorer = _native.TokenScorer(self.extractor.templates.native, self.index.native, *arrays, L, folding)
+        self.ready = _native.Weights(*arrays, L)
+
+    def quick(self, sentences):
+        return self.extractor.score(sentences, self.scorer)[0]
+
+    def plain(self, sentences):
+        compiled = self.extractor.compile(sentences, self.index, grow=False)
+        emissions = np.empty((compiled.tokens, self.L))
+        _native.score_dataset(compiled, self.ready, emissions)
+        return emissions
+
+
+def folded(sentences):
+    return [list(fold_tokens(sentence)) for sentence in sentences]
+
+
+@settings(max_examples=150)
+@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=8), SENTENCES, SENTENCES, st.booleans())
+def test_the_same_scores_as_by_names(lines, known, asked, single):
+    model = Model("\n".join(lines), folded(known), single=single)
+    assert not model.scorer.by_names
+    for _ in range(2):  # remembered or not
+        np.testing.assert_allclose(model.quick(asked), model.plain(folded(asked)), atol=1e-12)
+
+
+@pytest.mark.parametrize("L", [1, 2, 4, 8, 17, 70])
+@pytest.mark.parametrize("name", ["ner", "pos", "seg"])
+@pytest.mark.usefixtures("instruction_set")
+def test_ready_made_sets_on_every_instruction_set(name, L):
+    random = np.random.default_rng(1)
+    text = [[f"{'Ab中1'[k % 4]}{k % 97 or ''}" for k in random.integers(0, 500, n)] for n in (0, 1, 2, 700, 40)]
+    model = Model(TEMPLATE_SETS[name], text[:4], L=L)
+    assert not model.scorer.by_names
+    np.testing.assert_allclose(model.quick(text), model.plain(text), atol=1e-12)
+
+
+def test_values_with_nothing_between_them_are_scored_by_names():
+    model = Model("U0:%x[0,0]%x[1,0]", [["a", "b"]])
+    assert model.scorer.by_names
+    np.testing.assert_array_equal(model.quick([["a", "b", "c"]]), model.plain([["a", "b", "c"]]))
+
+
+def test_a_name_of_nothing_but_separators_is_scored_by_names():
+    word = "/" * 2000
+    model = Model("U0:%x[-1,0]/%x[0,0]/%x[1,0]", [["a", word, "b"]])
+    assert model.scorer.by_names
+    np.testing.assert_array_equal(model.quick([["a", word, "b"]]), model.plain([["a", word, "b"]]))
+
+
+def test_further_columns_are_not_folded():
+    sentences = [Sentence(["a", "b"], columns={"form": ["１", "1"]})]
+    model = Model("U0:%x[0,0]/%x[0,1]\nU1:%x[-1,1]", sentences)
+    np.testing.assert_allclose(model.quick(sentences), model.plain(sentences), atol=1e-12)
+
+
+def test_a_step_may_look_at_a_column_that_no_token_does():
+    sentences = [Sentence(["a", "b"], columns={"form": ["x", "y"]})]
+    model = Model("U0:%x[0,0]\nB0:%x[0,1]", sentences)
+    np.testing.assert_array_equal(model.quick(sentences), model.plain(sentences))
+
+
+def test_calls_at_the_same_time_give_what_they_give_one_after_another():
+    random = np.random.default_rng(2)
+    texts = [[[f"w{k}" for k in random.integers(0, 300, 30)] for _ in range(40)] for _ in range(8)]
+    model = Model(TEMPLATE_SETS["ner"], texts[0])
+    expected = [model.quick(text) for text in texts]
+    model.scorer.forget()
+    with ThreadPoolExecutor(4) as pool:
+        for found, right in zip(pool.map(model.quick, texts * 5), expected * 5, strict=True):
+            np.testing.assert_array_equal(found, right)
+    assert model.scorer.bytes <= model.scorer.most_bytes
+
+
+def test_rows_are_forgotten_when_they_are_too_many():
+    model = Model("U0:%x[0,0]\nU1:%x[-1,0]/%x[0,0]", [["a", "b"]], L=3000)
+    words = [[f"w{k}" for k in range(i, i + 100)] + ["a", "b"] for i in range(0, 20_000, 100)]
+    np.testing.assert_array_equal(model.quick(words)[-2:], model.plain([["w", "a", "b"]])[-2:])
+    assert model.scorer.bytes <= model.scorer.most_bytes
