@@ -130,18 +130,24 @@ def test_samples_have_the_frequencies_of_the_distribution() -> None:
 
 
 def test_the_gradient_of_the_loss_is_marginals_minus_indicators() -> None:
-    scores, path = some([4, 2]), [[(0, 2, 1), (2, 3, 0), (3, 4, 0)], [(0, 2, 0)]]
-    expected = scores.marginals().segments
-    for token, length, label in ((1, 1, 1), (2, 0, 0), (3, 0, 0), (5, 1, 0)):
-        expected[token, length, label] -= 1.0
-    for place in np.ndindex(expected.shape):
-        values = []
-        for step in (1e-6, -1e-6):
-            moved = scores.segments.copy()
-            moved[place] += step
-            other = SegmentScores(moved, scores.lengths, scores.transitions, scores.start, scores.end)
-            values.append(other.nll(path).sum())
-        assert (values[0] - values[1]) / 2e-6 == pytest.approx(expected[place], abs=1e-7)
+    scores, paths = some([4, 0, 2]), [[(0, 2, 1), (2, 3, 0), (3, 4, 0)], [], [(0, 2, 0)]]
+    weights = np.array([1.0, 3.0, -0.5])
+    found = scores.nll_gradient(paths, weights)
+    names = ("segments", "transitions", "start", "end")
+    for name in names:
+        gradient = getattr(found, name)
+        for place in np.ndindex(gradient.shape):
+            values = []
+            for step in (1e-6, -1e-6):
+                parts = {own: getattr(scores, own).copy() for own in names}
+                parts[name][place] += step
+                other = SegmentScores(parts["segments"], scores.lengths, *(parts[own] for own in names[1:]))
+                values.append((weights * other.nll(paths)).sum())
+            assert (values[0] - values[1]) / 2e-6 == pytest.approx(gradient[place], abs=1e-7)
+    unweighted = scores.nll_gradient(paths)
+    assert unweighted.start.sum() == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(ShapeError, match=r"weights must be \(B,\) = \(3,\), got \(2,\)"):
+        scores.nll_gradient(paths, [1.0, 2.0])
 
 
 def test_segments_of_one_token_are_a_chain() -> None:
