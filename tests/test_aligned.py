@@ -10,6 +10,7 @@ import torch
 from tests.misaligned import misaligned, misaligned_tensor
 from trellis import HMM, _native, store
 from trellis.aligned import plain_array, plain_tensor
+from trellis.errors import ShapeError
 from trellis.models.hmm.expectation import HMMObjective
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.tags import AllowedTransitions
@@ -34,6 +35,11 @@ def test_everything_else_is(kind: type) -> None:
         assert found.flags.aligned
         assert found.flags.c_contiguous
         assert np.array_equal(found, values)
+
+
+def test_an_imaginary_part_is_not_lost_but_refused() -> None:
+    with pytest.raises(ShapeError, match="expected an array of real numbers, got one of complex128"):
+        plain_array(np.ones(3) * 1j, np.float64)
 
 
 def test_gradients_pass_through_the_copy() -> None:

@@ -19,10 +19,12 @@ EXPORTS = {
         "FeatureFunctions",
         "MarkovChain",
         "NeuralTagger",
+        "Pipeline",
         "Sentence",
         "__version__",
         "get_num_threads",
         "load",
+        "select",
         "set_num_threads",
     ],
     "trellis.models": [
@@ -36,12 +38,15 @@ EXPORTS = {
         "MarkovChain",
         "NeuralConfig",
         "NeuralTagger",
+        "Pipeline",
         "Posterior",
         "ScoredSpan",
+        "Selected",
         "Tagged",
         "Tagger",
         "TextSpan",
         "load",
+        "select",
     ],
     "trellis.chain": [
         *CHAIN,
@@ -83,7 +88,7 @@ EXPORTS = {
         "read_vectors",
     ],
     "trellis.compat.torchcrf": ["CRF"],
-    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "split"],
+    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"],
 }
 
 

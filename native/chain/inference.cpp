@@ -1,6 +1,7 @@
 #include "chain/inference.h"
 
 #include "chain/kbest.h"
+#include "chain/widened.h"
 
 #include <algorithm>
 #include <limits>
@@ -90,15 +91,28 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
     if (batch_.length(b) == 0) out[b] = 0.0;
   for_groups(threads_for(forward_cost()), [&](int64_t, const int64_t* sequences, int count) {
     forward_group(sequences, count, keep, out);
-    for (int g = 0; g < count; ++g) {
-      const int64_t b = sequences[g];
-      if (status_[size_t(b)] != underflow) continue;
-      out[b] = kernels_.log_partition(batch_, log_prepared(), b);
-      if (out[b] == forbidden) status_[size_t(b)] = no_path;
-    }
-    for (int g = 0; g < count; ++g) check_range(out[sequences[g]], status_[size_t(sequences[g])]);
+    if constexpr (widens) return;
+    for (int g = 0; g < count; ++g)
+      if (status_[size_t(sequences[g])] == underflow)
+        out[sequences[g]] = kernels_.log_partition(batch_, log_prepared(), sequences[g]);
   });
+  if constexpr (widens) {
+    const std::vector<int64_t> lost = lost_sequences();
+    if (!lost.empty()) Widened(batch_, lost).log_partition(out, false);
+  }
+  for (int64_t b = 0; b < batch_.B; ++b) {
+    if (status_[size_t(b)] == underflow && out[b] == forbidden) status_[size_t(b)] = no_path;
+    check_range(out[b], status_[size_t(b)]);
+  }
   return first_problem(status_);
+}
+
+template <typename R>
+std::vector<int64_t> Inference<R>::lost_sequences() const {
+  std::vector<int64_t> found;
+  for (int64_t b = 0; b < batch_.B; ++b)
+    if (status_[size_t(b)] == underflow) found.push_back(b);
+  return found;
 }
 
 template <typename R>
@@ -218,6 +232,21 @@ void Inference<R>::subtract_tags(int64_t b, double weight, R* gradient, const Ne
   sums.counts.end[tags[last]] -= weight;
 }
 
+// Sequences that underflowed only in the backward pass are among them.
+template <>
+void Inference<float>::widened_marginals(const double* weights, float* gradient, const Neighbours<float>* pairs,
+                                         TaskSums& sums) {
+  const std::vector<int64_t> lost = lost_sequences();
+  if (lost.empty()) return;
+  Sums& mine = sums.of(tasks_.count());
+  std::vector<double> log_partition(size_t(batch_.B));
+  Widened widened(batch_, lost);
+  widened.log_partition(log_partition.data(), true);
+  widened.gradient(weights, gradient, pairs, mine);
+  if (kept_tags_.empty()) return;
+  for (const int64_t b : lost) subtract_tags(b, weights[b], gradient, pairs, mine);
+}
+
 template <typename R>
 Outcome Inference<R>::gradient(const double* weights, double weight, int64_t rows, R* emissions, R* transitions,
                                R* start, R* end, int64_t edge_count, R* edges) {
@@ -229,7 +258,7 @@ Outcome Inference<R>::gradient(const double* weights, double weight, int64_t row
     uniform.assign(size_t(batch_.B), weight);
     weights = uniform.data();
   }
-  TaskSums sums(tasks_.count(), batch_.L, P_);
+  TaskSums sums(tasks_.count() + 1, batch_.L, P_);  // the last one of what is redone
   for_groups(threads_for(2 * forward_cost()), [&](int64_t task, const int64_t* sequences, int count) {
     Sums& mine = sums.of(task);
     if (batch_.edges) {
@@ -239,16 +268,22 @@ Outcome Inference<R>::gradient(const double* weights, double weight, int64_t row
     }
     for (int g = 0; g < count; ++g) {
       const int64_t b = sequences[g];
-      if (status_[size_t(b)] == underflow) {
-        Sums own(batch_.L, log_prepared().P);
-        kernels_.log_marginals(batch_, log_prepared(), b, weights[b], emissions, own.counts, pairs);
-        mine.add(own);
-      }
+      const bool lost = status_[size_t(b)] == underflow;
+      if (lost && widens) continue;
+      if (lost) log_marginals(b, weights[b], emissions, pairs, mine);
       if (!kept_tags_.empty()) subtract_tags(b, weights[b], emissions, pairs, mine);
     }
   });
+  if constexpr (widens) widened_marginals(weights, emissions, pairs, sums);
   sums.write(transitions, start, end);
   return {};
+}
+
+template <typename R>
+void Inference<R>::log_marginals(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums) {
+  Sums own(batch_.L, log_prepared().P);
+  kernels_.log_marginals(batch_, log_prepared(), b, weight, gradient, own.counts, pairs);
+  sums.add(own);
 }
 
 // f(b) -> a value that is minus infinity if sequence b has no path; sequences are shared out in tasks.

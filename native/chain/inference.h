@@ -1,5 +1,5 @@
 // One batch of chain inference from start to finish: prepares the scores, splits the sequences into tasks, runs the
-// kernels of the best instruction set this machine has, and redoes in log space what they could not do exactly.
+// kernels of the best instruction set this machine has, and redoes in a wider range what they could not do exactly.
 #pragma once
 
 #include "base/block.h"
@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 namespace trellis {
@@ -57,7 +58,13 @@ class Inference {
   const Layout& layout() const { return *layout_; }
 
  private:
+  // What scaled floats lose is redone in scaled double first; only double goes to log space at once.
+  static constexpr bool widens = std::is_same_v<R, float>;
+
   const LogPrepared<double>& log_prepared();
+  std::vector<int64_t> lost_sequences() const;
+  void log_marginals(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums);
+  void widened_marginals(const double* weights, R* gradient, const Neighbours<R>* pairs, TaskSums& sums);
   uint8_t path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept = nullptr) const;
   Outcome score(const int64_t* tags, double* out, int32_t* kept) const;
   int32_t* keep_tags();

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trellis.chain import ChainScores, get_num_threads, set_num_threads
-    from trellis.models import CRF, HMM, FeatureFunctions, MarkovChain, NeuralTagger, load
+    from trellis.models import CRF, HMM, FeatureFunctions, MarkovChain, NeuralTagger, Pipeline, load, select
     from trellis.text import Sentence
 
 __version__ = "0.1.0"
@@ -23,9 +23,11 @@ _HOMES = {
     "FeatureFunctions": "trellis.models",
     "MarkovChain": "trellis.models",
     "NeuralTagger": "trellis.models",
+    "Pipeline": "trellis.models",
     "Sentence": "trellis.text",
     "get_num_threads": "trellis.chain",
     "load": "trellis.models",
+    "select": "trellis.models",
     "set_num_threads": "trellis.chain",
 }
 
@@ -54,10 +56,12 @@ __all__ = [
     "FeatureFunctions",
     "MarkovChain",
     "NeuralTagger",
+    "Pipeline",
     "Sentence",
     "__version__",
     "get_num_threads",
     "load",
+    "select",
     "set_num_threads",
 ]
 

@@ -32,6 +32,8 @@ def any_array(values: npt.ArrayLike) -> AnyArray:
 
 def plain_array(values: npt.ArrayLike, kind: npt.DTypeLike | None = None) -> AnyArray:
     """The array itself if it can be used unchanged, otherwise a copy."""
+    if isinstance(values, np.ndarray) and values.dtype.kind == "c":
+        raise ShapeError(f"expected an array of real numbers, got one of {values.dtype}")
     try:
         array: AnyArray = np.ascontiguousarray(values, dtype=kind)
     except (ValueError, TypeError, OverflowError) as error:  # text, or lists of unequal lengths

@@ -16,7 +16,7 @@ from trellis.aligned import any_array, plain_array
 from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
 
-__all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "split"]
+__all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"]
 
 _MOST_TOKENS = 2**48  # more than fits into any memory, and few enough that no product of sizes wraps around
 
@@ -50,6 +50,19 @@ def offsets_of(lengths: IntArray) -> IntArray:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def rows_of(lengths: IntArray, index: int) -> tuple[int, int, int]:
+    """Sequence number `index` of these lengths, counted from the end if it is negative, and its rows: first and stop.
+
+    >>> rows_of(np.array([2, 0, 3]), -1)
+    (2, 2, 5)
+    """
+    if not -len(lengths) <= index < len(lengths):
+        raise IndexError(f"there is no sequence {index}: the batch has {len(lengths)}")
+    b = index % len(lengths)
+    first = int(lengths[:b].sum())
+    return b, first, first + int(lengths[b])
 
 
 def later_tokens(lengths: IntArray) -> IntArray:

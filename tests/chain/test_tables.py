@@ -190,11 +190,20 @@ def test_sums_that_overflow_are_named() -> None:
             ask()
 
 
+def test_a_label_that_no_path_reaches_shows_no_label_before_it() -> None:
+    scores = chain.ChainScores([[2, 1], [0, -np.inf]], lengths=[2], transitions=np.zeros((2, 2)))
+    assert "| 1     | ● 2 ← 0 | -inf |" in str(scores.viterbi_table())
+
+
 def test_names_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ShapeError, match=r"labels must be \(L,\) = \(2,\) names, got 1"):
         SCORES.forward_table(labels=["N"])
     with pytest.raises(ShapeError, match=r"tokens must be \(N,\) = \(3,\) to match emissions, got 2"):
         SCORES.forward_table(tokens=["a", "b"])
+    with pytest.raises(ShapeError, match="labels must be a list of strings, got 5"):
+        SCORES.forward_table(labels=5)  # type: ignore[arg-type]
+    with pytest.raises(IndexError, match="there is no sequence 9: the batch has 3"):
+        SCORES.forward_table().part(9)
     with pytest.raises(ShapeError, match=r"lengths \[2, 0, 1\] of the sequences, got \[1, 0, 2\]"):
         SCORES.forward_table(tokens=[["a"], [], ["b", "c"]])
 

@@ -67,7 +67,7 @@ The most probable paths
 probability labels; below the best only where they differ
 PATHS
 """
-NO_TORCH = "The BiLSTM taggers need torch, which is not installed: pip install 'trellis[neural]'\n"
+NO_TORCH = "The BiLSTM taggers need torch, which is not installed: pip install 'trellis-crf[neural]'\n"
 NEXT = """\
 What to try next
 trellis demo --data data

@@ -30,6 +30,14 @@ from trellis.training.progress import LiveLine
 TRAIN = ("train", "--model", "crf", "--train", "train.conll", "--out", "model")
 
 
+def test_an_order_of_two_is_a_setting_that_the_folder_keeps(here, shell):
+    done = shell(*TRAIN, "--set", "order=2", "--set", "pairs=3")
+    assert done.code == 0, done.err
+    assert "order = 2" in Path("model/config.toml").read_text()
+    assert shell("eval", "model", "dev.conll").code == 0
+    assert trellis.load("model").config.order == 2
+
+
 def test_training_says_what_it_found_and_leaves_a_folder(here, shell):
     done = shell(*TRAIN, "--dev", "dev.conll", "--test", "dev.conll", "--set", "c2=0.1")
     assert done.code == 0, done.err

@@ -189,3 +189,11 @@ def test_information_criteria_weigh_the_likelihood_against_the_free_numbers() ->
         chain.bic([[]])
     with pytest.raises(TagError, match="sequence 1: state 'snow' at position 1"):
         chain.log_likelihood([["sun"], ["sun", "snow"]])
+
+
+def test_what_is_no_list_of_sequences_is_named() -> None:
+    for ask in (WEATHER.aic, WEATHER.bic, WEATHER.log_likelihood, MarkovChain.fit):
+        with pytest.raises(ModelError, match="must be a list of strings or integers, got 1"):
+            ask([1, 2])
+        with pytest.raises(ModelError, match="expected a list of sequences of states, got '01'"):
+            ask("01")

@@ -14,7 +14,7 @@ A chain labels tokens; here each segment, whatever its length, has one score::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NoReturn
@@ -28,7 +28,8 @@ from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.chain._checks import MOST_TAGS, check_count, check_sample
 from trellis.chain._problems import BAD_CHAIN_SCORE, NO_PATH, NOT_FINITE, raise_bad_chain_score
 from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError, TagRangeError
-from trellis.ragged import check_lengths, offsets_of, split
+from trellis.ragged import check_lengths, offsets_of, rows_of, split
+from trellis.untrusted import shown
 
 Paths = Sequence[npt.ArrayLike]
 """The segments of each sequence, ``(S, 3)``: where each begins, where it ends (one behind), and its label."""
@@ -132,8 +133,7 @@ class SegmentScores:
 
     def part(self, index: int) -> SegmentScores:
         """The scores of one sequence."""
-        b = range(len(self.lengths))[index]
-        first, stop = offsets_of(self.lengths)[b : b + 2]
+        b, first, stop = rows_of(self.lengths, index)
         return SegmentScores(self.segments[first:stop], self.lengths[b : b + 1], self.transitions, self.start, self.end)
 
     def restricted(self, allowed: npt.ArrayLike) -> SegmentScores:
@@ -230,8 +230,9 @@ class SegmentScores:
 
     def _check_paths(self, paths: Paths) -> tuple[IntArray, IntArray]:
         """How many segments each sequence has, and all of them, each sequence covered from end to end."""
-        if len(paths) != len(self.lengths):
-            raise ShapeError(f"paths must be those of {len(self.lengths)} sequences, got {len(paths)}")
+        if not isinstance(paths, Sized) or len(paths) != len(self.lengths):
+            found = len(paths) if isinstance(paths, Sized) else shown(paths)
+            raise ShapeError(f"paths must be those of {len(self.lengths)} sequences, got {found}")
         arrays = [self._check_path(b, own) for b, own in enumerate(paths)]
         flat = np.concatenate([np.empty((0, 3), dtype=np.int64), *arrays])
         return np.array([len(own) for own in arrays], dtype=np.int64), np.ascontiguousarray(flat)

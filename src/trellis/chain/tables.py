@@ -28,11 +28,11 @@ For example::
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain as concatenated
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -48,8 +48,10 @@ from trellis.chain._problems import (
 )
 from trellis.errors import ShapeError
 from trellis.frames import Grid, Report
-from trellis.ragged import offsets_of
+from trellis.ragged import offsets_of, rows_of
+from trellis.untrusted import shown
 
+T = TypeVar("T")
 Kind = Literal["forward", "backward", "viterbi"]
 Tokens = Sequence[str] | Sequence[Sequence[str]]
 _TITLES = {"forward": "Forward: alpha", "backward": "Backward: beta", "viterbi": "Viterbi: delta, ← psi"}
@@ -96,8 +98,7 @@ class ChainTable(Report):
 
     def part(self, index: int) -> ChainTable:
         """The table of one sequence."""
-        b = range(len(self.lengths))[index]
-        first, stop = offsets_of(self.lengths)[b : b + 2].tolist()
+        b, first, stop = rows_of(self.lengths, index)
         own = slice(b, b + 1)
         return ChainTable(
             self.kind,
@@ -159,7 +160,7 @@ class ChainTable(Report):
 
     def _cells(self, row: _Row) -> Iterator[str]:
         for j, x in enumerate(row.values.tolist()):
-            before = -1 if row.back is None else int(row.back[j])
+            before = -1 if row.back is None or np.isneginf(x) else int(row.back[j])
             yield ("● " if j == row.best else "") + _number(x) + (f" ← {self.labels[before]}" if before >= 0 else "")
 
 
@@ -272,7 +273,7 @@ def _checked(one: OneSequence) -> OneSequence:
 
 
 def _check_labels(labels: Sequence[str] | None, L: int) -> tuple[str, ...]:
-    names = tuple(map(str, range(L) if labels is None else labels))
+    names = tuple(map(str, range(L) if labels is None else _iterable("labels", labels)))
     if len(names) != L:
         raise ShapeError(f"labels must be (L,) = ({L},) names, got {len(names)}")
     return names
@@ -281,7 +282,7 @@ def _check_labels(labels: Sequence[str] | None, L: int) -> tuple[str, ...]:
 def _check_tokens(tokens: Tokens | None, lengths: IntArray) -> tuple[str, ...]:
     if tokens is None:
         return tuple(str(t) for length in lengths.tolist() for t in range(length))
-    nested = any(isinstance(own, Sequence) and not isinstance(own, str) for own in tokens)
+    nested = any(isinstance(own, Sequence) and not isinstance(own, str) for own in _iterable("tokens", tokens))
     if nested and [len(own) for own in tokens] != lengths.tolist():
         raise ShapeError(
             f"tokens must have the lengths {lengths.tolist()} of the sequences, got {[len(own) for own in tokens]}"
@@ -290,6 +291,12 @@ def _check_tokens(tokens: Tokens | None, lengths: IntArray) -> tuple[str, ...]:
     if len(flat) != lengths.sum():
         raise ShapeError(f"tokens must be (N,) = ({lengths.sum()},) to match emissions, got {len(flat)}")
     return flat
+
+
+def _iterable(name: str, values: T) -> T:
+    if not isinstance(values, Iterable):
+        raise ShapeError(f"{name} must be a list of strings, got {shown(values)}")
+    return values
 
 
 def _number(x: float) -> str:

@@ -16,6 +16,8 @@ from trellis.untrusted import shown
 
 UNKNOWN, OR = "_", "|"
 TEXTS = ("text", "tokens")
+WORDS = ("conllu", "wordtag")
+"""Formats whose tokens are words."""
 Piece = Sentence | CorpusError
 
 
@@ -29,6 +31,8 @@ class Inputs:
     on_error: OnError
     column: str = "upos"
     """The column of CoNLL-U that gets the tags; all others stay."""
+    respelled: bool = False
+    """Whether the model makes words of characters: those of a file are taken apart."""
 
     def pieces(self, path: str, *, quiet: bool = False) -> tuple[str, Iterator[Piece]]:
         """The format of a file, and its sentences with what is broken between them, in order."""
@@ -38,7 +42,10 @@ class Inputs:
             reader = replace(self.reader, format=form, spans={"gold": False}, tokenizer=self.tokenizer)
             if form == "conllu":
                 reader = replace(reader, options={"tags": None if "." in self.column else self.column} | reader.options)
-            return form, _relayed(source, reader.open(source))
+            sentences: Iterable[Sentence] = reader.open(source)
+            if self.respelled and form in WORDS:
+                sentences = map(self._respelled, sentences)
+            return form, _relayed(source, sentences)
         tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
         return form, _relayed(source, _lines(source, tokenizer))
 
@@ -53,6 +60,11 @@ class Inputs:
     def _sentence(self, text: str, source: RelayingSource) -> Sentence:
         made = self.tokenizer.sentence(text)
         return Sentence(made.tokens, None, made.text, made.offsets, path=source.name)
+
+    def _respelled(self, sentence: Sentence) -> Sentence:
+        """The characters of the text, or of the words joined."""
+        made = self.tokenizer.sentence(sentence.text or "".join(sentence.tokens))
+        return replace(made, path=sentence.path, lines=tuple(sentence.lines)[:1])
 
 
 class Document(Sentence):

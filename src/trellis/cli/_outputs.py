@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from trellis.corpus import CorpusError, dumps, format_rows, words_from_sentence
+from trellis.corpus import CorpusError, dumps, format_rows, to_words, words_from_sentence
 from trellis.corpus import conll as corpus_conll
 from trellis.corpus import conllu as corpus_conllu
 from trellis.corpus import wordtag as corpus_wordtag
 from trellis.models import Labelling, Tagged
-from trellis.tags import Scheme
+from trellis.tags import Scheme, Style
 from trellis.text import Sentence, hue
 
 _DIGITS = 6
@@ -30,10 +30,13 @@ class Drawing:
     """How answers are drawn."""
 
     scheme: Scheme
+    style: Style = Style.PREFIX
     probs: bool = False
     colour: bool = False
     words: bool = False
     """The labels have no types: what counts is where words begin and end."""
+    tagged: bool = False
+    """The labels say where words begin and end, and what they are: what counts is words with tags."""
     column: str | None = None
     """Where CoNLL-U gets the tags."""
 
@@ -76,17 +79,18 @@ def conllu(answer: Answer, style: Drawing) -> str:
         return "".join(corpus_conllu.write([_with_probabilities(answer, style)], tags=style.column))
     parts = []
     for rank, item in enumerate(answer.labellings, 1):
-        rows = corpus_conllu.write([answer.sentence.with_tags(item.tags)], tags=style.column)
+        rows = corpus_conllu.write([_worded(answer.sentence.with_tags(item.tags), style)], tags=style.column)
         parts.append(f"# kbest = {rank} {item.probability:.{_DIGITS}f}\n{''.join(rows)}")
     return "".join(parts)
 
 
 def _with_probabilities(answer: Answer, style: Drawing) -> Sentence:
+    sentence = _worded(answer.sentence, style)
     if not style.probs or answer.probable is None:
-        return answer.sentence
-    sentence = answer.sentence
+        return sentence
     before = sentence.columns.get("misc", ("_",) * len(sentence))
-    pairs = [f"Prob={p:.{_DIGITS}f}" for p in answer.probable.probabilities]
+    found = [span.probability for span in answer.probable] if style.tagged else answer.probable.probabilities
+    pairs = [f"Prob={p:.{_DIGITS}f}" for p in found]
     misc = [pair if cell == "_" else f"{cell}|{pair}" for cell, pair in zip(before, pairs, strict=True)]
     return replace(sentence, columns={**sentence.columns, "misc": misc})
 
@@ -94,20 +98,50 @@ def _with_probabilities(answer: Answer, style: Drawing) -> Sentence:
 def wordtag(answer: Answer, style: Drawing) -> str:
     """A line of word/TAG items; the k best one below the other with their probabilities."""
     if not answer.labellings:
-        return "".join(corpus_wordtag.write([answer.sentence]))
-    lines = [(item, corpus_wordtag.write([answer.sentence.with_tags(item.tags)])) for item in answer.labellings]
+        return "".join(corpus_wordtag.write([_worded(answer.sentence, style)]))
+    found = [(item, _worded(answer.sentence.with_tags(item.tags), style)) for item in answer.labellings]
+    lines = [(item, corpus_wordtag.write([sentence])) for item, sentence in found]
     return "".join(f"{item.probability:.{_DIGITS}f}\t{''.join(line)}" for item, line in lines)
 
 
 def jsonl(answer: Answer, style: Drawing) -> str:
     """One object per line: text, tokens, offsets, tags, probabilities, spans, further columns, and the k best."""
     assert answer.probable is not None
-    record = _rounded(answer.probable.to_dict())
+    record = _rounded(_in_words(answer.probable) if style.tagged else answer.probable.to_dict())
     record |= {name: list(values) for name, values in answer.sentence.columns.items() if name not in record}
     if answer.labellings:
-        found = answer.labellings
-        record["kbest"] = [{"tags": item.tags, "probability": round(item.probability, _DIGITS)} for item in found]
+        record["kbest"] = [_way(answer.sentence, item, style) for item in answer.labellings]
     return dumps(record)
+
+
+def _way(sentence: Sentence, item: Labelling, style: Drawing) -> dict[str, object]:
+    """One of the k best: its tags, with the words that they make where that is what tags do."""
+    about = {"tags": item.tags, "probability": round(item.probability, _DIGITS)}
+    if not style.tagged:
+        return about
+    words = _worded(sentence.with_tags(item.tags), style)
+    return {"tokens": list(words.tokens), **about, "tags": list(words.tags or ())}
+
+
+def _in_words(tagged: Tagged) -> dict[str, object]:
+    """The fields of a tagged text with words as its tokens, each with its tag and how probable both are."""
+    words = tagged.to_words()
+    return {
+        "text": tagged.text,
+        "tokens": list(words.tokens),
+        "offsets": [list(pair) for pair in words.offsets or ()],
+        "tags": list(words.tags or ()),
+        "probabilities": [span.probability for span in tagged],
+        "spans": tagged.to_records(),
+    }
+
+
+def _worded(sentence: Sentence, style: Drawing) -> Sentence:
+    """The sentence in words, if its labels make words with tags."""
+    if not style.tagged:
+        return sentence
+    words = to_words(sentence, scheme=style.scheme, style=style.style)
+    return words.with_tags(words.tags or ())
 
 
 def segmented(answer: Answer, style: Drawing) -> str:
@@ -143,7 +177,8 @@ def _marked(tagged: Tagged, style: Drawing) -> str:
         return _alternating(tagged, style)
     parts, end = [], 0
     for span in tagged.spans:
-        parts.append(tagged.text[end : span.start])
+        between = tagged.text[end : span.start]
+        parts.append(" " if style.tagged and end and not style.colour and not between else between)
         label = span.label + (f" {span.probability:.2f}" if style.probs else "")
         parts.append(_coloured(span.text, label, hue(span.label)) if style.colour else f"[{span.text}]({label})")
         end = span.end

@@ -40,6 +40,6 @@ def start_settings(
 
 def _of_task(kind: str, task: Task | None, scheme: Scheme | None) -> dict[str, str]:
     found = {"features": FEATURES[task]} if kind == "crf" and task is not None else {}
-    if scheme is None and task in (Task.SEG, Task.POS):
-        scheme = Scheme.BMES if task is Task.SEG else Scheme.PLAIN
+    if scheme is None and task in (Task.SEG, Task.SEG_POS, Task.POS):
+        scheme = Scheme.PLAIN if task is Task.POS else Scheme.BMES
     return found if scheme is None else found | {"scheme": scheme.value.lower()}

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from trellis import metrics
-from trellis.corpus import mend_tags, sentence_from_words, words_from_sentence
+from trellis.corpus import mend_tags, sentence_from_words, to_characters, to_words, words_from_sentence
 from trellis.errors import ConfigError, DataError
+from trellis.models.data import are_characters
 from trellis.tags import Detection, OnBadTags, Scheme, Style, convert_tags, detect
 from trellis.tags.detection import MOST_ODD, respelled
 from trellis.tags.schemes import ALL_LETTERS
 from trellis.text import Sentence
 
 Units = list[list[str]]
+TaggedWords = list[list[tuple[str, str]]]
 
 
 class Task(enum.StrEnum):
@@ -26,9 +28,10 @@ class Task(enum.StrEnum):
     SEG = "seg"
     POS = "pos"
     CHUNK = "chunk"
+    SEG_POS = "seg-pos"
 
 
-FEATURES = {Task.NER: "ner", Task.SEG: "seg", Task.POS: "pos", Task.CHUNK: "chunk"}
+FEATURES = {Task.NER: "ner", Task.SEG: "seg", Task.POS: "pos", Task.CHUNK: "chunk", Task.SEG_POS: "seg"}
 """The template set of a feature CRF for each task."""
 
 
@@ -59,6 +62,9 @@ def find_setting(
     task: Task | None, scheme: str | None, sentences: Iterable[Sentence], *, strict: bool = False
 ) -> Setting:
     """What was asked for, and for the rest what fits the tags best."""
+    sentences = list(sentences)
+    if task is Task.SEG_POS and not _is_joint(sentences):
+        return Setting(task, Scheme.BMES if scheme is None else _of_words(scheme), Style.PREFIX, strict)
     sequences = [sentence.tags for sentence in sentences if sentence.tags]
     fit = detect(sequences, scheme=None if scheme is None else Scheme.parse(scheme))
     chosen = fit.scheme
@@ -69,6 +75,8 @@ def find_setting(
         raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag per token")
     if task is Task.POS and scheme is None:
         chosen = Scheme.PLAIN
+    if task is Task.SEG_POS and scheme is None and detect(sequences, scheme=Scheme.BMES).is_clean:
+        chosen = Scheme.BMES  # without long words, BIOES fits as well
     if task is Task.SEG and scheme is None and _are_letters(sequences, Scheme.BMES):
         chosen = Scheme.BMES  # without long words, BIOES fits as well
     return Setting(task, chosen, fit.style, strict, fit)
@@ -79,6 +87,32 @@ def training_setting(task: Task | None, scheme: str | None, sentences: list[Sent
     if task is not Task.SEG or _is_spelled(sentences):
         return find_setting(task, scheme, sentences)
     return Setting(task, Scheme.BMES if scheme is None else Scheme.parse(scheme), Style.PREFIX)
+
+
+def _of_words(name: str) -> Scheme:
+    """A scheme in which characters can be tagged with their places in words."""
+    scheme = Scheme.parse(name)
+    if scheme in (Scheme.PLAIN, Scheme.IO):
+        raise ConfigError(f"--scheme {name} does not say where words begin and end: expected bmes, bioes, bio...")
+    return scheme
+
+
+def _is_joint(sentences: list[Sentence]) -> bool:
+    """Whether the tokens are characters and the tags say where words begin and end, and what they are."""
+    tagged = [sentence for sentence in sentences if sentence.tags]
+    if not tagged or not are_characters(tagged):
+        return False
+    labels = {respelled(tag) or "" for sentence in tagged for tag in sentence.tags or ()}
+    return all(len(label) > 1 for label in labels)
+
+
+def _refuse_bare(sentences: list[Sentence]) -> None:
+    """Segmented text says nothing about its words but where they are."""
+    if _is_spelled(sentences) and are_characters(sentences):
+        raise DataError(
+            f"{sentences[0].where}: the words have no tags, which --task seg-pos learns: expected word/TAG or CoNLL-U; "
+            "for words alone, give --task seg"
+        )
 
 
 def characters(sentences: list[Sentence], scheme: Scheme) -> list[Sentence]:
@@ -110,6 +144,9 @@ def in_scheme(
 
     Their own scheme is detected unless it was `found`.
     """
+    if setting.task is Task.SEG_POS and not _is_joint(sentences):
+        _refuse_bare(sentences)
+        return [to_characters(sentence, scheme=setting.scheme) for sentence in sentences], []
     if setting.scheme is Scheme.PLAIN:
         return [sentence.with_tags(tags_of(sentence)) for sentence in sentences], []
     if setting.task is not Task.SEG:
@@ -144,6 +181,13 @@ def units(sentences: list[Sentence], setting: Setting) -> Units:
     ]
 
 
+def tagged_words(sentences: list[Sentence], setting: Setting) -> TaggedWords:
+    """The words of each sentence with their tags, from tagged words or from tagged characters."""
+    if _is_joint(sentences):
+        sentences = [to_words(sentence, scheme=setting.scheme, style=setting.style) for sentence in sentences]
+    return [list(zip(sentence.tokens, tags_of(sentence), strict=True)) for sentence in sentences]
+
+
 def tags_of(sentence: Sentence) -> list[str]:
     """The tags, which must exist."""
     if sentence.tags is None:
@@ -155,6 +199,8 @@ def vocabulary(train: list[Sentence], setting: Setting) -> set[str]:
     """The words of the training data."""
     if setting.task is Task.SEG:
         return set().union(*units(train, setting))
+    if setting.task is Task.SEG_POS:
+        return {word for sentence in tagged_words(train, setting) for word, _ in sentence}
     return {token for sentence in train for token in sentence.tokens}
 
 
@@ -162,6 +208,9 @@ def scores(
     gold: list[Sentence], predicted: list[Sentence], setting: Setting, seen: set[str] | None = None
 ) -> metrics.Report:
     """The figures that the field reports for the task."""
+    if setting.task is Task.SEG_POS:
+        both = (tagged_words(side, setting) for side in (gold, predicted))
+        return metrics.joint_scores(*both, vocabulary=seen)
     right, guessed = units(gold, setting), units(predicted, setting)
     if setting.task is Task.SEG:
         return metrics.segmentation_scores(right, guessed, vocabulary=seen)
@@ -175,6 +224,8 @@ def counts(
     gold: list[Sentence], predicted: list[Sentence], setting: Setting
 ) -> tuple[metrics.IntArray, metrics.Statistic]:
     """Counts per sentence, and the figure that the task is judged by."""
+    if setting.task is Task.SEG_POS:
+        return metrics.joint_counts(*(tagged_words(side, setting) for side in (gold, predicted))), metrics.f1
     right, guessed = units(gold, setting), units(predicted, setting)
     if setting.task is Task.SEG:
         return metrics.segmentation_counts(right, guessed), metrics.f1
@@ -195,10 +246,15 @@ def headline(report: metrics.Report) -> dict[str, float]:
     match report:
         case metrics.EntityScores(micro=score) | metrics.SegmentationScores(words=score):
             figures = {"precision": score.precision, "recall": score.recall, "F1": score.f1}
-            if isinstance(report, metrics.SegmentationScores) and report.oov_recall is not None:
-                figures["OOV recall"] = report.oov_recall
-            return figures
+            return figures | (_of_unknown(report) if isinstance(report, metrics.SegmentationScores) else {})
+        case metrics.JointScores():
+            figures = {"segmentation F1": report.words.words.f1, "joint F1": report.tagged.f1}
+            return figures | _of_unknown(report.words)
         case metrics.TaggingScores():
             unknown = report.unknown_accuracy
             return {"accuracy": report.accuracy} | ({} if unknown is None else {"unknown words": unknown})
     raise AssertionError(f"no figures for {type(report).__name__}")
+
+
+def _of_unknown(report: metrics.SegmentationScores) -> dict[str, float]:
+    return {} if report.oov_recall is None else {"OOV recall": report.oov_recall}

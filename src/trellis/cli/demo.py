@@ -58,7 +58,8 @@ def demo(
     for item in chosen:
         _show(console, item, neural=neural)
     if not neural_is_installed():
-        console.print(escape("The BiLSTM taggers need torch, which is not installed: pip install 'trellis[neural]'\n"))
+        missing = "The BiLSTM taggers need torch, which is not installed: pip install 'trellis-crf[neural]'\n"
+        console.print(escape(missing))
     _what_next(console, chosen[0])
 
 

@@ -31,7 +31,7 @@ def score(
     gold: Annotated[str, typer.Argument(help="File with the right tags; - is standard input.")],
     pred: Annotated[str, typer.Argument(help="File with the predicted tags, for the same tokens.")],
     task: Annotated[
-        Task | None, typer.Option(help="Spans, word segmentation or one tag per token; guessed unless given.")
+        Task | None, typer.Option(help="Spans, words, words with tags or one tag per token; guessed unless given.")
     ] = None,
     scheme: Annotated[
         str | None, typer.Option(help="Scheme of the tags: bio, bioes, bmes, iob1... Detected unless given.")
@@ -53,8 +53,8 @@ def score(
     """Score predicted tags against gold tags.
 
     [bold]ner[/bold] gives precision, recall and F1 of spans as conlleval and seqeval do; [bold]seg[/bold] those
-    of words as the SIGHAN scorer does, each file either segmented text or tagged characters; [bold]pos[/bold]
-    gives accuracy overall and for each tag.
+    of words as the SIGHAN scorer does, each file either segmented text or tagged characters; [bold]seg-pos[/bold]
+    those of words and of words with their tags; [bold]pos[/bold] gives accuracy overall and for each tag.
 
     For example:
 
@@ -107,7 +107,7 @@ def _read(path: str, format: str | None, quiet: bool) -> list[Sentence]:
 
 def _check_tokens(gold: list[Sentence], predicted: list[Sentence], setting: Setting) -> None:
     """Refuse a prediction for other tokens; for segmentation the metric itself compares the texts."""
-    if setting.task is Task.SEG:
+    if setting.task in (Task.SEG, Task.SEG_POS):
         return
     if len(gold) != len(predicted):
         raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")

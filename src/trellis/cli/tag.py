@@ -12,8 +12,9 @@ from typing import IO, Annotated, Any
 import typer
 
 import trellis
-from trellis.cli._inputs import TEXTS, Constraints, Document, Inputs, Piece, blocks
+from trellis.cli._inputs import TEXTS, WORDS, Constraints, Document, Inputs, Piece, blocks
 from trellis.cli._outputs import FORMS, Answer, Drawing, passed_on
+from trellis.cli._pipes import models_and_files
 from trellis.cli._progress import Tell, counted
 from trellis.cli._reading import (
     ColumnsOption,
@@ -27,8 +28,9 @@ from trellis.cli._reading import (
 )
 from trellis.corpus import FORMATS, CorpusError, open_output
 from trellis.errors import ConfigError, DataError, TrellisError
-from trellis.models import Tagger, folder
-from trellis.tags import Role, Scheme, parse_label
+from trellis.models import Pipeline, Tagger, folder
+from trellis.models.raw_text import segments
+from trellis.tags import Scheme
 from trellis.text import Sentence, splitter
 
 # Sentences and tokens answered at a time: enough for the kernels, little enough for memory and for people who wait.
@@ -45,6 +47,12 @@ class OnError(enum.StrEnum):
 def tag(
     model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
     files: Annotated[list[str] | None, typer.Argument(help="Files to tag; - or none is standard input.")] = None,
+    pipe: Annotated[
+        bool,
+        typer.Option(
+            "--pipe", help="Several models come before the files: the words of the first are the tokens of the next."
+        ),
+    ] = False,
     source: Annotated[
         str | None,
         typer.Option(
@@ -99,25 +107,31 @@ def tag(
       trellis tag model test.conll --to conll --probs > tagged.conll
       cat big.txt | trellis tag model --to jsonl --on-error pass > tagged.jsonl
       trellis tag seg-model zh.txt --to segmented
+      trellis tag --pipe seg-model pos-model ner-model zh.txt --to jsonl
       trellis tag model partly.conll --constrain partly.conll --to conll
     """  # noqa: D301 - \b tells click to keep the lines
     _check_names(source, to)
     if sentences and (source not in (None, "text") or kbest or constrain is not None):
         raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
     given = None if tokenizer is None else splitter(tokenizer)  # before the model, which may need its module
-    tagger = trellis.load(model)
+    models, paths = models_and_files([model, *(files or ())]) if pipe else ([model], files or [])
+    if pipe and constrain is not None:
+        raise ConfigError("--constrain gives labels for the tokens of the input, and --pipe makes other tokens of it")
+    pipeline = Pipeline(models) if pipe else None
+    taggers = (trellis.load(model),) if pipeline is None else pipeline.taggers
+    first, tagger = taggers[0], taggers[-1]
     if given is not None:
-        tagger.tokenizer_ = given
+        first.tokenizer_ = given
     remembered = remembered_options(folder.read_record(model))
     reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
     column = _column(tagger, reader, tags)
-    how = splitter(tagger.tokenizer_)
-    inputs = Inputs(reader, how, source, "raise" if on_error is OnError.STOP else "skip", column)
+    how, strict = splitter(first.tokenizer_), on_error is OnError.STOP
+    inputs = Inputs(reader, how, source, "raise" if strict else "skip", column, first.makes_words)
     known = None if constrain is None else Constraints(constrain, reader)
-    job = Job(tagger, probs, kbest, known, on_error is OnError.PASS, column)
+    job = Job(tagger, probs, kbest, known, not strict, column, pipeline=pipeline)
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
     with open_output(out) as file, counted(watched) as tell:
-        for path in files or ["-"]:
+        for path in paths or ["-"]:
             whole = (to or _form(job, "text", file)) in ("inline", "jsonl")
             form, pieces = inputs.documents(path, whole) if sentences else inputs.pieces(path, quiet=quiet)
             _write(job, form, pieces, to, file, tell)
@@ -144,19 +158,27 @@ class Job:
     column: str = "upos"
     raw: bool = False
     """Whether the sentences are lines of raw text."""
+    pipeline: Pipeline | None = None
+    """The models that make the tokens of the last, which is the tagger."""
 
     def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
         colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
-        return Drawing(self._scheme(), self.probs, colour, self.segments(), self.column)
+        own = self.tagger.tagset_
+        return Drawing(own.scheme, own.style, self.probs, colour, self.segments(), self.tags_words(), self.column)
 
     def segments(self) -> bool:
         """Whether the labels only say where words begin and end."""
-        scheme = self._scheme()
-        if scheme is Scheme.PLAIN:
-            return False
-        parsed = [parse_label(label, scheme) for label in self.tagger.labels_]
-        return all(role is not Role.O and not kind for role, kind in parsed)
+        return segments(self.tagger.tagset_)
+
+    def tags_words(self) -> bool:
+        """Whether the labels say where words begin and end, and what they are."""
+        return self.tagger.makes_words and not self.segments()
+
+    @property
+    def makes_words(self) -> bool:
+        """Whether characters come in, and words are made of them."""
+        return (self.tagger if self.pipeline is None else self.pipeline.taggers[0]).makes_words
 
     def answer(self, block: list[Piece]) -> list[Answer | CorpusError]:
         """Answers in the order of the pieces; a sentence that the model refuses is named, or becomes an error."""
@@ -171,9 +193,12 @@ class Job:
 
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
         if any(isinstance(sentence, Document) for sentence in sentences):
-            documents = self.tagger.annotate([sentence.text or "" for sentence in sentences], sentences=True)
+            tagger = self.pipeline or self.tagger
+            documents = tagger.annotate([sentence.text or "" for sentence in sentences], sentences=True)
             return [Answer(one.sentence, one) for one in documents]
-        posterior = self.tagger.posterior(sentences, known=known, raw=self.raw)
+        if self.pipeline is not None:
+            sentences = self.pipeline.words(sentences, raw=self.raw)
+        posterior = self.tagger.posterior(sentences, known=known, raw=self.raw and self.pipeline is None)
         if self.probs:
             separator = splitter(self.tagger.tokenizer_).separator
             answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
@@ -211,14 +236,15 @@ class Job:
             raise wrapped from error
         return wrapped
 
-    def _scheme(self) -> Scheme:
-        return self.tagger.tagset_.scheme
-
 
 def _write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], tell: Tell) -> None:
     form = to or _form(job, source, file)
     style = job.style(form, file)
-    job = replace(job, probs=job.probs or form in ("inline", "jsonl"), raw=source == "text")
+    job = replace(
+        job,
+        probs=job.probs or form in ("inline", "jsonl"),
+        raw=source == "text" or (source in WORDS and job.makes_words),
+    )
     if form == "segmented" and style.scheme is Scheme.PLAIN:
         raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
     for block in blocks(pieces, _SENTENCES, _TOKENS):
@@ -247,7 +273,7 @@ def _column(tagger: Tagger[Any], reader: Reader, tags: str | None) -> str:
     learned = reader.remembered.get("conllu")
     if tags is not None or learned is not None:
         return tags or str((learned or {}).get("tags", "upos"))
-    return "upos" if tagger.tagset_.scheme is Scheme.PLAIN else "misc.NER"
+    return "upos" if tagger.tagset_.scheme is Scheme.PLAIN or tagger.makes_words else "misc.NER"
 
 
 def _form(job: Job, source: str, file: IO[bytes]) -> str:
@@ -256,6 +282,8 @@ def _form(job: Job, source: str, file: IO[bytes]) -> str:
         return "inline"
     if source in ("jsonl", "spans"):
         return "jsonl"
-    if source in ("conllu", "wordtag") and not job.segments():
+    if source in WORDS and not job.segments():
         return source
-    return "segmented" if source in TEXTS and job.segments() else "conll"
+    if source in (*TEXTS, *WORDS) and job.tagger.makes_words:
+        return "segmented" if job.segments() else "wordtag"
+    return "conll"

@@ -24,6 +24,7 @@ from trellis.corpus._files import StrPath, open_output, write_text
 from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
 from trellis.corpus._json import dumps
 from trellis.corpus._source import LONGEST, OnError, ReadReport, Source
+from trellis.corpus.joint import to_characters, to_words, words_of_spans
 from trellis.corpus.mending import MendedSentences, mend_tags
 from trellis.corpus.rows import from_rows, to_rows
 from trellis.corpus.segmented import sentence_from_words, words_from_sentence
@@ -52,8 +53,11 @@ __all__ = [
     "open_output",
     "read",
     "sentence_from_words",
+    "to_characters",
     "to_rows",
+    "to_words",
     "words_from_sentence",
+    "words_of_spans",
     "write",
 ]
 

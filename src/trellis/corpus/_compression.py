@@ -30,7 +30,7 @@ def _zstandard(path: str) -> Any:
     try:
         import zstandard
     except ImportError as error:
-        raise DataError(f"{path}: zstd files need zstandard: pip install trellis[zstd]") from error
+        raise DataError(f"{path}: zstd files need zstandard: pip install 'trellis-crf[zstd]'") from error
     return zstandard
 
 

@@ -51,16 +51,26 @@ def write(sentences: Iterable[Sentence], *, scheme: Scheme | str = Scheme.BMES, 
 
 
 def sentence_from_words(
-    words: Sequence[str], *, scheme: Scheme = Scheme.BMES, path: str | None = None, line: int | None = None
+    words: Sequence[str],
+    kinds: Sequence[str] | None = None,
+    *,
+    scheme: Scheme = Scheme.BMES,
+    path: str | None = None,
+    line: int | None = None,
 ) -> Sentence:
-    """The characters of the words, tagged with their places in them; the text is the words joined."""
+    """The characters of the words, tagged with their places in them; the text is the words joined.
+
+    With the `kinds` of the words, their parts of speech say, each tag also has that of its word: B-NOUN, E-NOUN.
+    """
     text = "".join(words)
     offsets, sizes = graphemes(text), [len(word) for word in words]
     if len(offsets) < len(text):  # some characters are longer: they must not join across words
         offsets, sizes = _graphemes_of_words(words)
-    last = len(sizes) - 1
+    named = [*(("",) * len(sizes) if kinds is None else kinds)]
+    beside = [None, *named, None]  # spans of one type that adjoin are written differently in some schemes
     places = _word_tags if max(sizes, default=0) <= _LONGEST_KEPT else _word_tags.__wrapped__
-    tags = [tag for i, size in enumerate(sizes) for tag in places(size, scheme, i > 0, i < last)]
+    around = zip(sizes, beside, named, beside[2:], strict=False)
+    tags = [tag for size, a, kind, b in around for tag in places(size, kind, scheme, a == kind, b == kind)]
     tokens = tuple(text[start:end] for start, end in offsets)
     return Sentence(tokens, tags, text, offsets, path=path, lines=() if line is None else (line,))
 
@@ -74,13 +84,13 @@ def _graphemes_of_words(words: Sequence[str]) -> tuple[list[Offsets], list[int]]
 
 
 @lru_cache(maxsize=4096)
-def _word_tags(size: int, scheme: Scheme, after_word: bool, before_word: bool) -> list[str]:
-    """The tags of a word of `size` characters between others, or at an edge of the sentence."""
-    spans = [Span(1, 1 + size, "")]
-    if after_word:
-        spans.insert(0, Span(0, 1, ""))
-    if before_word:
-        spans.append(Span(1 + size, 2 + size, ""))
+def _word_tags(size: int, kind: str, scheme: Scheme, after_same: bool, before_same: bool) -> list[str]:
+    """The tags of a word of `size` characters between others of its kind, of other kinds, or at an edge."""
+    spans = [Span(1, 1 + size, kind)]
+    if after_same:
+        spans.insert(0, Span(0, 1, kind))
+    if before_same:
+        spans.append(Span(1 + size, 2 + size, kind))
     return tags_from_spans(spans, 2 + size, scheme)[1:-1]
 
 

@@ -1,4 +1,4 @@
-"""Evaluation: spans, segmentation, tags, kinds of mistakes, significance and calibration.
+"""Evaluation: spans, segmentation, tags, both at once, kinds of mistakes, significance and calibration.
 
 Every result is a frozen dataclass with ``to_dict``, ``to_markdown`` and ``to_rich``.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from trellis.arrays import IntArray
 from trellis.metrics.calibration import Bin, Calibration, calibration, span_calibration, token_calibration
 from trellis.metrics.entities import EntityScores, entity_counts, entity_scores
+from trellis.metrics.joint import JointScores, joint_counts, joint_scores
 from trellis.metrics.mistakes import ErrorReport, Mistake, SpanError, entity_errors, span_errors
 from trellis.metrics.prf import Score
 from trellis.metrics.report import Grid, Report
@@ -36,6 +37,7 @@ __all__ = [
     "Grid",
     "IntArray",
     "Interval",
+    "JointScores",
     "Mistake",
     "Report",
     "Score",
@@ -51,6 +53,8 @@ __all__ = [
     "entity_errors",
     "entity_scores",
     "f1",
+    "joint_counts",
+    "joint_scores",
     "paired_significance",
     "segmentation_counts",
     "segmentation_scores",

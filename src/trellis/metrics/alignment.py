@@ -28,7 +28,7 @@ def common_words(gold: Sequence[str], predicted: Sequence[str]) -> list[int]:
 
 def _windows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, Sequence[str], Sequence[str]]]:
     """The start of each part of `left`, that part, and the part of `right` that covers about the same characters."""
-    ends, others = ([end for _, end in _offsets(words)] for words in (left, right))
+    ends, others = ([end for _, end in word_offsets(words)] for words in (left, right))
     start = begin = 0
     while start < len(left) and begin < len(right):
         stop, end = start + _WINDOW, begin + _WINDOW
@@ -42,11 +42,12 @@ def _windows(left: Sequence[str], right: Sequence[str]) -> Iterator[tuple[int, S
 
 def same_offsets(gold: Sequence[str], predicted: Sequence[str]) -> list[int]:
     """Positions in ``gold`` of the words that ``predicted`` has at the same character offsets."""
-    offsets = set(_offsets(predicted))
-    return [place for place, span in enumerate(_offsets(gold)) if span in offsets]
+    offsets = set(word_offsets(predicted))
+    return [place for place, span in enumerate(word_offsets(gold)) if span in offsets]
 
 
-def _offsets(words: Sequence[str]) -> list[tuple[int, int]]:
+def word_offsets(words: Sequence[str]) -> list[tuple[int, int]]:
+    """Where each word begins and ends in the text that the words spell."""
     spans, start = [], 0
     for word in words:
         spans.append((start, start + len(word)))

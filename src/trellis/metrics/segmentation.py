@@ -95,12 +95,13 @@ def _right_words(gold: Words, predicted: Words, alignment: Alignment) -> list[li
     """For each sentence the positions of the gold words that are right."""
     if alignment not in _ALIGNMENTS:
         raise ConfigError(f"unknown alignment {alignment!r}: expected one of {', '.join(_ALIGNMENTS)}")
-    _check_texts(gold, predicted)
+    check_texts(gold, predicted)
     align = _ALIGNMENTS[alignment]
     return [align(true, guess) for true, guess in zip(gold, predicted, strict=True)]
 
 
-def _check_texts(gold: Words, predicted: Words) -> None:
+def check_texts(gold: Words, predicted: Words) -> None:
+    """Refuse words that do not spell the same texts."""
     if len(gold) != len(predicted):
         raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")
     for index, (true, guess) in enumerate(zip(gold, predicted, strict=True)):

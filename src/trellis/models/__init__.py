@@ -9,6 +9,7 @@ from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
 from trellis.models.posterior import Posterior
+from trellis.models.selection import Selected, select
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from trellis.models.markov import MarkovChain
     from trellis.models.neural.config import NeuralConfig
     from trellis.models.neural.model import NeuralTagger
+    from trellis.models.pipeline import Pipeline
 
 __all__ = [
     "CRF",
@@ -30,12 +32,15 @@ __all__ = [
     "MarkovChain",
     "NeuralConfig",
     "NeuralTagger",
+    "Pipeline",
     "Posterior",
     "ScoredSpan",
+    "Selected",
     "Tagged",
     "Tagger",
     "TextSpan",
     "load",
+    "select",
 ]
 
 # Imported when they are asked for: torch comes with neural taggers, and whoever tags with one family needs no other.
@@ -47,6 +52,7 @@ _LAZY = {
     "MarkovChain": "trellis.models.markov",
     "NeuralConfig": "trellis.models.neural.config",
     "NeuralTagger": "trellis.models.neural.model",
+    "Pipeline": "trellis.models.pipeline",
 }
 
 

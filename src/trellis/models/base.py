@@ -35,7 +35,7 @@ from trellis.models.fitting import FitOptions, check_weights, identify, labelled
 from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
 from trellis.models.posterior import Known, Posterior
-from trellis.models.raw_text import folded, inputs_of, joined, kept_apart, parts_of, segments, tokenizer_for
+from trellis.models.raw_text import cuts_words, documents, folded, inputs_of, kept_apart, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
@@ -213,24 +213,11 @@ class Tagger(Estimator[C], ABC):
         if sentences:
             if known is not None:
                 raise ModelError("known labels belong to the tokens of one sentence: leave out sentences=True")
-            return self._documents(given)
+            return documents(given, self.annotate)
         how = splitter(self.tokenizer_)
-        items, raw = inputs_of(given, how, with_gaps=segments(self._fitted_tags()))
+        items, raw = inputs_of(given, how, with_gaps=cuts_words(self._fitted_tags(), how))
         blocks = self._posteriors(items, known, [isinstance(item, str) for item in given])
         return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
-
-    def _documents(self, given: Sequence[Any]) -> list[Tagged]:
-        """Each text as a whole, from its sentences."""
-        parts = list(parts_of(given))
-        tagged: list[list[tuple[int, Tagged]]] = [[] for _ in given]
-        for (number, start, _), one in zip(parts, self.annotate([part for _, _, part in parts]), strict=True):
-            tagged[number].append((start, one))
-        empty = [item for item, own in zip(given, tagged, strict=True) if not own]
-        blank = iter(self.annotate(empty))
-        return [
-            next(blank) if not own else joined(item, own) if isinstance(item, str) else own[0][1]
-            for item, own in zip(given, tagged, strict=True)
-        ]
 
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
@@ -309,6 +296,11 @@ class Tagger(Estimator[C], ABC):
         return self._fitted_tags().labels
 
     @property
+    def makes_words(self) -> bool:
+        """Whether its tokens are characters, and its labels say which of them are words, and maybe what these are."""
+        return cuts_words(self._fitted_tags(), splitter(self.tokenizer_))
+
+    @property
     def classes_(self) -> list[str]:
         """The labels, as scikit-learn calls them."""
         return list(self.labels_)
@@ -346,7 +338,7 @@ class Tagger(Estimator[C], ABC):
     ) -> Posterior:
         tags, finer = self._fitted_tags(), self._state_labels()
         scores = self._scores(inputs if self._folds_itself() else self._folded(inputs))
-        apart = kept_apart(inputs, raw, tags) if raw is not None and any(raw) and segments(tags) else None
+        apart = kept_apart(inputs, raw, tags) if raw is not None and any(raw) and self.makes_words else None
         for allowed in (None if known is None else known.allowed(tags), apart):
             if allowed is not None:
                 scores = scores.restricted(allowed if finer is None else allowed[:, finer])

@@ -49,5 +49,5 @@ def tagger_class(kind: str) -> type[Tagger[Any]]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "trellis":
             raise
-        raise ModelError(f"a {kind} model needs {error.name}: pip install 'trellis[neural]'") from None
+        raise ModelError(f"a {kind} model needs {error.name}: pip install 'trellis-crf[neural]'") from None
     return found

@@ -191,7 +191,7 @@ def _choices(tags: TagSet, label: Label, where: Callable[[], str]) -> BoolArray:
 
 def listed(inputs: Iterable[Any]) -> Sequence[Any]:
     """The inputs as a sequence; a single string or sentence in their place is a mistake."""
-    if isinstance(inputs, str | Sentence):
+    if isinstance(inputs, str | bytes | Sentence):
         raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
     if not isinstance(inputs, Iterable):
         raise DataError(f"expected a list of sentences, got {shown(inputs)}")
@@ -244,7 +244,8 @@ def name_of(number: int, item: Any) -> str:
 def _own_tags(number: int, item: Any) -> Sequence[str]:
     if not isinstance(item, Sentence):
         raise DataError(
-            f"sentence {number} is a {type(item).__name__} without labels: give labels, or Sentence objects"
+            f"sentence {number} is a {type(item).__name__} without labels: give labels, or Sentence objects "
+            "(HMM.fit_unlabelled learns without any)"
         )
     if item.tags is None:
         raise DataError(f"{name_of(number, item)} has no tags")

@@ -26,7 +26,7 @@ class Contribution:
     """What one score gives to each of the two labellings."""
 
     position: int
-    kind: Literal["emission", "feature", "transition"]
+    kind: Literal["emission", "feature", "step feature", "transition"]
     name: str
     chosen: float
     runner_up: float
@@ -137,7 +137,7 @@ def _edges(best: IntArray, other: IntArray, parts: StepParts | None) -> Iterable
     for t, (one, two) in enumerate(zip(*steps, strict=True), start=1):
         if parts is not None and one != two:
             for name, chosen, runner_up in parts(t, one, two):
-                yield Contribution(t, "feature", name, chosen, runner_up)
+                yield Contribution(t, "step feature", name, chosen, runner_up)
 
 
 def _placeless(scores: chain.ChainScores) -> chain.ChainScores:

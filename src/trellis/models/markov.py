@@ -72,7 +72,7 @@ class MarkovChain:
         """
         if smoothing not in _SMOOTHINGS:
             raise ModelError(f"smoothing must be one of {', '.join(_SMOOTHINGS)}, got {smoothing!r}")
-        listed = [_listed(own) for own in sequences]
+        listed = [_listed(own) for own in _each(sequences)]
         names = _names_in(listed) if states is None else _check_names(states)
         if not names:
             raise ModelError("there is nothing to learn from: no state occurs")
@@ -90,7 +90,7 @@ class MarkovChain:
     def log_likelihood(self, sequences: Iterable[Sequence[State]]) -> FloatArray:
         """Log probability of each sequence; minus infinity if a step is impossible."""
         found = []
-        for number, own in enumerate(sequences):
+        for number, own in enumerate(_each(sequences)):
             with _about(number):
                 found.append(self.log_probability(own))
         return np.array(found, dtype=np.float64)
@@ -101,7 +101,7 @@ class MarkovChain:
 
     def bic(self, sequences: Iterable[Sequence[State]]) -> float:
         """The Bayesian information criterion of all sequences together, with one observation per state."""
-        listed = list(sequences)
+        listed = [_listed(own) for own in _each(sequences)]
         return bayesian(float(self.log_likelihood(listed).sum()), self._free(), sum(map(len, listed)))
 
     def _free(self) -> int:
@@ -209,7 +209,15 @@ def _encode(states: list[Any], ids: dict[State, int]) -> IntArray:
         raise TagError(f"state {shown(state)} at position {position} is not one of the chain's{hint}") from None
 
 
+def _each(sequences: Any) -> Iterable[Any]:
+    if isinstance(sequences, str) or not isinstance(sequences, Iterable):
+        raise ModelError(f"expected a list of sequences of states, got {shown(sequences)}")
+    return sequences
+
+
 def _listed(states: Any) -> list[Any]:
+    if not isinstance(states, Iterable):
+        raise ModelError(f"a sequence of states must be a list of strings or integers, got {shown(states)}")
     return states.tolist() if isinstance(states, np.ndarray) else list(states)
 
 

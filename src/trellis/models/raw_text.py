@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -76,6 +76,28 @@ def segments(tags: TagSet) -> bool:
         return False
     parsed = [parse_label(label, tags.scheme, tags.style) for label in tags.labels]
     return all(role is not Role.O and not kind for role, kind in parsed)
+
+
+def cuts_words(tags: TagSet, how: Splitter) -> bool:
+    """Whether a model makes words of characters: its labels say where they begin and end, and maybe what they are."""
+    if segments(tags):
+        return True
+    if tags.scheme is Scheme.PLAIN or how.separator:
+        return False
+    return all(parse_label(label, tags.scheme, tags.style)[0] is not Role.O for label in tags.labels)
+
+
+def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tagged]]) -> list[Tagged]:
+    """Each text as a whole, from its sentences."""
+    parts = list(parts_of(given))
+    tagged: list[list[tuple[int, Tagged]]] = [[] for _ in given]
+    for (number, start, _), one in zip(parts, annotate([part for _, _, part in parts]), strict=True):
+        tagged[number].append((start, one))
+    blank = iter(annotate([item for item, own in zip(given, tagged, strict=True) if not own]))
+    return [
+        next(blank) if not own else joined(item, own) if isinstance(item, str) else own[0][1]
+        for item, own in zip(given, tagged, strict=True)
+    ]
 
 
 def kept_apart(inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet) -> BoolArray | None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
+from trellis.corpus import words_of_spans
 from trellis.frames import data_frame
 from trellis.tags import Span, SpanTable
 from trellis.text import Sentence, hue, sentence_in
@@ -181,6 +182,13 @@ class Tagged:
     def words(self) -> list[str]:
         """The texts of the spans, and each token outside them: the words of a segmented text."""
         return [text for _, text in self._pieces()]
+
+    def to_words(self) -> Sentence:
+        """The words with their offsets, and with their tags where spans have types: a segmented text to go on with."""
+        rows, table = self._answers.spans_of(self._index), self._answers.spans
+        columns = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
+        spans = [Span(begin, end, table.kinds[kind]) for begin, end, kind in zip(*columns, strict=True)]
+        return words_of_spans(self._untagged, spans)
 
     def __iter__(self) -> Iterator[TextSpan]:
         """The spans."""

@@ -347,8 +347,10 @@ def test_an_explanation_names_the_features_of_steps_and_adds_up(model):
     assert total == pytest.approx(explanation.score_difference)
     scores = [path_score(weights, sentence, path) for path in (explanation.labelling, explanation.alternative)]
     assert explanation.score_difference == pytest.approx(scores[0] - scores[1])
-    steps = [c for c in explanation.contributions if c.kind == "feature" and c.name.startswith("B")]
+    steps = [c for c in explanation.contributions if c.kind == "step feature"]
+    assert {c.name[0] for c in steps} <= {"B", "*"}
     assert steps
+    assert not any(c.name.startswith("B") for c in explanation.contributions if c.kind == "feature")
     for c in steps:
         pairs = [path[c.position - 1 : c.position + 1] for path in (explanation.labelling, explanation.alternative)]
         assert c.chosen == weights.get((c.name, *pairs[0]), 0.0)

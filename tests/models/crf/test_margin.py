@@ -1,10 +1,13 @@
 """Passive-aggressive learning and AROW: each pass as a few lines of NumPy, and python-crfsuite's own weights."""
 
+import itertools
+
 import numpy as np
 import pytest
 import sklearn_crfsuite as original
 
 from tests.models.contract import TRAIN
+from tests.models.crf import test_edges, test_order_2
 from tests.models.crf.test_training import make_data, objective_of, perceptron_step
 from trellis.compat import sklearn_crfsuite as compat
 from trellis.errors import ConfigError, ModelError
@@ -69,6 +72,37 @@ def test_a_pass_of_arow_moves_as_its_formula_says() -> None:
     along = steps(objective, 2, 3, np.zeros(objective.size), move)
     iterates = arow(objective, np.zeros(objective.size), variance=0.5, gamma=gamma, seed=3)
     np.testing.assert_allclose([next(iterates) for _ in range(2)][-1].weights, along[-1], atol=1e-9)
+
+
+def by_edges():
+    data = test_edges.make_data(sentences=6)
+    objective = test_edges.objective_of(*data)
+    return data, objective, lambda w: test_edges.named(objective, w), test_edges.path_score
+
+
+def by_order_2():
+    data = test_order_2.make_data(sentences=6)
+    objective = test_order_2.objective_of(*data)
+    names = objective.states.names
+    return data, objective, lambda w: test_order_2.named(objective.parameters(w), names), test_order_2.path_score
+
+
+@pytest.mark.parametrize("make", [by_edges, by_order_2])
+def test_arow_with_edges_or_pairs_of_labels_moves_by_an_enumeration(make) -> None:
+    (sentences, gold), objective, named, path_score = make()
+    start = np.random.default_rng(1).normal(size=objective.size)  # no ties: the chain settles them by state
+    w, variances = start, np.full(objective.size, 0.5)
+    units = [named(unit) for unit in np.eye(objective.size)]
+    for i in np.random.default_rng(3).permutation(len(sentences)):
+        x, right, weights = sentences[i], tuple(gold[i]), named(w)
+        best = max(itertools.product(test_edges.LABELS, repeat=len(x)), key=lambda path: path_score(weights, x, path))
+        f = np.array([path_score(unit, x, right) - path_score(unit, x, best) for unit in units])
+        wrong = sum(a != b for a, b in zip(best, right, strict=True))
+        if wrong:
+            w = w + (wrong - w @ f) / (1.0 + f @ (variances * f)) * variances * f
+            variances = 1 / (1 / variances + f * f)
+    found = next(arow(objective, start.copy(), variance=0.5, gamma=1.0, seed=3))
+    np.testing.assert_allclose(found.weights, w, atol=1e-9)
 
 
 def test_a_sentence_weight_makes_the_step_longer() -> None:

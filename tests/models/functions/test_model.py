@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis import FeatureFunctions
-from trellis.errors import ModelError, NotFittedError
+from trellis.errors import ModelError, NotFittedError, ShapeError
 
 SENTENCE = ["first", "second", "third"]
 
@@ -134,6 +134,7 @@ def bad(value: object):
         (math.nan, r"must be a finite number, got nan"),
         (-math.inf, r"must be a finite number, got -inf"),
         (1j, r"must be a finite number, got 1j"),
+        (10**400, r"must be a finite number, got 1000"),
     ],
 )
 def test_a_function_that_fails_or_gives_no_number_is_named(value: object, message: str):
@@ -147,6 +148,8 @@ def test_a_function_that_fails_or_gives_no_number_is_named(value: object, messag
     [
         (lambda: FeatureFunctions([]), "labels must be one or more and distinct"),
         (lambda: FeatureFunctions("AA"), "labels must be one or more and distinct"),
+        (lambda: FeatureFunctions([["A"]]), r"labels that have a hash, got \[\['A'\]\]"),
+        (lambda: FeatureFunctions(5), "labels must be a list of labels that have a hash, got 5"),
         (lambda: FeatureFunctions("A", [3]), "must be callable, got 3"),
         (lambda: FeatureFunctions("A", [], STATES, weights=[1]), "weights must be 2 finite numbers"),
         (lambda: FeatureFunctions("A", [], STATES, weights=[1, math.inf]), "weights must be 2 finite numbers"),
@@ -154,7 +157,9 @@ def test_a_function_that_fails_or_gives_no_number_is_named(value: object, messag
         (lambda: textbook().score(SENTENCE, [1, 2, 3]), "unknown label 3, expected one of"),
         (lambda: textbook().fit([SENTENCE], []), "there are 1 sentences, but labels for 0"),
         (lambda: textbook().fit([SENTENCE], [[1, 2, 2]], c2=-1), "c1 and c2 must be at least 0"),
+        (lambda: textbook().fit([], []), "nothing to learn from: X has no sentence"),
         (lambda: textbook().predict("abc"), "X must be a list of sentences"),
+        (lambda: textbook().predict(5), "X must be a list of sentences, got 5"),
         (lambda: textbook().predict([5]), "sentence 0 must have a length"),
     ],
 )
@@ -166,3 +171,8 @@ def test_bad_arguments_are_named(make, message: str):
 def test_without_weights_there_is_no_answer():
     with pytest.raises(NotFittedError, match="no weights yet: call fit"):
         FeatureFunctions("AB", [], [lambda y, x, i: 1.0]).predict([["a"]])
+
+
+def test_weights_that_are_no_numbers_are_refused():
+    with pytest.raises(ShapeError, match=r"expected an array of numbers, got \['a'\]"):
+        FeatureFunctions("A", [], [lambda y, x, i: 1.0], weights=["a"])

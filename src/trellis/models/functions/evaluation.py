@@ -109,9 +109,18 @@ def _value(function: Any, labels: tuple[Hashable, ...], x: Any, n: int, i: int) 
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
         raise ModelError(f"{_place(function, labels, n, i)} raised {problem}") from error
-    if isinstance(value, np.bool_) or (isinstance(value, numbers.Real) and math.isfinite(value)):
-        return float(value)
+    found = _number(value)
+    if math.isfinite(found):
+        return found
     raise ModelError(f"{_place(function, labels, n, i)} must be a finite number, got {shown(value)}")
+
+
+def _number(value: Any) -> float:
+    """A real number as a float, NaN if it is none; one too large for a float is infinite."""
+    try:
+        return float(value) if isinstance(value, np.bool_ | numbers.Real) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def _place(function: Any, labels: tuple[Hashable, ...], n: int, i: int) -> str:

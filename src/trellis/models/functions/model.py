@@ -13,13 +13,14 @@ ScoredLabels(labels=['DET', 'NOUN'], score=3.0)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Sequence, Sized
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
+from trellis.aligned import plain_array
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ModelError, NotFittedError
 from trellis.models.functions.evaluation import (
@@ -65,10 +66,8 @@ class FeatureFunctions:
         *,
         weights: npt.ArrayLike | None = None,
     ) -> None:
-        self.labels, self.transitions, self.states = tuple(labels), tuple(transitions), tuple(states)
+        self.labels, self.transitions, self.states = _checked_labels(labels), tuple(transitions), tuple(states)
         self._ids = {label: number for number, label in enumerate(self.labels)}
-        if not self.labels or len(self._ids) < len(self.labels):
-            raise ModelError(f"labels must be one or more and distinct, got {shown(self.labels)}")
         for function in (*self.transitions, *self.states):
             if not callable(function):
                 raise ModelError(f"a feature function must be callable, got {shown(function)}")
@@ -132,7 +131,10 @@ class FeatureFunctions:
         """
         if c1 < 0 or c2 < 0:
             raise ModelError(f"c1 and c2 must be at least 0, got {c1} and {c2}")
-        objective = _Likelihood(self, self._evaluated(X), self._encoded(X, y), c2)
+        evaluated = self._evaluated(X)
+        if len(evaluated.lengths) == 0:
+            raise ModelError("there is nothing to learn from: X has no sentence")
+        objective = _Likelihood(self, evaluated, self._encoded(X, y), c2)
         start = self.weights_.copy() if hasattr(self, "weights_") else np.zeros(objective.size)
         iterates = owlqn(objective, start, c1=c1) if c1 else lbfgs(objective, start)
         trained = run(iterates, start, max_iterations=max_iterations, progress=progress)
@@ -143,7 +145,7 @@ class FeatureFunctions:
     history_: History
 
     def _checked(self, weights: npt.ArrayLike) -> FloatArray:
-        found, count = np.array(weights, dtype=np.float64), len(self.names)
+        found, count = plain_array(weights, np.float64).copy(), len(self.names)
         if found.shape != (count,) or not np.isfinite(found).all():
             raise ModelError(f"weights must be {count} finite numbers, one per function, got {shown(weights)}")
         return found
@@ -154,8 +156,8 @@ class FeatureFunctions:
         return self.weights_
 
     def _evaluated(self, X: Sequence[Any]) -> Evaluated:
-        if isinstance(X, str):
-            raise ModelError("X must be a list of sentences, got one string")
+        if isinstance(X, str) or not isinstance(X, Sized):
+            raise ModelError(f"X must be a list of sentences, got {'one string' if isinstance(X, str) else shown(X)}")
         return evaluate(X, self.labels, self.states, self.transitions)
 
     def _chain(self, evaluated: Evaluated, weights: FloatArray) -> chain.ChainScores:
@@ -179,6 +181,17 @@ class FeatureFunctions:
 
     def _decoded(self, ids: IntArray) -> list[Any]:
         return [self.labels[number] for number in ids.tolist()]
+
+
+def _checked_labels(labels: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    try:
+        found = tuple(labels)
+        distinct = len(set(found)) == len(found)
+    except TypeError as error:
+        raise ModelError(f"labels must be a list of labels that have a hash, got {shown(labels)}: {error}") from None
+    if not found or not distinct:
+        raise ModelError(f"labels must be one or more and distinct, got {shown(found)}")
+    return found
 
 
 class _Likelihood:

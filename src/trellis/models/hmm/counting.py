@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.arrays import FloatArray, IntArray
 from trellis.models.hmm.forms import Forms
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import Smoothing, logs, normalised, smoothed, uniform
-from trellis.ragged import offsets_of
+from trellis.ragged import later_tokens, offsets_of
 from trellis.tags import AllowedTransitions
 
 
@@ -91,19 +91,11 @@ def count_labelled(
     counts = Probabilities.zeros(L, V)
     own = np.ones(len(lengths)) if weights is None else weights
     by_token = np.repeat(own, lengths)
-    inner = following(lengths)
-    first, later = np.flatnonzero(~inner), np.flatnonzero(inner)
+    first, later = offsets_of(lengths)[:-1][lengths > 0], later_tokens(lengths)
     np.add.at(counts.start, states[first], own[lengths > 0])
     np.add.at(counts.transitions, (states[later - 1], states[later]), by_token[later])
     np.add.at(counts.emissions, (symbols, states), by_token)
     return counts
-
-
-def following(lengths: IntArray) -> BoolArray:
-    """``(N,)``: whether a token has one before it in its sequence."""
-    inner = np.ones(int(lengths.sum()), dtype=np.bool_)
-    inner[offsets_of(lengths)[:-1][lengths > 0]] = False
-    return inner
 
 
 def _shares(counts: FloatArray) -> FloatArray:

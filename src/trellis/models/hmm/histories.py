@@ -19,10 +19,11 @@ import numpy as np
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
 from trellis.models.histories import labels_of, states_of
-from trellis.models.hmm.counting import Estimation, following
+from trellis.models.hmm.counting import Estimation
 from trellis.models.hmm.observations import Observations
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import logs
+from trellis.ragged import later_tokens
 from trellis.tags import AllowedTransitions
 
 BEGIN = -1
@@ -39,9 +40,8 @@ class Triples:
     @classmethod
     def count(cls, corpus: Observations) -> Triples:
         """Those of labelled sentences, each times its weight."""
-        states, inner = corpus.states, following(corpus.lengths)
-        later = np.flatnonzero(inner)
-        before = np.where(inner[later - 1], states[later - 2], BEGIN)
+        states, later = corpus.states, later_tokens(corpus.lengths)
+        before = np.where(np.isin(later - 1, later, assume_unique=True), states[later - 2], BEGIN)
         weights = np.ones(len(corpus.lengths)) if corpus.weights is None else corpus.weights
         rows = np.stack([before, states[later - 1], states[later]], axis=1)
         return cls.summed(rows, np.repeat(weights, corpus.lengths)[later])

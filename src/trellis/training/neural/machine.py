@@ -24,7 +24,7 @@ try:
     from accelerate.state import AcceleratorState
     from accelerate.utils import broadcast_object_list
 except ImportError:
-    raise ImportError("training a neural model needs accelerate: pip install 'trellis[neural]'") from None
+    raise ImportError("training a neural model needs accelerate: pip install 'trellis-crf[neural]'") from None
 
 _MODES = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 

@@ -1,0 +1,177 @@
+"""Which sentences are worth labelling next: those that a model expects to get wrong, and no two of a kind.
+
+    tagger = trellis.CRF().fit(labelled)            the few sentences that are labelled so far
+    for one in trellis.select(tagger, pool, 50):    what to label next, most valuable first
+        print(pool[one.index], one.value)
+
+Every measure is read from the exact distribution over labellings of a sentence, and divided by its tokens: people read
+each of them. Then sentences are taken one after another, the most valuable first, each worth less the more it resembles
+one that was taken already.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.errors import ConfigError, ModelError
+from trellis.models.base import Tagger
+from trellis.models.data import listed, tokens_of
+from trellis.models.posterior import Posterior
+from trellis.tags import Role, Scheme, TagSet, parse_label
+from trellis.text import splitter
+from trellis.untrusted import shown
+
+_BLOCK = 1000
+_FIRST, _LAST = (Role.B, Role.S), (Role.E, Role.S)
+_COUNTED = {
+    Scheme.IOB2: _FIRST,
+    Scheme.BIOES: _FIRST,
+    Scheme.BILOU: _FIRST,
+    Scheme.BMES: _FIRST,
+    Scheme.IOE2: _LAST,
+}
+"""The roles of which every span has exactly one; in other schemes, one label alone does not say where spans begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A sentence that is worth labelling."""
+
+    index: int
+    """Its number in the pool, from 0."""
+    value: float
+    """What the measure says of it, per token."""
+    similarity: float
+    """How much it resembles one that was taken before it, from 0 to 1."""
+
+
+def expected_errors(posterior: Posterior) -> FloatArray:
+    """``(B,)``: how many spans of the best labelling are wrong, and how many are missing from it, on average.
+
+    sum over spans s of the best labelling of 1 - P(s), plus E[number of spans] less the sum of P(s)
+
+    Without spans, the expected number of wrong labels.
+    """
+    spans = posterior.spans()
+    found = np.array([len(own) for own in spans], dtype=np.float64)
+    right = np.array([sum(span.probability for span in own) for own in spans], dtype=np.float64)
+    expected = right
+    if posterior.tags.scheme is not Scheme.PLAIN:
+        counts = _counting(posterior.tags)
+        expected = np.array([own[:, counts].sum() for own in posterior.marginals()], dtype=np.float64)
+    wrong, missing = found - right, expected - right
+    errors: FloatArray = np.maximum(wrong, 0.0) + np.maximum(missing, 0.0)
+    return errors
+
+
+def margin(posterior: Posterior) -> FloatArray:
+    """``(B,)``: 1 less the lead of the best labelling over the second, in probability; 1 is a tie."""
+    found = [[path.probability for path in own] for own in posterior.kbest(2)]
+    return np.array([1.0 - (own[0] - own[1] if len(own) > 1 else 1.0) for own in found])
+
+
+MEASURES: dict[str, Callable[[Posterior], FloatArray]] = {
+    "errors": expected_errors,
+    "entropy": Posterior.entropy,
+    "margin": margin,
+}
+
+
+def select(
+    tagger: Tagger[Any], pool: Iterable[Any], n: int, *, by: str = "errors", diversity: float = 0.5
+) -> list[Selected]:
+    """The `n` sentences of a pool that are most worth labelling, best first.
+
+    Args:
+        tagger: a fitted model, such as one that was trained on the few sentences labelled so far.
+        pool: sentences, token lists, or raw texts.
+        n: how many; fewer if fewer differ.
+        by: "errors", the expected number of wrong and missing spans (or labels); "entropy" of the whole labelling; or
+            "margin" between the two best labellings.
+        diversity: how much a sentence loses that has the same words as one taken before: 0 is nothing, with 1 a copy is
+            worth nothing. The same tokens are never taken twice.
+
+    """
+    _check(n, by, diversity)
+    how = splitter(tagger.tokenizer_)
+    sentences = [how.sentence(item) if isinstance(item, str) else item for item in listed(pool)]
+    blocks = (sentences[i : i + _BLOCK] for i in range(0, len(sentences), _BLOCK))
+    values = [MEASURES[by](tagger.posterior(block)) for block in blocks]
+    tokens = [tuple(map(str, tokens_of(sentence))) for sentence in sentences]
+    per_token = np.concatenate([np.empty(0), *values]) / np.maximum([len(own) for own in tokens], 1)
+    return _spread(per_token, tokens, n, diversity)
+
+
+def _check(n: int, by: str, diversity: float) -> None:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ConfigError(f"n must be an integer >= 1, got {shown(n)}")
+    if by not in MEASURES:
+        raise ConfigError(f"by must be one of {', '.join(MEASURES)}, got {shown(by)}")
+    if not 0 <= diversity <= 1:
+        raise ConfigError(f"diversity must be in 0..1, got {shown(diversity)}")
+
+
+def _counting(tags: TagSet) -> BoolArray:
+    """``(L,)``: the labels of which every span has exactly one."""
+    roles = _COUNTED.get(tags.scheme)
+    if roles is None:
+        raise ModelError(
+            f"expected errors need a scheme in which labels say where spans begin or end, and {tags.scheme.value} "
+            "does not: choose entropy or margin"
+        )
+    return np.array([parse_label(label, tags.scheme, tags.style)[0] in roles for label in tags.labels])
+
+
+def _spread(values: FloatArray, sentences: Sequence[tuple[str, ...]], n: int, diversity: float) -> list[Selected]:
+    """Greedily the sentence with the highest ``value * (1 - diversity * similarity)``; among equals the first."""
+    words = _Words(sentences)
+    similarity, left = np.zeros(len(sentences)), _first_copies(sentences)
+    chosen: list[Selected] = []
+    while len(chosen) < n and left.any():
+        worth = np.where(left, values * (1.0 - diversity * similarity), -np.inf)
+        best = int(worth.argmax())
+        chosen.append(Selected(best, float(values[best]), float(similarity[best])))
+        left[best] = False
+        similarity = np.maximum(similarity, words.similar_to(best))
+    return chosen
+
+
+def _first_copies(sentences: Sequence[tuple[str, ...]]) -> BoolArray:
+    """Sentences that have tokens, and other ones than all before them."""
+    first = {tokens: i for i, tokens in reversed([*enumerate(sentences)])}
+    return np.array([bool(tokens) and first[tokens] == i for i, tokens in enumerate(sentences)], dtype=np.bool_)
+
+
+class _Words:
+    """Which sentences have which words and pairs of words, as vectors weighted by how rare those are."""
+
+    def __init__(self, sentences: Sequence[tuple[str, ...]]) -> None:
+        holders: dict[Any, list[int]] = defaultdict(list)
+        self._terms = [_terms(tokens) for tokens in sentences]
+        for i, terms in enumerate(self._terms):
+            for term in terms:
+                holders[term].append(i)
+        self._holders: dict[Any, IntArray] = {term: np.array(own) for term, own in holders.items()}
+        squares = {term: np.log1p(len(sentences) / len(own)) ** 2 for term, own in self._holders.items()}
+        self._squares = squares
+        self._norms = np.sqrt([max(sum(squares[term] for term in terms), 1e-300) for terms in self._terms])
+
+    def similar_to(self, index: int) -> FloatArray:
+        """``(B,)`` cosines with one sentence."""
+        products = np.zeros(len(self._terms))
+        for term in self._terms[index]:
+            products[self._holders[term]] += self._squares[term]
+        cosines: FloatArray = products / (self._norms * self._norms[index])
+        return cosines
+
+
+def _terms(tokens: tuple[str, ...]) -> set[Any]:
+    folded = [token.casefold() for token in tokens]
+    return {*folded, *pairwise(folded)}
