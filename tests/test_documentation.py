@@ -154,7 +154,9 @@ def without_comments(page: str) -> list[tuple[str, str]]:
 
 
 def formulas(page: str) -> list[str]:
-    return re.findall(r"\$\$.*?\$\$", "\n".join(pages.prose(ROOT / page)), re.DOTALL)
+    """The formulas on lines of their own; words within them are translated."""
+    found = re.findall(r"\$\$.*?\$\$", "\n".join(pages.prose(ROOT / page)), re.DOTALL)
+    return [re.sub(r"\\text\{.*?\}", r"\\text{}", formula) for formula in found]
 
 
 def figures(page: str) -> set[str]:

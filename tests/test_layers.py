@@ -26,7 +26,18 @@ LAYERS = [
 MODEL_ROOMS = ("crf", "functions", "hmm", "neural")
 # Names of several classes: the same thing for NumPy and torch, a model and its layer, the names that users of other
 # libraries know, and two that never leave their packages.
-SAME_IDEA = {"ChainScores", "Decoded", "Marginals", "Paths", "CRF", "Tagger", "Batch", "State"}
+SAME_IDEA = {
+    "ChainScores",
+    "SegmentScores",
+    "SegmentMarginals",
+    "Decoded",
+    "Marginals",
+    "Paths",
+    "CRF",
+    "Tagger",
+    "Batch",
+    "State",
+}
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # Where torch may be imported as the module loads; everywhere else it waits for a function that needs it.
 TORCH_FREE = ("training/neural/__init__.py", "training/neural/settings.py", "training/neural/batches.py")

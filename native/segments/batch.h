@@ -19,6 +19,18 @@ struct SegmentBatch {
   int64_t longest(int64_t t) const { return K < t + 1 ? K : t + 1; }
 };
 
+// The scores between segments as probabilities, each divided by the largest of its kind.
+struct SegmentPrepared {
+  int64_t L, P;
+  const double* forward;   // [L, P] exp(transitions - transition_max); pads are zero
+  const double* backward;  // [L, P] its transpose
+  const double* start;     // [P]
+  const double* end;       // [P]
+  const double* flushed;   // [P] 1 for a label with a transition into it that is not forbidden, but was flushed to zero
+  double transition_max, start_max, end_max;
+  bool end_flushed, start_flushed, any_flushed;  // the same of first and last labels, and of any score
+};
+
 // A segment on a path, found from its end.
 struct PathSegment {
   int64_t begin, end, label;
@@ -26,6 +38,10 @@ struct PathSegment {
 
 struct SegmentKernels {
   int width;
+  // In scaled probabilities: false if that is not exact, and nothing has been added to `counts`.
+  bool (*scaled_log_partition)(const SegmentBatch&, const SegmentPrepared&, int64_t b, double* out);
+  bool (*scaled_marginals)(const SegmentBatch&, const SegmentPrepared&, int64_t b, double weight, double* gradient,
+                           const Counts& counts, double* out);
   double (*log_partition)(const SegmentBatch&, const LogPrepared<double>&, int64_t b);
   // Probabilities of segments times weight into gradient[N, K, L], 0 where a segment would begin before its sequence;
   // expected counts of transitions, first and last labels times weight are added to `counts`.

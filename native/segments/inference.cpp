@@ -44,7 +44,41 @@ std::vector<SegmentPaths> empty_paths(const SegmentBatch& batch, int64_t each) {
   return paths;
 }
 
+// exp(x - top), and 0 below the range of scaled arithmetic.
+constexpr double least_log = -340.0;
+
+double largest_of(const double* x, int64_t n) {
+  double largest = forbidden;
+  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, x[i]);
+  return largest == forbidden ? 0.0 : largest;
+}
+
+double scaled(double x, double top, bool& flushed) {
+  if (x - top >= least_log) return std::exp(x - top);
+  flushed |= x != forbidden;
+  return 0.0;
+}
+
 }  // namespace
+
+ScaledScores::ScaledScores(const double* transitions, const double* start, const double* end, int64_t L, int64_t P)
+    : memory_((2 * L + 3) * P, 0.0) {
+  double *forward = memory_, *backward = forward + L * P, *first = backward + L * P, *last = first + P;
+  double* into = last + P;
+  const double step_max = largest_of(transitions, L * L), start_max = largest_of(start, L), end_max = largest_of(end, L);
+  bool start_flushed = false, end_flushed = false, any = false;
+  for (int64_t j = 0; j < L; ++j) {
+    bool flushed = false;
+    for (int64_t i = 0; i < L; ++i)
+      forward[i * P + j] = backward[j * P + i] = scaled(transitions[i * L + j], step_max, flushed);
+    into[j] = flushed ? 1.0 : 0.0;
+    any |= flushed;
+    first[j] = scaled(start[j], start_max, start_flushed);
+    last[j] = scaled(end[j], end_max, end_flushed);
+  }
+  view_ = {L, P, forward, backward, first, last, into, step_max, start_max, end_max, end_flushed, start_flushed,
+           any || start_flushed || end_flushed};
+}
 
 SegmentInference::SegmentInference(const double* segments, std::vector<int64_t> offsets, int64_t K,
                                    const double* transitions, const double* start, const double* end, int64_t L)
@@ -54,8 +88,14 @@ SegmentInference::SegmentInference(const double* segments, std::vector<int64_t> 
       start_(start),
       end_(end),
       kernels_(kernels_in_use<SegmentKernels>()),
-      scores_(chain_of(transitions, start, end, L), (L + kernels_.width - 1) / kernels_.width * kernels_.width),
-      tasks_(plan_tasks(batch_.offsets, batch_.B, 1, Sums::bytes(L, scores_.view().P))) {}
+      tasks_(plan_tasks(batch_.offsets, batch_.B, 1, Sums::bytes(L, padded()))) {}
+
+const LogPrepared<double>& SegmentInference::log_scores() {
+  std::call_once(once_, [&] {
+    log_scores_ = std::make_unique<LogScores>(chain_of(transitions_, start_, end_, batch_.L), padded());
+  });
+  return log_scores_->view();
+}
 
 Outcome SegmentInference::check_chain() const {
   const int64_t L = batch_.L;
@@ -101,17 +141,25 @@ Outcome SegmentInference::for_sequences(const std::function<double(int64_t, int6
 
 Outcome SegmentInference::log_partition(double* out) {
   std::fill(out, out + batch_.B, 0.0);
-  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.log_partition(batch_, scores_.view(), b); });
+  scaled_ = std::make_unique<ScaledScores>(transitions_, start_, end_, batch_.L, padded());
+  return for_sequences([&](int64_t, int64_t b) {
+    if (!kernels_.scaled_log_partition(batch_, scaled_->view(), b, out + b))
+      out[b] = kernels_.log_partition(batch_, log_scores(), b);
+    return out[b];
+  });
 }
 
 Outcome SegmentInference::marginals(const double* weights, double* log_partition, double* segments,
                                     double* transitions, double* start, double* end) {
   std::fill(log_partition, log_partition + batch_.B, 0.0);
-  const LogPrepared<double>& prepared = scores_.view();
-  TaskSums sums(tasks_.count(), batch_.L, prepared.P);
+  scaled_ = std::make_unique<ScaledScores>(transitions_, start_, end_, batch_.L, padded());
+  TaskSums sums(tasks_.count(), batch_.L, padded());
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const double weight = weights ? weights[b] : 1.0;
-    return log_partition[b] = kernels_.marginals(batch_, prepared, b, weight, segments, sums.of(task).counts);
+    const Counts& counts = sums.of(task).counts;
+    if (!kernels_.scaled_marginals(batch_, scaled_->view(), b, weight, segments, counts, log_partition + b))
+      log_partition[b] = kernels_.marginals(batch_, log_scores(), b, weight, segments, counts);
+    return log_partition[b];
   });
   sums.write(transitions, start, end);
   return outcome;
@@ -119,7 +167,7 @@ Outcome SegmentInference::marginals(const double* weights, double* log_partition
 
 Outcome SegmentInference::entropy(double* out) {
   std::fill(out, out + batch_.B, 0.0);
-  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.entropy(batch_, scores_.view(), b); });
+  return for_sequences([&](int64_t, int64_t b) { return out[b] = kernels_.entropy(batch_, log_scores(), b); });
 }
 
 // start + sum of segments and transitions + end; the segments must follow each other from the first token to the last
@@ -150,7 +198,7 @@ Outcome SegmentInference::viterbi(SegmentPaths& paths) {
   const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
     std::vector<PathSegment> path(static_cast<size_t>(batch_.length(b)));
     int64_t count = 0;
-    const double score = kernels_.viterbi(batch_, scores_.view(), b, path.data(), &count);
+    const double score = kernels_.viterbi(batch_, log_scores(), b, path.data(), &count);
     add_reversed(found[size_t(b)], path.data(), count);
     found[size_t(b)].scores.push_back(score);
     return score;
@@ -162,7 +210,7 @@ Outcome SegmentInference::viterbi(SegmentPaths& paths) {
 Outcome SegmentInference::kbest(int64_t k, SegmentPaths& paths) {
   std::vector<SegmentPaths> found = empty_paths(batch_, 1);
   const Outcome outcome = for_sequences([&](int64_t, int64_t b) {
-    const SegmentKBest search(batch_, scores_.view(), b, k);
+    const SegmentKBest search(batch_, log_scores(), b, k);
     SegmentPaths& own = found[size_t(b)];
     for (size_t rank = 0; rank < search.found(); ++rank) {
       const std::vector<PathSegment> path = search.path(rank);
@@ -182,7 +230,7 @@ Outcome SegmentInference::sample(int64_t n, uint64_t seed, SegmentPaths& paths) 
     const int64_t T = batch_.length(b);
     std::vector<PathSegment> path(size_t(n * T));
     std::vector<int64_t> counts(static_cast<size_t>(n));
-    const double total = kernels_.sample(batch_, scores_.view(), b, n, seed, path.data(), counts.data());
+    const double total = kernels_.sample(batch_, log_scores(), b, n, seed, path.data(), counts.data());
     for (int64_t s = 0; s < n; ++s) add_reversed(found[size_t(b)], path.data() + s * T, counts[size_t(s)]);
     return total;
   });

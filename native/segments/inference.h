@@ -2,12 +2,15 @@
 // into tasks and runs the kernels of the best instruction set this machine has.
 #pragma once
 
+#include "base/block.h"
 #include "base/tasks.h"
 #include "chain/log_scores.h"
 #include "chain/outcome.h"
 #include "segments/batch.h"
 
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <vector>
 
 namespace trellis {
@@ -18,6 +21,17 @@ struct SegmentPaths {
   std::vector<PathSegment> segments;
   std::vector<double> scores;   // of each path, where there are any
   std::vector<int64_t> found;   // how many paths each sequence has
+};
+
+// The memory of SegmentPrepared.
+class ScaledScores {
+ public:
+  ScaledScores(const double* transitions, const double* start, const double* end, int64_t L, int64_t P);
+  const SegmentPrepared& view() const { return view_; }
+
+ private:
+  Block<double> memory_;
+  SegmentPrepared view_;
 };
 
 class SegmentInference {
@@ -46,12 +60,17 @@ class SegmentInference {
   double path_score(int64_t b, const PathSegment* path, int64_t count) const;
   // f(task, sequence) for every sequence that is not empty, which gives a number that is minus infinity without a path.
   Outcome for_sequences(const std::function<double(int64_t, int64_t)>& f);
+  // The scores in log space, made when they are first needed, by any thread.
+  const LogPrepared<double>& log_scores();
+  int64_t padded() const { return (batch_.L + kernels_.width - 1) / kernels_.width * kernels_.width; }
 
   std::vector<int64_t> offsets_;
   SegmentBatch batch_;
   const double *transitions_, *start_, *end_;
   const SegmentKernels& kernels_;
-  LogScores scores_;
+  std::once_flag once_;
+  std::unique_ptr<LogScores> log_scores_;
+  std::unique_ptr<ScaledScores> scaled_;
   Tasks tasks_;
 };
 

@@ -9,19 +9,11 @@
 
 #include "chain/logspace_kernels.h"
 #include "chain/sampling_kernels.h"
+#include "segments/scaled_kernels.h"
 
 namespace TRELLIS_ISA {
 
 using trellis::PathSegment;
-using trellis::SegmentBatch;
-
-// Rows by position, [T, P].
-struct Rows {
-  int64_t P;
-  Block<double> values;
-  Rows(int64_t T, int64_t P) : P(P), values(T * P, -infinity<double>) {}
-  double* operator[](int64_t t) const { return values + t * P; }
-};
 
 // out[l] = lse_k(x_k[l] + s_k[l]) for k = 0 .. count - 1, where term(k) gives the two rows
 template <typename Term>
@@ -49,7 +41,7 @@ struct Term {
 struct Forward {
   Rows into, alpha;
   Forward(const SegmentBatch& batch, const LogPrepared<double>& prepared, int64_t b)
-      : into(batch.length(b), prepared.P), alpha(batch.length(b), prepared.P) {
+      : into(batch.length(b), prepared.P, -infinity<double>), alpha(batch.length(b), prepared.P, -infinity<double>) {
     const int64_t T = batch.length(b), L = prepared.L, P = prepared.P;
     Block<double> work(P);
     for (int64_t t = 0; t < T; ++t) {
@@ -73,7 +65,7 @@ struct Forward {
 struct Backward {
   Rows from, beta;
   Backward(const SegmentBatch& batch, const LogPrepared<double>& prepared, int64_t b)
-      : from(batch.length(b), prepared.P), beta(batch.length(b), prepared.P) {
+      : from(batch.length(b), prepared.P, -infinity<double>), beta(batch.length(b), prepared.P, -infinity<double>) {
     const int64_t T = batch.length(b), L = prepared.L, P = prepared.P;
     Block<double> work(P);
     for (int64_t t = T - 1; t >= 0; --t) {
@@ -247,8 +239,14 @@ namespace trellis {
 template <>
 const SegmentKernels& kernels_for<SegmentKernels, InstructionSet::TRELLIS_ISA>() {
   namespace isa = TRELLIS_ISA;
-  static const SegmentKernels kernels = {isa::width<double>,     isa::segment_log_partition, isa::segment_marginals,
-                                         isa::segment_entropy, isa::segment_viterbi,       isa::segment_sample};
+  static const SegmentKernels kernels = {isa::width<double>,
+                                         isa::scaled_segment_log_partition,
+                                         isa::scaled_segment_marginals,
+                                         isa::segment_log_partition,
+                                         isa::segment_marginals,
+                                         isa::segment_entropy,
+                                         isa::segment_viterbi,
+                                         isa::segment_sample};
   return kernels;
 }
 

@@ -235,7 +235,8 @@ def _check(path: str, value: Any, kind: Any) -> Any:
     if origin in (Union, types.UnionType):
         return None if value == _UNSET and _may_be_unset(kind) else _check_union(path, value, arguments)
     if origin is Literal:
-        return value if value in arguments else _refuse(path, value, " or ".join(map(repr, arguments)))
+        known = any(value == one and type(value) is type(one) for one in arguments)
+        return value if known else _refuse(path, value, " or ".join(map(repr, arguments)))
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
         return from_dict(kind, value, where=f"{path}.")
     if origin is tuple and isinstance(value, list | tuple):

@@ -23,7 +23,7 @@ _MARKED = ";font-weight:bold;background:rgba(70,170,90,.25)"
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of text: the first column holds names, the others hold figures.
+    """A table of text: the first column holds names (the first few if `names` says so), the others hold figures.
 
     `marked` are the cells (row, column) that stand out where there are colours; their text says it as well.
     """
@@ -32,14 +32,16 @@ class Grid:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     marked: frozenset[tuple[int, int]] = frozenset()
+    names: int = 1
 
     def to_markdown(self) -> str:
         """A GitHub-flavoured Markdown table, aligned in plain text as well."""
         cells = [[_one_line(cell).replace("|", r"\|") for cell in row] for row in (self.columns, *self.rows)]
         widths = [max(3, *(_cells(row[i]) for row in cells)) for i in range(len(self.columns))]
-        lines = [_markdown_row(row, widths) for row in cells]
-        rule = [":" + "-" * (widths[0] - 1), *("-" * (width - 1) + ":" for width in widths[1:])]
-        return "\n".join([lines[0], _markdown_row(rule, widths), *lines[1:]])
+        lines = [_markdown_row(row, widths, self.names) for row in cells]
+        dashes = ["-" * (width - 1) for width in widths]
+        rule = [f":{dash}" if place < self.names else f"{dash}:" for place, dash in enumerate(dashes)]
+        return "\n".join([lines[0], _markdown_row(rule, widths, self.names), *lines[1:]])
 
     def to_text(self) -> str:
         """The title above the table, as plain text; the table is Markdown."""
@@ -52,7 +54,7 @@ class Grid:
 
         table = Table(title=self.title, title_justify="left")
         for index, column in enumerate(self.columns):
-            table.add_column(escape(column), justify="left" if index == 0 else "right")
+            table.add_column(escape(column), justify="left" if index < self.names else "right")
         for number, row in enumerate(self.rows):
             cells = ((escape(cell), (number, place) in self.marked) for place, cell in enumerate(row))
             table.add_row(*(f"[bold green]{cell}[/]" if marked else cell for cell, marked in cells))
@@ -60,13 +62,15 @@ class Grid:
 
     def to_html(self) -> str:
         """A table for notebooks, with the names on the left and the figures on the right of their cells."""
-        head = _html_row("th", self.columns)
+        head = _html_row("th", self.columns, self.names)
         marked: dict[int, set[int]] = {}
         for number, place in self.marked:
             marked.setdefault(number, set()).add(place)
-        body = "".join(_html_row("td", row, marked.get(number, frozenset())) for number, row in enumerate(self.rows))
+        rows = (
+            _html_row("td", row, self.names, marked.get(number, frozenset())) for number, row in enumerate(self.rows)
+        )
         title = f"<caption style='text-align:left'>{escape_html(self.title)}</caption>"
-        return f"<table>{title}<thead>{head}</thead><tbody>{body}</tbody></table>"
+        return f"<table>{title}<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
 
     def to_records(self) -> list[dict[str, Any]]:
         """One dict per row; figures become numbers, empty cells None."""
@@ -78,8 +82,8 @@ def _one_line(cell: str) -> str:
     return cell if cell.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in cell)
 
 
-def _html_row(tag: str, cells: tuple[str, ...], marked: Set[int] = frozenset()) -> str:
-    sides = ("left", *(["right"] * (len(cells) - 1)))
+def _html_row(tag: str, cells: tuple[str, ...], names: int, marked: Set[int] = frozenset()) -> str:
+    sides = ("left" if place < names else "right" for place in range(len(cells)))
     styles = (f"text-align:{side}{_MARKED if place in marked else ''}" for place, side in enumerate(sides))
     parts = (f'<{tag} style="{style}">{escape_html(cell)}</{tag}>' for style, cell in zip(styles, cells, strict=True))
     return f"<tr>{''.join(parts)}</tr>"
@@ -94,10 +98,10 @@ def _value(cell: str) -> str | int | float | None:
     return cell or None
 
 
-def _markdown_row(cells: list[str], widths: list[int]) -> str:
+def _markdown_row(cells: list[str], widths: list[int], names: int) -> str:
     gaps = [" " * (width - _cells(cell)) for cell, width in zip(cells, widths, strict=True)]
-    rest = (gap + cell for gap, cell in zip(gaps[1:], cells[1:], strict=True))
-    return "| " + " | ".join([cells[0] + gaps[0], *rest]) + " |"
+    pairs = enumerate(zip(cells, gaps, strict=True))
+    return "| " + " | ".join(cell + gap if place < names else gap + cell for place, (cell, gap) in pairs) + " |"
 
 
 def _cells(text: str) -> int:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from trellis.aligned import any_array, plain_array
 from trellis.arrays import AnyArray, IntArray
 from trellis.errors import ShapeError
+from trellis.untrusted import shown
 
 __all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"]
 
@@ -58,6 +59,8 @@ def rows_of(lengths: IntArray, index: int) -> tuple[int, int, int]:
     >>> rows_of(np.array([2, 0, 3]), -1)
     (2, 2, 5)
     """
+    if not isinstance(index, int | np.integer):
+        raise ShapeError(f"a sequence is asked for by its number, got {shown(index)}")
     if not -len(lengths) <= index < len(lengths):
         raise IndexError(f"there is no sequence {index}: the batch has {len(lengths)}")
     b = index % len(lengths)

@@ -7,7 +7,9 @@ from scipy import stats
 from tests.chain import oracle
 from tests.chain.oracle import NEG_INF, Case
 from tests.chain.test_arrays import make
+from tests.chain.test_torch import make as torch_make
 from trellis import chain
+from trellis.errors import ChainError
 
 CASE = Case(
     emissions=np.array(
@@ -18,6 +20,13 @@ CASE = Case(
     start=np.array([0.3, 0.0, NEG_INF]),
     end=np.array([0.0, 0.2, 0.9]),
 )
+
+
+@pytest.mark.parametrize("seed", ["7", 1.5, None, True])
+def test_a_seed_is_an_integer(seed: object) -> None:
+    for scores in (make(CASE, np.float64), torch_make(CASE)):
+        with pytest.raises(ChainError, match=f"seed must be an integer, got {seed!r}"):
+            scores.sample(2, seed=seed)
 
 
 def goodness(case: Case, drawn: np.ndarray) -> list[float]:

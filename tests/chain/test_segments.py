@@ -247,3 +247,59 @@ def test_bad_scores_are_named() -> None:
     forbidden = scores.restricted(np.arange(2) == np.ones(scores.segments.shape))
     with pytest.raises(NoPathError, match="the segments of sequence 0 are forbidden"):
         forbidden.nll([[(0, 2, 0)], [(0, 3, 1)]])
+
+
+def by_recursion(scores: SegmentScores) -> tuple[float, np.ndarray]:
+    """Log Z and marginals of one sequence by the recursions in log space, as plain as they get."""
+    with np.errstate(divide="ignore"):
+        T, K, L = scores.segments.shape
+        into, alpha = np.full((T + 1, L), -np.inf), np.full((T, L), -np.inf)
+        since, beta = np.full((T, L), -np.inf), np.full((T, L), -np.inf)
+        into[0], beta[T - 1] = scores.start, scores.end
+        for t in range(T):
+            for k in range(min(K, t + 1)):
+                alpha[t] = np.logaddexp(alpha[t], into[t - k] + scores.segments[t, k])
+            into[t + 1] = np.logaddexp.reduce(alpha[t][:, None] + scores.transitions)
+        for t in reversed(range(T)):
+            for k in range(min(K, T - t)):
+                since[t] = np.logaddexp(since[t], scores.segments[t + k, k] + beta[t + k])
+            if t:
+                beta[t - 1] = np.logaddexp.reduce(scores.transitions + since[t], axis=1)
+        log_z = np.logaddexp.reduce(alpha[T - 1] + scores.end)
+        p = np.zeros((T, K, L))
+        for t in range(T):
+            for k in range(min(K, t + 1)):
+                p[t, k] = np.exp(into[t - k] + scores.segments[t, k] + beta[t] - log_z)
+        return float(log_z), p
+
+
+@given(
+    st.integers(0, 2**32), st.sampled_from([0.1, 5.0, 60.0, 200.0, 1000.0]), st.sampled_from([0.0, 0.3]), st.booleans()
+)
+@settings(max_examples=150)
+def test_scaled_arithmetic_is_as_exact_as_log_space(seed: int, size: float, forbidden: float, magic: bool) -> None:
+    random = np.random.default_rng(seed)
+    T, K, L = int(random.integers(1, 40)), int(random.integers(1, 12)), int(random.integers(1, 7))
+    arrays = [random.normal(0, size, shape) for shape in ((T, K, L), (L, L), (L,), (L,))]
+    for array in arrays:
+        array[random.random(array.shape) < forbidden] = -10_000.0 if magic else -np.inf
+    scores = SegmentScores(arrays[0], [T], *arrays[1:])
+    with np.errstate(invalid="ignore"):
+        log_z, p = by_recursion(scores)
+    if np.isneginf(log_z):
+        with pytest.raises(NoPathError):
+            scores.log_partition()
+        return
+    found = scores.marginals()
+    assert found.log_partition[0] == pytest.approx(log_z, rel=1e-12, abs=1e-9)
+    assert scores.log_partition()[0] == pytest.approx(log_z, rel=1e-12, abs=1e-9)
+    np.testing.assert_allclose(found.segments, p, atol=1e-8)
+
+
+def test_a_label_that_nothing_reaches_may_have_any_score() -> None:
+    segments = np.zeros((6, 2, 2))
+    segments[:, :, 1] = 2000.0
+    transitions = np.array([[0.0, -np.inf], [0.0, 0.0]])
+    scores = SegmentScores(segments, [6], transitions, [0.0, -np.inf])
+    assert scores.log_partition()[0] == pytest.approx(np.log(13))  # ways to cut six tokens into ones and twos
+    assert scores.marginals().segments[:, :, 1].max() == 0.0

@@ -127,18 +127,19 @@ def test_it_prints_as_a_table_with_the_best_path_marked() -> None:
         "Viterbi: delta, ← psi, ● best path",
         "",
         r"| sequence | token |       N |   V\| |",
-        r"| :------- | ----: | ------: | ----: |",
-        r"| 0        |    狗 |     ● 2 |     1 |",
+        r"| :------- | :---- | ------: | ----: |",
+        r"| 0        | 狗    |     ● 2 |     1 |",
         r"| 0        | barks | ● 3 ← N | 3 ← N |",
-        r"| 0        |   end |     ● 3 |     3 |",
-        r"| 2        |    no |     ● 1 |     0 |",
-        r"| 2        |   end |     ● 1 |     0 |",
+        r"| 0        | end   |     ● 3 |     3 |",
+        r"| 2        | no    |     ● 1 |     0 |",
+        r"| 2        | end   |     ● 1 |     0 |",
     ]
     assert repr(table) == str(table)
     html = table._repr_html_()
     assert html.count("font-weight:bold") == 5
     assert "● 3 ← N" in html
     assert "V|" in html
+    assert '<th style="text-align:left">token</th>' in html
 
 
 def test_one_sequence_names_its_result() -> None:
@@ -206,6 +207,16 @@ def test_names_that_do_not_fit_are_refused() -> None:
         SCORES.forward_table().part(9)
     with pytest.raises(ShapeError, match=r"lengths \[2, 0, 1\] of the sequences, got \[1, 0, 2\]"):
         SCORES.forward_table(tokens=[["a"], [], ["b", "c"]])
+    with pytest.raises(ShapeError, match=r"lengths \[2, 0, 1\] of the sequences, got \[2, '5', 1\]"):
+        SCORES.forward_table(tokens=[["a", "b"], 5, ["c"]])  # type: ignore[list-item]
+    with pytest.raises(ShapeError, match="a sequence is asked for by its number, got 'first'"):
+        SCORES.forward_table().part("first")  # type: ignore[arg-type]
+
+
+def test_tokens_may_be_arrays_and_come_from_a_generator() -> None:
+    tokens = [["a", "b"], [], ["c"]]
+    for own in (map(np.array, tokens), (x for x in tokens), iter("abc")):
+        assert SCORES.forward_table(tokens=own).tokens == ("a", "b", "c")  # type: ignore[arg-type]
 
 
 @given(drawn(np.float64, array_shapes(min_dims=2, max_dims=3, max_side=4), elements=LOGS), st.integers(-1, 1))

@@ -216,7 +216,7 @@ def test_a_report_without_entities_is_a_report():
 def test_what_is_wrong_is_named():
     with pytest.raises(DataError, match="sentence 1 has 1 gold tags and 2 predicted"):
         ours.f1_score([["O"], ["O"]], [["O"], ["O", "O"]])
-    with pytest.raises(TypeError, match="lists of lists"):
+    with pytest.raises(TypeError, match="list of lists"):
         ours.f1_score(["O"], ["O"])
     with pytest.raises(TagError, match="'M-A' has the prefix 'M'"):
         ours.f1_score([["M-A"]], [["O"]], mode="strict", scheme=our_scheme.IOB2)
@@ -228,6 +228,42 @@ def test_what_is_wrong_is_named():
         our_labeling.precision_recall_fscore_support([["O"]], [["O"]], beta=-1)
     with pytest.raises(ConfigError, match="needs a scheme"):
         our_v1.precision_recall_fscore_support([["O"]], [["O"]])
+
+
+class Own(our_scheme.Token):
+    """A scheme of the user's own."""
+
+    allowed_prefix = our_scheme.Prefix.B | our_scheme.Prefix.O
+
+
+@pytest.mark.parametrize("chosen", ["IOB2", int, Own, our_scheme.Token])
+def test_a_scheme_that_is_none_of_the_classes_is_refused(chosen):
+    gold = [["B-A", "O"]]
+    for ask in (
+        lambda: ours.f1_score(gold, gold, mode="strict", scheme=chosen),
+        lambda: our_scheme.Entities(gold, chosen),
+    ):
+        with pytest.raises(ConfigError, match="scheme must be one of the classes IOB1, IOB2"):
+            ask()
+
+
+def test_arguments_of_other_types_are_named():
+    gold = [["B-A", "O"]]
+    for bad in (None, ["B-A"], "B", np.array(gold), iter(gold), [None]):
+        with pytest.raises(TypeError, match="y_pred must be a list of lists of tags, got"):
+            ours.f1_score(gold, bad)
+    for digits in ("2", -1, 2.5, 10**9):
+        with pytest.raises(ConfigError, match="digits must be an integer from 0 to 100"):
+            ours.classification_report(gold, gold, digits=digits)
+    with pytest.raises(DataError, match="accuracy needs at least one tag"):
+        ours.accuracy_score([[]], [[]])
+    for token in (None, 1, ["B"]):
+        with pytest.raises(TypeError, match="a tag must be a string, got"):
+            our_scheme.IOB2(token)
+    with pytest.raises(TagError, match="the delimiter of tags must be a string, got 3"):
+        our_scheme.IOB2("B-A", delimiter=3)
+    with pytest.raises(TagError, match="expected a list of lists of tags, got None"):
+        our_scheme.Entities(None, our_scheme.IOB2)
 
 
 def test_a_tag_unlike_an_entity_is_warned_of_once():

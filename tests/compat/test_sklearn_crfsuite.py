@@ -178,6 +178,22 @@ def test_refusals_say_what_is_wrong(tmp_path):
         model.tagger_.tag()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"c2": "x"}, "^c2 must be a number, got 'x'"),
+        ({"period": float("inf")}, "^period must be an integer, got inf"),
+        ({"max_iterations": [5]}, r"^max_iterations must be an integer, got \[5\]"),
+        ({"c": 0, "algorithm": "pa"}, "^c must be a finite number > 0, got 0"),
+        ({"num_memories": -1}, "^num_memories must be a finite number > 0, got -1"),
+        ({"algorithm": ["pa"]}, r"algorithm \['pa'\] is not available"),
+    ],
+)
+def test_a_parameter_that_is_no_number_is_named_as_here(options, message):
+    with pytest.raises(ModelError, match=message):
+        CRF(**options).fit(*make_data(sentences=3))
+
+
 def test_a_model_file_is_written_and_read(tmp_path):
     X, y = make_data(sentences=10)
     name = str(tmp_path / "model")

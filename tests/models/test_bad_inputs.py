@@ -49,3 +49,10 @@ def test_draws_that_cannot_be(length: Any, n: Any) -> None:
     for drawn in (HMM().fit(X, Y), MarkovChain([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]])):
         with pytest.raises(ModelError, match=r"length|n must be"):
             drawn.sample(length, n=n)
+
+
+@pytest.mark.parametrize("seed", ["a", -1, 1.5])
+def test_seeds_that_draw_nothing(seed: Any) -> None:
+    for drawn in (HMM().fit(X, Y), MarkovChain([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]])):
+        with pytest.raises(ModelError, match=f"seed must be an integer >= 0, got {seed!r}"):
+            drawn.sample(3, seed=seed)

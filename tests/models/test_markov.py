@@ -103,6 +103,12 @@ def test_every_estimate_is_a_distribution(sequences) -> None:
         (([0.5, 0.5], np.eye(3)), r"transitions must have shape \(2, 2\), got \(3, 3\)"),
         (([1.5, -0.5], np.eye(2)), r"start\[0\] is 1.5: must be a probability"),
         (([np.nan, 1.0], np.eye(2)), r"start\[0\] is nan: must be a probability"),
+        ((["a", "b"], np.eye(2)), r"start must be an array of probabilities, got \['a', 'b'\]"),
+        (
+            ([0.5, 0.5], [[1], [0.5, 0.5]]),
+            r"transitions must be an array of probabilities, got \[\[1\], \[0.5, 0.5\]\]",
+        ),
+        (([1j, 0.5], np.eye(2)), r"start must be an array of probabilities, got \[1j, 0.5\]"),
     ],
 )
 def test_what_is_no_distribution_is_refused_by_name(arguments, message) -> None:
@@ -125,6 +131,10 @@ def test_other_mistakes_are_named() -> None:
         MarkovChain.fit([["a"]], smoothing="laplace")
     with pytest.raises(ModelError, match="k must be an integer >= 0"):
         WEATHER.k_step(-1)
+    np.testing.assert_array_equal(WEATHER.k_step(np.int64(2)), WEATHER.k_step(2))  # type: ignore[arg-type]
+    for alpha in (-1, np.nan, np.inf, "1", None):
+        with pytest.raises(ModelError, match="alpha must be a finite number >= 0"):
+            MarkovChain.fit([["a"]], smoothing="additive", alpha=alpha)
     with pytest.raises(ModelError, match="length must be an integer >= 0, got -1"):
         WEATHER.sample(-1)
 
@@ -157,6 +167,7 @@ def test_smoothing_gives_nothing_to_what_is_not_legal(smoothing) -> None:
 def test_integer_states_are_learned_asked_about_and_drawn() -> None:
     chain = MarkovChain.fit([[0, 2, 0], np.array([2, 2]), []])
     assert chain.states == (0, 2)
+    assert set(map(type, MarkovChain.fit([[np.int64(1), 2], [np.int64(3)]]).states)) == {int}
     np.testing.assert_allclose(chain.transitions, [[0, 1], [0.5, 0.5]])
     assert chain.probability(np.array([0, 2])) == pytest.approx(0.5)
     assert {state for own in chain.sample(5, n=20) for state in own} == {0, 2}
@@ -197,3 +208,9 @@ def test_what_is_no_list_of_sequences_is_named() -> None:
             ask([1, 2])
         with pytest.raises(ModelError, match="expected a list of sequences of states, got '01'"):
             ask("01")
+        with pytest.raises(ModelError, match="sequence 1 must be a list of states, got the string 'rain'"):
+            ask([["0"], "rain"])
+        with pytest.raises(ModelError, match=r"must be a list of strings or integers, got array\(1\)"):
+            ask([np.array(1)])
+    with pytest.raises(TagError, match="a value of type int at position 0 is not one of the chain's"):
+        WEATHER.probability([10**5000])

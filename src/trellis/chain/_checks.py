@@ -45,6 +45,13 @@ def check_sample(n: int, tokens: int) -> int:
     return int(n)
 
 
+def check_seed(seed: int) -> int:
+    """A seed, any integer, as the 64 bits that native code takes."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
+        raise ChainError(f"seed must be an integer, got {_shown(seed)}")
+    return int(seed) & (2**64 - 1)
+
+
 def _refuse(name: str, count: int, what: str, tokens: int) -> NoReturn:
     raise ChainError(
         f"{name} = {_shown(count)} {what} of {tokens} tokens are more than one answer may hold, "

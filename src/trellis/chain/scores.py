@@ -23,7 +23,15 @@ from trellis.chain._arrays import (
     pairs_of,
     plain_floats,
 )
-from trellis.chain._checks import check_kbest, check_loss, check_sample, check_side, check_span_tags, check_spans
+from trellis.chain._checks import (
+    check_kbest,
+    check_loss,
+    check_sample,
+    check_seed,
+    check_side,
+    check_span_tags,
+    check_spans,
+)
 from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
 from trellis.chain.answers import Decoded, Marginals, Paths
 from trellis.chain.tables import Sequences, Tabled
@@ -213,7 +221,7 @@ class ChainScores(Tabled):
         """
         kept, N = self.restricted(allowed), len(self.emissions)
         tags = np.empty((check_sample(n, N), N), dtype=np.int64)
-        kept._check(kept._inference().sample(n, seed & (2**64 - 1), tags, N))
+        kept._check(kept._inference().sample(n, check_seed(seed), tags, N))
         return tags
 
     def entropy(self, *, allowed: npt.ArrayLike | None = None) -> FloatArray:

@@ -14,7 +14,6 @@ A chain labels tokens; here each segment, whatever its length, has one score::
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NoReturn
@@ -25,14 +24,11 @@ import numpy.typing as npt
 from trellis import _native
 from trellis.aligned import any_array, plain_array
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.chain._checks import MOST_TAGS, check_count, check_sample
+from trellis.chain._checks import MOST_TAGS, check_count, check_sample, check_seed
 from trellis.chain._problems import BAD_CHAIN_SCORE, NO_PATH, NOT_FINITE, raise_bad_chain_score
-from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError, TagRangeError
+from trellis.chain._segment_paths import Paths, about, check_paths, raise_forbidden
+from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError
 from trellis.ragged import check_lengths, offsets_of, rows_of, split
-from trellis.untrusted import shown
-
-Paths = Sequence[npt.ArrayLike]
-"""The segments of each sequence, ``(S, 3)``: where each begins, where it ends (one behind), and its label."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +151,7 @@ class SegmentScores:
 
     def score(self, paths: Paths) -> FloatArray:
         """Score of the given segments of each sequence; minus infinity if they are forbidden."""
-        counts, flat = self._check_paths(paths)
+        counts, flat = check_paths(paths, self.lengths, self.longest, self.num_labels)
         out = self._by_sequence()
         self._check(self._inference().score(counts, flat, out))
         return out
@@ -163,12 +159,7 @@ class SegmentScores:
     def nll(self, paths: Paths) -> FloatArray:
         """Negative log-likelihood of the given segments of each sequence, never negative."""
         scores = self.score(paths)
-        forbidden = np.flatnonzero(np.isneginf(scores))
-        if len(forbidden):
-            raise _about(
-                int(forbidden[0]),
-                NoPathError(f"the segments of sequence {forbidden[0]} are forbidden: their likelihood is zero"),
-            )
+        raise_forbidden(scores)
         return np.maximum(self.log_partition() - scores, 0.0)
 
     def marginals(self) -> SegmentMarginals:
@@ -180,7 +171,7 @@ class SegmentScores:
 
         This is the gradient of the weighted sum of log Z.
         """
-        out, probabilities = self._by_sequence(), np.zeros_like(self.segments)
+        out, probabilities = self._by_sequence(), np.empty_like(self.segments)
         a, s, e = (np.zeros_like(x) for x in (self.transitions, self.start, self.end))
         by_sequence = 0 if weights is None else plain_array(weights, np.float64)
         self._check(self._inference().marginals(by_sequence, out, probabilities, a, s, e))
@@ -204,7 +195,7 @@ class SegmentScores:
 
     def sample(self, n: int = 1, *, seed: int = 0) -> SegmentPaths:
         """``n`` coverings of each sequence, drawn from their exact distribution; the same seed draws the same."""
-        drawn = self._inference().sample(check_sample(n, len(self.segments)), seed & (2**64 - 1))
+        drawn = self._inference().sample(check_sample(n, len(self.segments)), check_seed(seed))
         return SegmentPaths(self._paths(drawn)[0])
 
     def entropy(self) -> FloatArray:
@@ -228,41 +219,6 @@ class SegmentScores:
         offsets = offsets_of(found).tolist()
         return [each[a:b] for a, b in pairwise(offsets)], scores
 
-    def _check_paths(self, paths: Paths) -> tuple[IntArray, IntArray]:
-        """How many segments each sequence has, and all of them, each sequence covered from end to end."""
-        if not isinstance(paths, Sized) or len(paths) != len(self.lengths):
-            found = len(paths) if isinstance(paths, Sized) else shown(paths)
-            raise ShapeError(f"paths must be those of {len(self.lengths)} sequences, got {found}")
-        arrays = [self._check_path(b, own) for b, own in enumerate(paths)]
-        flat = np.concatenate([np.empty((0, 3), dtype=np.int64), *arrays])
-        return np.array([len(own) for own in arrays], dtype=np.int64), np.ascontiguousarray(flat)
-
-    def _check_path(self, b: int, path: npt.ArrayLike) -> IntArray:
-        array = any_array(path)
-        array = array.reshape(0, 3) if array.size == 0 else array
-        if array.ndim != 2 or array.shape[1] != 3 or (array.size and array.dtype.kind not in "iu"):
-            raise ShapeError(
-                f"the segments of sequence {b} must be integers (S, 3) = (begin, end, label), "
-                f"got {array.dtype} {array.shape}"
-            )
-        own: IntArray = plain_array(array, np.int64)
-        begin, end, label = own.T
-        T = int(self.lengths[b])
-        expected = np.concatenate([[0], end[:-1]])[: len(own)]
-        wrong = np.flatnonzero((begin != expected) | (end <= begin) | (end - begin > self.longest) | (end > T))
-        if len(wrong) or (end[-1] if len(own) else 0) != T:
-            place = f"segment {wrong[0]} is {begin[wrong[0]]}..{end[wrong[0]]}" if len(wrong) else "they end too early"
-            raise ShapeError(
-                f"the segments of sequence {b} must cover its {T} tokens from 0 on without gaps, each of 1 to "
-                f"{self.longest} tokens: {place}"
-            )
-        bad = np.flatnonzero((label < 0) | (label >= self.num_labels))
-        if len(bad):
-            raise TagRangeError(
-                f"segment {bad[0]} of sequence {b} has the label {label[bad[0]]}: must be in 0..{self.num_labels - 1}"
-            )
-        return own
-
     def _check(self, report: tuple[int, int]) -> None:
         """Raise the error for what the native side reports."""
         status, sequence = report
@@ -274,13 +230,13 @@ class SegmentScores:
     def _raise(self, status: int, sequence: int) -> NoReturn:
         own = self.part(sequence).segments
         if status == NO_PATH:
-            raise _about(sequence, NoPathError(f"sequence {sequence} of length {len(own)} has no valid path"))
+            raise about(sequence, NoPathError(f"sequence {sequence} of length {len(own)} has no valid path"))
         if status == NOT_FINITE:
             token, length, label = np.argwhere(~(own < np.inf))[0]
             what = f"segments of sequence {sequence}, token {token}, length {length + 1}, label {label}"
             value = own[token, length, label]
-            raise _about(sequence, NonFiniteError(f"{what} are {value}: scores must be finite or minus infinity"))
-        raise _about(sequence, NonFiniteError(f"the scores of sequence {sequence} add up to more than float64 holds"))
+            raise about(sequence, NonFiniteError(f"{what} are {value}: scores must be finite or minus infinity"))
+        raise about(sequence, NonFiniteError(f"the scores of sequence {sequence} add up to more than float64 holds"))
 
 
 def _matching(name: str, values: npt.ArrayLike, shape: tuple[int, ...], segments: FloatArray) -> FloatArray:
@@ -288,8 +244,3 @@ def _matching(name: str, values: npt.ArrayLike, shape: tuple[int, ...], segments
     if array.shape != shape:
         raise ShapeError(f"{name} must be {shape} to match segments (N, K, L) = {segments.shape}, got {array.shape}")
     return array
-
-
-def _about(sequence: int, error: ChainError) -> ChainError:
-    error.sequence = sequence
-    return error

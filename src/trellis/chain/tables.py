@@ -28,7 +28,7 @@ For example::
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain as concatenated
 from itertools import pairwise
@@ -127,7 +127,7 @@ class ChainTable(Report):
         rows = list(self._rows(values, last))
         cells = tuple((*(str(row.sequence), row.name)[-len(head) :], *self._cells(row)) for row in rows)
         marked = frozenset((number, len(head) + row.best) for number, row in enumerate(rows) if row.best >= 0)
-        return Grid(title, (*head, *self.labels), cells, marked)
+        return Grid(title, (*head, *self.labels), cells, marked, names=len(head))
 
     def to_dict(self) -> dict[str, Any]:
         """All attributes, arrays as lists."""
@@ -282,12 +282,13 @@ def _check_labels(labels: Sequence[str] | None, L: int) -> tuple[str, ...]:
 def _check_tokens(tokens: Tokens | None, lengths: IntArray) -> tuple[str, ...]:
     if tokens is None:
         return tuple(str(t) for length in lengths.tolist() for t in range(length))
-    nested = any(isinstance(own, Sequence) and not isinstance(own, str) for own in _iterable("tokens", tokens))
-    if nested and [len(own) for own in tokens] != lengths.tolist():
-        raise ShapeError(
-            f"tokens must have the lengths {lengths.tolist()} of the sequences, got {[len(own) for own in tokens]}"
-        )
-    flat = tuple(map(str, concatenated.from_iterable(tokens) if nested else tokens))
+    own = list(_iterable("tokens", tokens))
+    if any(isinstance(one, Sequence | np.ndarray) and not isinstance(one, str) for one in own):
+        found = [len(one) if isinstance(one, Sized) else shown(one) for one in own]
+        if found != lengths.tolist():
+            raise ShapeError(f"tokens must have the lengths {lengths.tolist()} of the sequences, got {found}")
+        own = list(concatenated.from_iterable(own))
+    flat = tuple(map(str, own))
     if len(flat) != lengths.sum():
         raise ShapeError(f"tokens must be (N,) = ({lengths.sum()},) to match emissions, got {len(flat)}")
     return flat

@@ -48,6 +48,7 @@ _CLUSTER, _OF_CLUSTERS = "cluster", -2
 """A function of the word's cluster, and the column that stands for the one that clusters get."""
 _TEXT_ONLY = -1
 _MACRO = re.compile(r"%(?P<function>[A-Za-z]+)(?P<argument>\d*)\[(?P<row>[+-]?\d+),(?P<column>\d+)\]")
+_STRAY = re.compile(r"[%％]|\w*[\[［]\s*[+-]?\d+\s*[,，]\s*\d+\s*[\]］]")
 _FARTHEST = 100
 # Templates come with model files, too. Memory grows with the columns and with the cells that each token looks at.
 _MOST_COLUMNS, _MOST_CHARACTERS, _MOST_CELLS, _LONGEST_LINE = 1000, 1000, 4096, 10_000
@@ -90,6 +91,8 @@ class Templates:
     @classmethod
     def parse(cls, text: str, *, name: str = "template") -> Templates:
         """Read the text of a template file; `name` is for messages."""
+        if not isinstance(text, str):
+            raise TemplateError(f"{name} must be a string, got {shown(text)}")
         lines: list[Template] = []
         edges: list[Template] = []
         transitions = False
@@ -183,8 +186,10 @@ def _parse_line(line: str, number: int, where: str) -> Template:
 
 
 def _refuse_stray(text: str, line: str, where: str) -> None:
-    if "%" in text:
-        broken = text[text.index("%") :]
+    """What looks like a cell and is none: as plain text it would be the same feature at every token."""
+    stray = _STRAY.search(text)
+    if stray is not None:
+        broken = text[stray.start() :]
         raise TemplateError(f"{where}: cannot read {broken!r} in {line!r}: expected e.g. %x[-1,0] (row, column)")
 
 

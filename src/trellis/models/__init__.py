@@ -9,7 +9,6 @@ from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
 from trellis.models.posterior import Posterior
-from trellis.models.selection import Selected, select
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from trellis.models.neural.config import NeuralConfig
     from trellis.models.neural.model import NeuralTagger
     from trellis.models.pipeline import Pipeline
+    from trellis.models.selection import Selected, select
 
 __all__ = [
     "CRF",
@@ -53,6 +53,8 @@ _LAZY = {
     "NeuralConfig": "trellis.models.neural.config",
     "NeuralTagger": "trellis.models.neural.model",
     "Pipeline": "trellis.models.pipeline",
+    "Selected": "trellis.models.selection",
+    "select": "trellis.models.selection",
 }
 
 

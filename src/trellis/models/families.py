@@ -54,6 +54,7 @@ FAMILIES = {
         {"head": "softmax", "encoder": {"hidden": 0}},
     ),
     "bilstm-crf": Family("neural, BiLSTM with a CRF over the labels", "neural", {"head": "crf"}),
+    "bilstm-semicrf": Family("neural, BiLSTM with a semi-Markov CRF over whole spans", "neural", {"head": "semicrf"}),
     "bilstm-softmax": Family("neural, BiLSTM with one decision per token", "neural", {"head": "softmax"}),
     "transformer-crf": Family(
         "neural, a pretrained encoder with a CRF over the labels", "neural", {"head": "crf"}, "encoder.transformer"

@@ -72,6 +72,8 @@ class MarkovChain:
         """
         if smoothing not in _SMOOTHINGS:
             raise ModelError(f"smoothing must be one of {', '.join(_SMOOTHINGS)}, got {smoothing!r}")
+        if not isinstance(alpha, int | float | np.integer | np.floating) or not 0 <= alpha < np.inf:
+            raise ModelError(f"alpha must be a finite number >= 0, got {shown(alpha)}")
         listed = [_listed(own) for own in _each(sequences)]
         names = _names_in(listed) if states is None else _check_names(states)
         if not names:
@@ -122,9 +124,9 @@ class MarkovChain:
 
     def k_step(self, k: int) -> FloatArray:
         """``(L, L)``: probability of being in the column's state `k` steps after the row's; the k-th power."""
-        if isinstance(k, bool) or not isinstance(k, int) or k < 0:
-            raise ModelError(f"k must be an integer >= 0, got {k!r}")
-        power: FloatArray = np.linalg.matrix_power(self.transitions, k)
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+            raise ModelError(f"k must be an integer >= 0, got {shown(k)}")
+        power: FloatArray = np.linalg.matrix_power(self.transitions, int(k))
         return power
 
     def stationary(self) -> FloatArray:
@@ -144,7 +146,7 @@ class MarkovChain:
     def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[list[State]]:
         """`n` sequences of `length` states, drawn from the chain; the same seed gives the same ones."""
         check_size(length, n)
-        paths = sample_paths(self.start, self.transitions, length, n, np.random.default_rng(seed))
+        paths = sample_paths(self.start, self.transitions, length, n, generator(seed))
         return [[self._names[i] for i in path] for path in paths.tolist()]
 
 
@@ -155,6 +157,14 @@ def check_size(length: int, n: int) -> None:
             raise ModelError(f"{name} must be an integer >= 0, got {shown(value)}")
     if length * n > MOST_DRAWN:
         raise ModelError(f"length * n may be at most {MOST_DRAWN:,} states, got {shown(int(length) * int(n))}")
+
+
+def generator(seed: int) -> np.random.Generator:
+    """What draws; the same seed draws the same."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ModelError(f"seed must be an integer >= 0, got {shown(seed)}") from None
 
 
 def sample_paths(
@@ -204,21 +214,29 @@ def _encode(states: list[Any], ids: dict[State, int]) -> IntArray:
         return np.fromiter(map(ids.__getitem__, states), dtype=np.int64, count=len(states))
     except KeyError:
         position, state = next((i, x) for i, x in enumerate(states) if x not in ids)
-        near = nearest(str(state)[:80], list(dict.fromkeys(map(str, ids))), always=True)
+        near = nearest(
+            shown(state)[:80] if isinstance(state, int) else state[:80], list(dict.fromkeys(map(str, ids))), always=True
+        )
         hint = f"; the nearest of the {len(set(ids.values()))} states is {near!r}"
         raise TagError(f"state {shown(state)} at position {position} is not one of the chain's{hint}") from None
 
 
-def _each(sequences: Any) -> Iterable[Any]:
+def _each(sequences: Any) -> Iterator[Any]:
+    """The sequences; a string is a state, and not a sequence of characters."""
     if isinstance(sequences, str) or not isinstance(sequences, Iterable):
         raise ModelError(f"expected a list of sequences of states, got {shown(sequences)}")
-    return sequences
+    for number, own in enumerate(sequences):
+        if isinstance(own, str):
+            raise ModelError(f"sequence {number} must be a list of states, got the string {shown(own)}")
+        yield own
 
 
 def _listed(states: Any) -> list[Any]:
-    if not isinstance(states, Iterable):
+    if not isinstance(states, Iterable) or (isinstance(states, np.ndarray) and states.ndim == 0):
         raise ModelError(f"a sequence of states must be a list of strings or integers, got {shown(states)}")
-    return states.tolist() if isinstance(states, np.ndarray) else list(states)
+    if isinstance(states, np.ndarray):
+        states = states.tolist()
+    return [state.item() if isinstance(state, np.integer | np.str_) else state for state in states]
 
 
 def _names_in(sequences: list[list[Any]]) -> tuple[State, ...]:

@@ -36,6 +36,7 @@ from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
 from trellis.models.explanation import Explanation, explain
 from trellis.models.lattice_view import LatticeView
+from trellis.models.segmentation import SpanSegments, segments_of
 from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Scheme, Span, SpanTable, TagSet
@@ -146,6 +147,10 @@ class Posterior:
         """Why a token of one input got its label: the scores that spoke for it and for the runner-up."""
         one = self.part(index)
         return explain(one.scores, position, self.tags, self.state_labels)
+
+    def segments(self, *, longest: int | None = None) -> SpanSegments:
+        """The same distribution over spans as scores of segments; see `trellis.models.segmentation.segments_of`."""
+        return segments_of(self.scores, self.tags, self.state_labels, longest=longest)
 
     def part(self, index: int) -> Posterior:
         """The posterior of one input."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from trellis.arrays import AnyArray, BoolArray, FloatArray
 from trellis.errors import ModelError
+from trellis.untrusted import shown
 
 Smoothing = Literal["witten_bell", "additive", "none"]
 _SUM_TOLERANCE = 1e-6
@@ -25,7 +26,10 @@ _SUM_TOLERANCE = 1e-6
 
 def check_distribution(name: str, values: npt.ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
     """Probabilities of the given shape (None: any size), each row summing to one; else an error naming the array."""
-    array: FloatArray = np.array(values, dtype=np.float64, order="C")
+    try:
+        array: FloatArray = np.array(values, dtype=np.float64, order="C")
+    except (ValueError, TypeError, OverflowError):  # text, complex numbers, or lists of unequal lengths
+        raise ModelError(f"{name} must be an array of probabilities, got {shown(values)}") from None
     fits = array.ndim == len(shape) and all(want in (None, got) for want, got in zip(shape, array.shape, strict=True))
     if not fits or array.shape[-1] == 0:
         raise ModelError(f"{name} must have shape {_shape_text(shape)}, got {array.shape}")

@@ -15,6 +15,8 @@ from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
 from trellis.nn.encoder import Batch, Characters, Encoder, Part
 from trellis.nn.heads import CRFHead, Head, SoftmaxHead
 from trellis.nn.pooling import WordPooling, pool
+from trellis.nn.segment_head import SegmentStates, SemiCRFHead
+from trellis.nn.semicrf import SemiCRF, TokenScores
 from trellis.vectors import Coverage, Vectors, read_vectors
 
 if TYPE_CHECKING:
@@ -34,8 +36,12 @@ __all__ = [
     "Head",
     "LockedDropout",
     "Part",
+    "SegmentStates",
+    "SemiCRF",
+    "SemiCRFHead",
     "SoftmaxHead",
     "TokenDropout",
+    "TokenScores",
     "TransformerEncoder",
     "Vectors",
     "WordDropout",

@@ -1,8 +1,9 @@
 """Heads: emissions to a loss, and to the scores of a chain that every answer is computed from.
 
-Both give ordinary chain scores, so decoding, probabilities and k-best are the same code for both:
+All give ordinary chain scores, so decoding, probabilities and k-best are the same code for all:
 
     CRF       learned transitions, forbidden ones minus infinity
+    semi-CRF  scores of segments, and the chain that has their distribution (`trellis.nn.segment_head`)
     softmax   no transitions: zeros, or minus infinity for those that are not legal
 """
 
@@ -14,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.arrays import IntArray
+from trellis.arrays import FloatArray, IntArray
+from trellis.chain import ChainScores
 from trellis.chain import torch as scoring
 from trellis.nn.crf import CRF
 from trellis.ragged import check_lengths
@@ -24,7 +26,24 @@ Legal = tuple[Tensor, Tensor, Tensor]
 
 
 class Head(nn.Module, ABC):
-    """What the two heads share; a softmax has no transitions, so it ignores `edges`, their scores by place."""
+    """What all heads share; a softmax has no transitions, so it ignores `edges`, their scores by place."""
+
+    num_tags: int
+
+    @property
+    def num_scores(self) -> int:
+        """What the layer before this one gives for each token: an emission per label."""
+        return self.num_tags
+
+    @property
+    def histories(self) -> IntArray | None:
+        """The label that each state of the chain stands for; None if these are the labels."""
+        return None
+
+    def answers(self, emissions: FloatArray, lengths: IntArray, edges: FloatArray | None) -> ChainScores:
+        """The chain that every answer is computed from, given what tokens got ``(N, num_scores)``."""
+        transitions, start, end = (x.detach().cpu().numpy() for x in self.chain())
+        return ChainScores(emissions, lengths, transitions, start, end, edges)
 
     @abstractmethod
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -52,6 +71,7 @@ class CRFHead(Head):
 
     def __init__(self, num_tags: int, legal: Legal | None = None) -> None:
         super().__init__()
+        self.num_tags = num_tags
         self.crf = CRF(num_tags, constraints=legal)
 
     def chain(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -88,6 +108,7 @@ class SoftmaxHead(Head):
 
     def __init__(self, num_tags: int, legal: Legal | None = None) -> None:
         super().__init__()
+        self.num_tags = num_tags
         shapes = ((num_tags, num_tags), (num_tags,), (num_tags,))
         for name, shape, table in zip(("_transitions", "_start", "_end"), shapes, legal or (None,) * 3, strict=True):
             scores = torch.zeros(shape) if table is None else torch.where(table, 0.0, -torch.inf)

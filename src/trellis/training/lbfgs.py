@@ -6,6 +6,7 @@ by less than `delta` of itself over the last `period` iterations.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator
 
@@ -22,7 +23,7 @@ class StoppingTest:
 
     def __init__(self, loss: float, *, epsilon: float, delta: float, period: int) -> None:
         self._epsilon, self._delta = epsilon, delta
-        self._losses: deque[float] = deque([loss], maxlen=max(period, 1))
+        self._losses: deque[float] = deque([loss], maxlen=min(max(period, 1), sys.maxsize))
         self._period = period
 
     def check(self, loss: float, gradient_norm: float, weights_norm: float) -> Reason | None:

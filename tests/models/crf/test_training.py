@@ -405,6 +405,10 @@ def test_impossible_settings_are_named():
     for options, message in [
         ({"c2": -1.0}, "c2 must be a finite number >= 0, got -1.0"),
         ({"memory": 0}, "memory must be at least 1, got 0"),
+        ({"max_iterations": -1}, "max_iterations must be at least 0, got -1"),
+        ({"patience": -1}, "patience must be at least 0, got -1"),
+        ({"order": 2.0}, "'order' must be 1 or 2, got 2.0"),
+        ({"order": True}, "'order' must be 1 or 2, got True"),
         (
             {"algorithm": "adam"},
             "'algorithm' must be 'lbfgs' or 'owlqn' or 'sgd' or 'ap' or 'pa' or 'arow', got 'adam'",
@@ -415,6 +419,17 @@ def test_impossible_settings_are_named():
             CRF(**options)
     with pytest.raises(ModelError, match="sgd does not support L1"):
         CRF(algorithm="sgd", c1=1.0).fit(TRAIN)
+
+
+def test_a_period_of_any_size_is_fine():
+    assert CRF(features="pos", period=2**70).fit(TRAIN[:5]).history_.reason == "converged"
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_weights_that_are_not_finite_are_refused():
+    X, y = [[{"a": 1e200}, {"a": -1e200}]], [["X", "Y"]]
+    with pytest.raises(DataError, match="weights that are not finite; feature values are too large"):
+        CRF(features="given", algorithm="arow", max_iterations=5).fit(X, y)
 
 
 def test_tag_sets_with_plain_labels_have_no_constraints():

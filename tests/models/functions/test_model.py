@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis import FeatureFunctions
+from trellis import CRF, FeatureFunctions
 from trellis.errors import ModelError, NotFittedError, ShapeError
 
 SENTENCE = ["first", "second", "third"]
@@ -97,7 +98,7 @@ def test_learned_weights_are_where_the_slope_is_nothing(c1: float, c2: float):
     def loss(weights: np.ndarray) -> float:
         other = FeatureFunctions("ABC", TRANSITIONS, STATES, weights=weights)
         likelihood = sum(math.log(other.probability(x, y)) for x, y in zip(X, Y, strict=True))
-        return -likelihood + c1 * np.abs(weights).sum() + 0.5 * c2 * (weights**2).sum()
+        return -likelihood + c1 * np.abs(weights).sum() + c2 * (weights**2).sum()
 
     least = loss(model.weights_)
     assert model.history_.loss == pytest.approx(least)
@@ -151,12 +152,20 @@ def test_a_function_that_fails_or_gives_no_number_is_named(value: object, messag
         (lambda: FeatureFunctions([["A"]]), r"labels that have a hash, got \[\['A'\]\]"),
         (lambda: FeatureFunctions(5), "labels must be a list of labels that have a hash, got 5"),
         (lambda: FeatureFunctions("A", [3]), "must be callable, got 3"),
+        (
+            lambda: FeatureFunctions("A", TRANSITIONS[0]),
+            "transitions must be a list of feature functions, got <function",
+        ),
+        (lambda: FeatureFunctions("A", [], STATES[0]), "states must be a list of feature functions, got <function"),
+        (lambda: textbook().score(SENTENCE, 3), "sentence 0: expected a list of labels, one per place, got 3"),
+        (lambda: textbook().score(SENTENCE, [1, [2], 2]), r"unknown label \[2\], expected one of"),
+        (lambda: textbook().fit([SENTENCE], None), "y must be a list of labels for each sentence, got None"),
+        (lambda: textbook().predict({"first": SENTENCE}), "X must be a list of sentences, got {'first'"),
         (lambda: FeatureFunctions("A", [], STATES, weights=[1]), "weights must be 2 finite numbers"),
         (lambda: FeatureFunctions("A", [], STATES, weights=[1, math.inf]), "weights must be 2 finite numbers"),
         (lambda: textbook().score(SENTENCE, [1, 2]), "sentence 0 has 3 places, but 2 labels"),
         (lambda: textbook().score(SENTENCE, [1, 2, 3]), "unknown label 3, expected one of"),
         (lambda: textbook().fit([SENTENCE], []), "there are 1 sentences, but labels for 0"),
-        (lambda: textbook().fit([SENTENCE], [[1, 2, 2]], c2=-1), "c1 and c2 must be at least 0"),
         (lambda: textbook().fit([], []), "nothing to learn from: X has no sentence"),
         (lambda: textbook().predict("abc"), "X must be a list of sentences"),
         (lambda: textbook().predict(5), "X must be a list of sentences, got 5"),
@@ -166,6 +175,49 @@ def test_a_function_that_fails_or_gives_no_number_is_named(value: object, messag
 def test_bad_arguments_are_named(make, message: str):
     with pytest.raises(ModelError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("c1", (-1, math.nan, math.inf, "1", None, 1j)), ("c2", (-0.5,)), ("max_iterations", (0, -1, 1.5, "3", True))],
+)
+def test_settings_that_fit_cannot_use_are_named(name: str, values: tuple[object, ...]):
+    for value in values:
+        with pytest.raises(ModelError, match=f"^{name} must be"):
+            textbook().fit([SENTENCE], [[1, 2, 2]], **{name: value})
+
+
+def test_a_function_that_changes_the_sentence_is_refused():
+    def greedy(y, x, i):
+        x.append("more")
+        return 1.0
+
+    with pytest.raises(ModelError, match="a feature function changed sentence 1: it had 1 places, and now has 3"):
+        FeatureFunctions("AB", [], [greedy], weights=[1.0]).predict([[], ["word"]])
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_what_an_exception_says_is_cut_and_may_fail():
+    for problem, message in ((ValueError("x" * 10_000), "raised ValueError: x{500}$"), (Speechless(), "Speechless$")):
+        with pytest.raises(ModelError, match=message):
+            FeatureFunctions("AB", [], [bad(problem)], weights=[1.0]).predict([["word"]])
+
+
+def test_c2_is_that_of_the_feature_crf():
+    """The same features, the same penalty: a weight of both models is the same."""
+
+    functions = [partial(lambda label, word, y, x, i: (y, x[i]) == (label, word), a, b) for a in "AB" for b in "ab"]
+    X, Y = [["a", "b", "a"], ["b", "a"], ["a"]], [["A", "B", "A"], ["B", "B"], ["A"]]
+    given = [[[word] for word in own] for own in X]
+    crf = CRF(features="given", c2=0.3, scheme="plain", all_possible_states=True, all_possible_transitions=True)
+    crf.fit(given, Y)
+    steps = [partial(lambda a, b, p, y, x, i: (p, y) == (a, b), a, b) for a in "AB" for b in "AB"]
+    model = FeatureFunctions("AB", steps, functions).fit(X, Y, c2=0.3)
+    assert model.history_.loss == pytest.approx(crf.history_.loss, rel=1e-6)
 
 
 def test_without_weights_there_is_no_answer():

@@ -42,6 +42,13 @@ class TestBiLSTMCRF(NeuralContract):
         assert search.fit(X, y).best_params_ == {"training__epochs": 25}
 
 
+class TestSemiCRF(NeuralContract):
+    """Whole spans are learned, and everything else is as with every head."""
+
+    def make(self, **options):
+        return NeuralTagger(head="semicrf", **TINY, **options)
+
+
 class TestBilinearEdges(NeuralContract):
     """Transitions that depend on both tokens: saved, loaded, searched and explained like the others."""
 

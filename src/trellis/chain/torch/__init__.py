@@ -12,8 +12,9 @@ By-token inputs and results have the layout of the emissions: flat ``(N,)`` for 
 from torch import Tensor
 
 from trellis.chain.tables import ChainTable
-from trellis.chain.torch.answers import Decoded, Marginals, Paths
+from trellis.chain.torch.answers import Decoded, Marginals, Paths, SegmentMarginals
 from trellis.chain.torch.scores import ChainScores
+from trellis.chain.torch.segments import SegmentScores
 
 __all__ = [
     "ChainScores",
@@ -21,6 +22,8 @@ __all__ = [
     "Decoded",
     "Marginals",
     "Paths",
+    "SegmentMarginals",
+    "SegmentScores",
     "backward_table",
     "entropy",
     "forward_table",

@@ -33,3 +33,14 @@ class Marginals:
     start: Tensor
     end: Tensor
     pairwise: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentMarginals:
+    """The result of forward-backward over segments; see ``trellis.chain.SegmentMarginals``."""
+
+    log_partition: Tensor
+    segments: Tensor
+    transitions: Tensor
+    start: Tensor
+    end: Tensor

@@ -9,7 +9,15 @@ from torch import Tensor
 
 from trellis.aligned import plain_tensor
 from trellis.chain import scores as arrays
-from trellis.chain._checks import check_kbest, check_loss, check_sample, check_side, check_span_tags, check_spans
+from trellis.chain._checks import (
+    check_kbest,
+    check_loss,
+    check_sample,
+    check_seed,
+    check_side,
+    check_span_tags,
+    check_spans,
+)
 from trellis.chain.tables import Sequences, Tabled
 from trellis.chain.torch import _scan, by_scan
 from trellis.chain.torch.answers import Decoded, Marginals, Paths
@@ -170,13 +178,13 @@ class ChainScores(Batch, Tabled):
         n = check_sample(n, kept.num_rows)
         if not kept.native:
             by_scan.log_partition(kept)
-            generator = torch.Generator(kept.emissions.device).manual_seed(seed)
+            generator = torch.Generator(kept.emissions.device).manual_seed(check_seed(seed))
             with torch.no_grad():
                 drawn = _scan.sample(kept.ragged(), n, generator)
             return torch.stack([kept.by_token(one, -1) for one in drawn])
         rows = kept.num_rows
         tags = torch.full((n, rows), -1, dtype=torch.int64)
-        kept.check(kept.inference().sample(n, seed & (2**64 - 1), tags.data_ptr(), rows))
+        kept.check(kept.inference().sample(n, check_seed(seed), tags.data_ptr(), rows))
         return tags.view(n, *kept.shape[:-1])
 
     def entropy(self, *, allowed: Tensor | None = None) -> Tensor:

@@ -9,15 +9,16 @@ here.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from trellis.errors import TagError
+from trellis.errors import ConfigError, TagError
 from trellis.tags import Role, Scheme
 from trellis.tags.chunks import Alphabet, ChunkTables, find_chunks, locate, strict_tables
 from trellis.tags.schemes import steps
+from trellis.untrusted import shown
 
 
 class Prefix(enum.Flag):
@@ -54,6 +55,10 @@ class EmptyTagError(TagError, IndexError):
     """A tag without any letter; seqeval raises an IndexError."""
 
 
+class TagTypeError(TagError, TypeError):
+    """A tag that is no string; seqeval raises a TypeError."""
+
+
 class Token:
     """One tag taken apart; subclasses add a scheme."""
 
@@ -72,7 +77,7 @@ class Token:
     @classmethod
     def tables(cls) -> ChunkTables:
         """Where spans start, continue and end."""
-        return strict_tables(cls.scheme)
+        return strict_tables(check_scheme(cls).scheme)
 
     def is_valid(self) -> bool:
         """True, or a ``TagError`` if the scheme does not have the prefix."""
@@ -103,12 +108,28 @@ _ROLES = {**{role.name: role for role in Role}, "U": Role.S, "L": Role.E}
 
 def _split(token: str, suffix: bool, delimiter: str) -> tuple[str, str]:
     """Letter and type; the type of a bare letter is ``_``."""
+    if not isinstance(token, str | bytes):
+        raise TagTypeError(f"a tag must be a string, got {shown(token)}")
+    if not isinstance(delimiter, str):
+        raise TagTypeError(f"the delimiter of tags must be a string, got {shown(delimiter)}")
     if not token:
         raise EmptyTagError(f"tag {token!r} is empty: expected one of {' '.join(Prefixes)}, and a type")
     letter, rest = (token[-1:], token[:-1]) if suffix else (token[:1], token[1:])
     if letter not in Prefixes:
         raise UnknownPrefixError(f"tag {token!r} has the prefix {letter!r}: expected one of {' '.join(Prefixes)}")
     return letter, rest.strip(delimiter) or "_"
+
+
+def check_scheme(scheme: Any) -> type[Token]:
+    """A class of this module, which has the rules of its scheme."""
+    if isinstance(scheme, type) and issubclass(scheme, Token) and hasattr(scheme, "scheme"):
+        return scheme
+    named = "IOB1, IOB2, IOE1, IOE2, IOBES or BILOU"
+    own = isinstance(scheme, type) and issubclass(scheme, Token)
+    raise ConfigError(
+        f"scheme must be one of the classes {named}, got {shown(scheme)}"
+        + (": classes with patterns of their own are not supported" if own else "")
+    )
 
 
 class IOB1(Token):
@@ -163,6 +184,7 @@ class BILOU(Token):
 
 def scheme_alphabet(scheme: type[Token], suffix: bool = False, delimiter: str = "-") -> Alphabet:
     """An empty alphabet that reads tags as ``scheme`` does."""
+    check_scheme(scheme)
 
     def parse(label: str) -> tuple[Role, str]:
         token = scheme(label, suffix, delimiter)
@@ -199,6 +221,8 @@ class Entities:
         suffix: bool = False,
         delimiter: str = "-",
     ) -> None:
+        if isinstance(sequences, str) or not isinstance(sequences, Iterable):
+            raise TagTypeError(f"expected a list of lists of tags, got {shown(sequences)}")
         alphabet = scheme_alphabet(scheme, suffix, delimiter)
         chunks = find_chunks(alphabet, alphabet.encode(sequences), scheme.tables())
         owner, offset = locate(chunks, map(len, sequences))
@@ -253,4 +277,6 @@ def auto_detect(sequences: Sequence[Sequence[str]], suffix: bool = False, delimi
         return IOBES
     if letters == {"U"} or ({"B", "L"} <= letters <= set("BILOU")):
         return BILOU
+    if not letters:
+        raise TagError("there is no tag that could tell IOB2, IOE2, IOBES or BILOU: give a scheme")
     raise TagError(f"the prefixes {' '.join(sorted(letters))} are not those of IOB2, IOE2, IOBES or BILOU")

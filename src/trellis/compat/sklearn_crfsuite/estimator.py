@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -14,12 +15,15 @@ from trellis.compat.sklearn_crfsuite.tagger import Tagger
 from trellis.errors import ModelError
 from trellis.models.data import Labelled
 from trellis.training import Step
+from trellis.untrusted import shown
 
 _ALGORITHMS = {None: "lbfgs", "lbfgs": "lbfgs", "l2sgd": "sgd", "ap": "ap", "pa": "pa", "arow": "arow"}
 _LIMITS = {"sgd": 1000, "ap": 100, "pa": 100, "arow": 100}
 _SHARED = ("c1", "c2", "epsilon", "delta", "period", "max_linesearch", "min_freq", "pa_type", "variance", "gamma")
 _FLAGS = ("all_possible_states", "all_possible_transitions", "error_sensitive", "averaging")
-_INTEGERS = ("period", "max_linesearch", "memory", "max_iterations", "pa_type")
+_INTEGERS = ("period", "max_linesearch", "num_memories", "max_iterations", "pa_type")
+_NAMES = {"num_memories": "memory", "c": "aggressiveness"}
+"""Settings that have another name in Trellis; both are above zero."""
 
 
 class TrainingLog:
@@ -193,15 +197,16 @@ class CRF(Parameters):
 
     def _settings(self) -> dict[str, Any]:
         """The same settings by the names of Trellis; what is None keeps its default."""
-        if self.algorithm not in _ALGORITHMS:
+        if not isinstance(self.algorithm, str | None) or self.algorithm not in _ALGORITHMS:
             known = ", ".join(str(name) for name in _ALGORITHMS if name)
             raise ModelError(f"algorithm {self.algorithm!r} is not available here: choose one of {known}")
         algorithm = _ALGORITHMS[self.algorithm]
         given = {name: getattr(self, name) for name in (*_SHARED, *_FLAGS)}
-        limit = _LIMITS.get(algorithm) if self.max_iterations is None else int(self.max_iterations)
-        given |= {"memory": self.num_memories, "max_iterations": limit, "aggressiveness": self.c}
-        settings = {name: _plain(name, value) for name, value in given.items() if value is not None}
-        return settings | {"features": "given", "algorithm": algorithm, "constraints": False, "scheme": "plain"}
+        limit = _LIMITS.get(algorithm) if self.max_iterations is None else self.max_iterations
+        given |= {"num_memories": self.num_memories, "max_iterations": limit, "c": self.c}
+        settings = {_NAMES.get(name, name): _plain(name, value) for name, value in given.items() if value is not None}
+        fixed = {"features": "given", "algorithm": algorithm, "constraints": False, "scheme": "plain", "prune": 0.0}
+        return settings | fixed
 
     def _progress(self, log: TrainingLog) -> Any:
         if not self.verbose:
@@ -221,4 +226,11 @@ def _plain(name: str, value: Any) -> Any:
     """Numbers of any type (a parameter search draws NumPy's) as Python's own."""
     if name in _FLAGS:
         return bool(value)
-    return int(value) if name in _INTEGERS else float(value)
+    try:
+        found = int(value) if name in _INTEGERS else float(value)
+    except (TypeError, ValueError, OverflowError):
+        kind = "an integer" if name in _INTEGERS else "a number"
+        raise ModelError(f"{name} must be {kind}, got {shown(value)}") from None
+    if name in _NAMES and not 0 < found < math.inf:
+        raise ModelError(f"{name} must be a finite number > 0, got {shown(value)}")
+    return found

@@ -19,6 +19,17 @@ _LARGE = 50_000  # tokens
 _PRUNED = 1e-3  # of the largest weight: see docs/performance.md for what it changes
 
 
+_LEAST = {
+    "pairs": 0,
+    "period": 0,
+    "patience": 0,
+    "max_iterations": 0,
+    "memory": 1,
+    "max_linesearch": 1,
+    "batch_size": 1,
+}
+
+
 @dataclass(frozen=True)
 class CRFConfig:
     """Settings of a feature CRF; the defaults are those of CRFsuite if it has the setting."""
@@ -105,7 +116,7 @@ class CRFConfig:
                 raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
         if self.pa_type not in (0, 1, 2):
             raise ConfigError(f"pa_type must be 0, 1 or 2, got {self.pa_type!r}")
-        for name, least in (("pairs", 0), ("period", 0), ("memory", 1), ("max_linesearch", 1), ("batch_size", 1)):
+        for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value!r}")

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from trellis.errors import ModelError
+import numpy as np
+
+from trellis.errors import DataError, ModelError
 from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
@@ -41,6 +43,8 @@ def train(
         patience=settings.patience,
         progress=progress,
     )
+    if not np.isfinite(trained.weights).all():
+        raise DataError("training ended in weights that are not finite; feature values are too large")
     return trained, replace(settings, learning_rate=rates[0]) if rates else settings
 
 

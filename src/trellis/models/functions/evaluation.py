@@ -20,6 +20,7 @@ TransitionFunction = Callable[[Any, Any, Any, int], float]
 """``t(previous, current, x, i)``, asked for i = 1, 2, ..."""
 
 Entry = tuple[int, int, float]
+_LONGEST = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,9 @@ def evaluate(
     steps = [(n, i) for n, i in places if i > 0]
     of_states = _table(_state_entries(sentences, places, labels, states), len(places) * L)
     of_steps = _table(_step_entries(sentences, steps, labels, transitions), len(steps) * L * L)
+    for n, (x, T) in enumerate(zip(sentences, lengths, strict=True)):
+        if len(x) != T:
+            raise ModelError(f"a feature function changed sentence {n}: it had {T} places, and now has {len(x)}")
     return Evaluated(lengths, of_states, of_steps)
 
 
@@ -107,12 +111,19 @@ def _value(function: Any, labels: tuple[Hashable, ...], x: Any, n: int, i: int) 
     try:
         value = function(*labels, x, i)
     except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
-        raise ModelError(f"{_place(function, labels, n, i)} raised {problem}") from error
+        raise ModelError(f"{_place(function, labels, n, i)} raised {_said(error)}") from error
     found = _number(value)
     if math.isfinite(found):
         return found
     raise ModelError(f"{_place(function, labels, n, i)} must be a finite number, got {shown(value)}")
+
+
+def _said(error: Exception) -> str:
+    """What an exception says, short; the caller's own may be of any length, or fail to say it."""
+    try:
+        return f"{type(error).__name__}: {str(error)[:_LONGEST]}"
+    except Exception:
+        return type(error).__name__
 
 
 def _number(value: Any) -> float:

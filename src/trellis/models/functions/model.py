@@ -13,7 +13,8 @@ ScoredLabels(labels=['DET', 'NOUN'], score=3.0)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence, Sized
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set, Sized
 from typing import Any, NamedTuple, Self, final
 
 import numpy as np
@@ -66,11 +67,10 @@ class FeatureFunctions:
         *,
         weights: npt.ArrayLike | None = None,
     ) -> None:
-        self.labels, self.transitions, self.states = _checked_labels(labels), tuple(transitions), tuple(states)
+        self.labels = _checked_labels(labels)
+        self.transitions: tuple[TransitionFunction, ...] = _functions("transitions", transitions)
+        self.states: tuple[StateFunction, ...] = _functions("states", states)
         self._ids = {label: number for number, label in enumerate(self.labels)}
-        for function in (*self.transitions, *self.states):
-            if not callable(function):
-                raise ModelError(f"a feature function must be callable, got {shown(function)}")
         if weights is not None:
             self.weights_ = self._checked(weights)
 
@@ -122,15 +122,15 @@ class FeatureFunctions:
         *,
         c1: float = 0.0,
         c2: float = 1.0,
-        max_iterations: int = 200,
+        max_iterations: int | None = 200,
         progress: Progress | None = None,
     ) -> Self:
-        """Learn the weights: minimise ``sum -log P(y | x) + c1 |w| + c2/2 |w|^2``, by OWL-QN where c1 > 0, else L-BFGS.
+        """Learn the weights: minimise ``sum -log P(y | x) + c1 |w| + c2 |w|^2``, by OWL-QN where c1 > 0, else L-BFGS.
 
-        Weights that are there already are where it begins. `history_` tells how it went.
+        Weights that are there already are where it begins; c1 and c2 are those of `trellis.CRF`. Without a limit
+        (`max_iterations` None) it ends where the loss does. `history_` tells how it went.
         """
-        if c1 < 0 or c2 < 0:
-            raise ModelError(f"c1 and c2 must be at least 0, got {c1} and {c2}")
+        _check_settings(c1, c2, max_iterations)
         evaluated = self._evaluated(X)
         if len(evaluated.lengths) == 0:
             raise ModelError("there is nothing to learn from: X has no sentence")
@@ -156,7 +156,7 @@ class FeatureFunctions:
         return self.weights_
 
     def _evaluated(self, X: Sequence[Any]) -> Evaluated:
-        if isinstance(X, str) or not isinstance(X, Sized):
+        if isinstance(X, str | Mapping | Set) or not isinstance(X, Sized):
             raise ModelError(f"X must be a list of sentences, got {'one string' if isinstance(X, str) else shown(X)}")
         return evaluate(X, self.labels, self.states, self.transitions)
 
@@ -167,15 +167,19 @@ class FeatureFunctions:
         return chain.ChainScores(emissions, evaluated.lengths, np.zeros((L, L)), edges=edges)
 
     def _encoded(self, X: Sequence[Any], y: Sequence[Sequence[Hashable]]) -> IntArray:
+        if not isinstance(y, Sized):
+            raise ModelError(f"y must be a list of labels for each sentence, got {shown(y)}")
         if len(X) != len(y):
             raise ModelError(f"there are {len(X)} sentences, but labels for {len(y)}")
         for n, (x, own) in enumerate(zip(X, y, strict=True)):
+            if not isinstance(own, Sized):
+                raise ModelError(f"sentence {n}: expected a list of labels, one per place, got {shown(own)}")
             if len(x) != len(own):
                 raise ModelError(f"sentence {n} has {len(x)} places, but {len(own)} labels")
         return np.array([self._id(label, n) for n, own in enumerate(y) for label in own], dtype=np.int64)
 
     def _id(self, label: Hashable, n: int) -> int:
-        if label not in self._ids:
+        if not isinstance(label, Hashable) or label not in self._ids:
             raise ModelError(f"sentence {n}: unknown label {shown(label)}, expected one of {shown(list(self.labels))}")
         return self._ids[label]
 
@@ -192,6 +196,26 @@ def _checked_labels(labels: Sequence[Hashable]) -> tuple[Hashable, ...]:
     if not found or not distinct:
         raise ModelError(f"labels must be one or more and distinct, got {shown(found)}")
     return found
+
+
+def _functions(name: str, functions: Any) -> tuple[Any, ...]:
+    if not isinstance(functions, Iterable):
+        raise ModelError(f"{name} must be a list of feature functions, got {shown(functions)}")
+    found = tuple(functions)
+    for function in found:
+        if not callable(function):
+            raise ModelError(f"a feature function must be callable, got {shown(function)}")
+    return found
+
+
+def _check_settings(c1: Any, c2: Any, max_iterations: Any) -> None:
+    for name, value in (("c1", c1), ("c2", c2)):
+        if not isinstance(value, int | float | np.integer | np.floating) or not 0 <= value < math.inf:
+            raise ModelError(f"{name} must be a finite number >= 0, got {shown(value)}")
+    if max_iterations is None:
+        return
+    if isinstance(max_iterations, bool) or not isinstance(max_iterations, int | np.integer) or max_iterations < 1:
+        raise ModelError(f"max_iterations must be an integer >= 1, or None for no limit, got {shown(max_iterations)}")
 
 
 class _Likelihood:
@@ -214,8 +238,8 @@ class _Likelihood:
         K = len(self._model.transitions)
         gradient[:K] = own.transitions.totals(pairs.ravel(), K)
         gradient[K:] = own.states.totals(tokens.ravel(), len(weights) - K)
-        gradient += self._c2 * weights
-        return loss + 0.5 * self._c2 * float(weights @ weights)
+        gradient += 2.0 * self._c2 * weights
+        return loss + self._c2 * float(weights @ weights)
 
     def _subtract_seen(self, tokens: FloatArray, pairs: FloatArray, lengths: IntArray) -> None:
         gold = self._gold

@@ -42,7 +42,7 @@ from trellis.models.hmm.observations import Symbol, encode, given_symbols
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.hmm.storage import from_stored, to_stored
 from trellis.models.hmm.training import LearnedHMM, check_order, learn
-from trellis.models.markov import check_size, draw, sample_paths
+from trellis.models.markov import check_size, draw, generator, sample_paths
 from trellis.models.probability import akaike, bayesian, logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
@@ -221,7 +221,7 @@ class HMM(Tagger[HMMConfig]):
 
     def sample(self, length: int, *, n: int = 1, seed: int = 0) -> list[Sample]:
         """`n` sequences of states and their observations, drawn from the model."""
-        model, random = self._fitted(), np.random.default_rng(seed)
+        model, random = self._fitted(), generator(seed)
         check_size(length, n)
         symbols = [*self.symbols_, None]  # None stands for an unknown word
         p = model.parameters

@@ -21,6 +21,9 @@ from trellis.vectors import usual_count
 
 T = TypeVar("T")
 
+MOST_TOKENS = 64
+"""Of a span that a semicrf scores as a whole."""
+_USUAL_TOKENS, _MOST_RANK = 10, 1024
 _CHARACTER_EPOCHS = 10  # with characters as tokens, longer trainings learn the words of the corpus by heart
 
 
@@ -149,7 +152,15 @@ class EncoderSettings:
 class NeuralConfig:
     """Settings of a neural tagger: encoder, emission layer, head."""
 
-    head: Literal["crf", "softmax"] = setting("crf", "crf: the sentence as a whole; softmax: each token by itself")
+    head: Literal["crf", "softmax", "semicrf"] = setting(
+        "crf", "crf: the sentence as a whole; softmax: each token by itself; semicrf: whole spans, with their lengths"
+    )
+    longest: int | None = setting(
+        None, "semicrf: the most tokens of a span; default: as in the training data, but 3 to 10; longer ones are cut"
+    )
+    boundaries: int = setting(
+        0, "semicrf: rank of scores that the first and the last token of a span make together; 0: each by itself"
+    )
     edges: int = setting(
         0, "crf: rank of bilinear scores of transitions from the features of both tokens; 0: the same at every place"
     )
@@ -173,9 +184,20 @@ class NeuralConfig:
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
-        _at_least(self, edges=0)
-        if self.edges and self.head == "softmax":
-            raise ConfigError(f"edges = {self.edges} needs head = crf: a softmax has no transitions to score")
+        _at_least(self, edges=0, boundaries=0, longest=3)
+        if self.edges and self.head != "crf":
+            raise ConfigError(f"edges = {self.edges} needs head = crf: a {self.head} has no such transitions to score")
+        if self.head == "semicrf":
+            self._check_segments()
+
+    def _check_segments(self) -> None:
+        if not self.constraints or self.label_weights is not None:
+            raise ConfigError("head = semicrf needs constraints = true, and no label_weights: it scores whole spans")
+        if (self.longest is not None and self.longest > MOST_TOKENS) or self.boundaries > _MOST_RANK:
+            raise ConfigError(
+                f"longest must be at most {MOST_TOKENS} and boundaries at most {_MOST_RANK}, "
+                f"got {self.longest} and {self.boundaries}"
+            )
 
 
 class Facts(NamedTuple):
@@ -191,6 +213,8 @@ class Facts(NamedTuple):
     """The scheme of the labels."""
     learned: Scheme | None = None
     """The scheme that is learned."""
+    longest: int | None = None
+    """The tokens of the longest span."""
 
 
 def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # noqa: B008 - it is immutable
@@ -199,6 +223,7 @@ def resolved(config: NeuralConfig, facts: Facts = Facts()) -> NeuralConfig:  # n
         config,
         scheme=config.scheme if facts.scheme is None else facts.scheme.value.lower(),
         learn_scheme=config.learn_scheme if facts.learned is None else facts.learned.value.lower(),
+        longest=config.longest or min(max(facts.longest or _USUAL_TOKENS, 3), _USUAL_TOKENS),
         encoder=_encoder(config.encoder, facts),
         training=_training(config, facts),
     )

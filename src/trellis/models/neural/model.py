@@ -1,4 +1,4 @@
-"""Neural taggers: encoder, emission layer, and a CRF or a softmax as head.
+"""Neural taggers: encoder, emission layer, and a CRF, a semi-Markov CRF or a softmax as head.
 
     model = NeuralTagger(encoder={"words": {"vectors": "glove.6B.50d.txt"}}).fit(train, dev=dev)
     model.tag([["She", "lives", "in", "Paris"]])
@@ -19,7 +19,7 @@ import torch
 
 from trellis import chain
 from trellis.arrays import Arrays, Float32Array, IntArray
-from trellis.errors import ModelError
+from trellis.errors import ConfigError, ModelError
 from trellis.models import fingerprint
 from trellis.models.base import Tagger
 from trellis.models.data import Label, Labelled, Supervised, check_held_out, learned_states, learned_tag_set
@@ -34,7 +34,7 @@ from trellis.models.neural.vectors import add_vectors
 from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.models.states import stored_states
 from trellis.store import Stored
-from trellis.tags import OnBadTags, TagSet, TagStates
+from trellis.tags import OnBadTags, Scheme, TagSet, TagStates
 from trellis.text import OwnTokenizer, Splitter
 from trellis.training import Progress
 from trellis.training.neural import train
@@ -98,7 +98,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
             check_held_out(dev, tags)
         learned = self._vocabulary(data.inputs, before)
         learned, vectors, coverage = add_vectors(learned, self.config.encoder.words, distinct_tokens(data.inputs))
-        settings = resolved(self.config, _facts(self.config, learned, vectors, states))
+        settings = resolved(self.config, _facts(self.config, learned, vectors, states, data))
         vocabulary = _used(learned, settings.encoder, data.inputs, None if before is None else before.vocabulary)
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
@@ -116,10 +116,13 @@ class NeuralTagger(Tagger[NeuralConfig]):
     def _states(self, tags: TagSet, before: TagStates | None) -> TagStates:
         own = self.config
         legal = own.constraints and (own.head == "crf" or own.decoding == "legal")
+        if own.head == "semicrf":
+            return _segment_states(tags, own.learn_scheme, before)
         return learned_states(tags, own.learn_scheme, legal, before)
 
     def _state_labels(self) -> IntArray | None:
-        return self.states_.finer
+        histories = self.model_.network.head.histories
+        return self.states_.finer if histories is None else self.states_.labels[histories]
 
     def _vocabulary(self, inputs: Sequence[Any], before: LearnedNetwork | None) -> Vocabulary:
         settings = self.config.encoder
@@ -168,11 +171,27 @@ class NeuralTagger(Tagger[NeuralConfig]):
         self.model_ = LearnedNetwork(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
 
 
-def _facts(config: NeuralConfig, learned: Vocabulary, vectors: Float32Array | None, states: TagStates) -> Facts:
+def _segment_states(tags: TagSet, learn_scheme: str | None, before: TagStates | None) -> TagStates:
+    """States that tell where spans begin and end: a semi-Markov head makes segments of them."""
+    states = learned_states(tags, learn_scheme, True, before)
+    if states.scheme not in (Scheme.BIOES, Scheme.BILOU, Scheme.BMES, Scheme.PLAIN):  # plain: spans of one token
+        raise ConfigError(f"head = semicrf learns in bioes, bilou or bmes, got learn_scheme = {learn_scheme}")
+    return states
+
+
+def _facts(
+    config: NeuralConfig, learned: Vocabulary, vectors: Float32Array | None, states: TagStates, data: Labelled
+) -> Facts:
     """What unset settings depend on, as the training data has it."""
     alone, characters = config.encoder.transformer is None, learned.has_only_characters
     size = None if vectors is None else vectors.shape[1]
-    return Facts(alone and not characters, alone and characters, size, states.tags.scheme, states.scheme)
+    spans = (
+        None
+        if config.head != "semicrf" or data.partial
+        else states.tags.find_spans(data.encode(states.tags), data.lengths)
+    )
+    longest = None if spans is None or not len(spans.end) else int((spans.end - spans.begin).max())
+    return Facts(alone and not characters, alone and characters, size, states.tags.scheme, states.scheme, longest)
 
 
 def _used(

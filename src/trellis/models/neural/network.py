@@ -24,8 +24,9 @@ from trellis.nn.encoder import Batch, Encoder, Part
 from trellis.nn.feature_cache import FeatureCache
 from trellis.nn.heads import CRFHead, Head, SoftmaxHead
 from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, PretrainedPart, WordPart
+from trellis.nn.segment_head import SegmentStates, SemiCRFHead
 from trellis.nn.transformer import TransformerEncoder
-from trellis.tags import Scheme, TagStates
+from trellis.tags import Role, Scheme, TagStates
 
 _MOST_LABELS = 4096  # of a softmax: its table of legal transitions is (L, L), and a file has no array of that size
 
@@ -35,13 +36,13 @@ class Network(nn.Module):
 
     head: Head
 
-    def __init__(self, encoder: Encoder, num_tags: int, head: Head, edges: int = 0) -> None:
+    def __init__(self, encoder: Encoder, head: Head, edges: int = 0) -> None:
         super().__init__()
         self.parts = frozenset(encoder.parts)
         self.encoder = encoder
-        self.emission = nn.Linear(encoder.output_size, num_tags)
+        self.emission = nn.Linear(encoder.output_size, head.num_scores)
         self.head = head
-        self.edges = BilinearEdges(encoder.output_size, num_tags, edges) if edges else None
+        self.edges = BilinearEdges(encoder.output_size, head.num_tags, edges) if edges else None
 
     @property
     def device(self) -> torch.device:
@@ -90,7 +91,7 @@ def build(
     if isinstance(words, WordPart):
         rows = vocabulary.kinds(vocabulary.words.names).vector
         words.begin_at_vectors(np.concatenate([np.ones(FIRST, dtype=np.bool_), rows != PADDING]))
-    return Network(encoder, len(states), _head(config, states), config.edges)
+    return Network(encoder, _head(config, states), config.edges)
 
 
 def build_empty(
@@ -106,7 +107,7 @@ def build_empty(
     """
     head = _head(config, states)
     with torch.device("meta"):
-        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), len(states), head, config.edges)
+        return Network(_encoder(config.encoder, vocabulary, vectors, transformer), head, config.edges)
 
 
 def _encoder(
@@ -199,6 +200,9 @@ def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | Chara
 
 
 def _head(config: NeuralConfig, states: TagStates) -> Head:
+    if config.head == "semicrf":
+        assert config.longest is not None
+        return SemiCRFHead(len(states), segment_states(states), config.longest, config.boundaries)
     if config.head == "softmax" and len(states) > _MOST_LABELS:
         raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(states)}")
     legal = None
@@ -209,3 +213,19 @@ def _head(config: NeuralConfig, states: TagStates) -> Head:
     if config.head == "crf":
         return CRFHead(len(states), legal)  # type: ignore[arg-type]
     return SoftmaxHead(len(states), legal if config.decoding == "legal" else None)  # type: ignore[arg-type]
+
+
+def segment_states(states: TagStates) -> SegmentStates:
+    """Which state each token of a span has, by type; outside is a type of its own."""
+    order = {Role.S: 0, Role.B: 1, Role.I: 2, Role.E: 3, Role.O: 0}
+    kinds: dict[tuple[bool, str], int] = {}
+    places = np.full((len(states), len(order)), -1, dtype=np.int64)
+    for state, (label, role) in enumerate(zip(states.labels.tolist(), states.roles.tolist(), strict=True)):
+        kind = kinds.setdefault((role == Role.O, states.tags.parsed[label][1]), len(kinds))
+        if places[kind, order[Role(role)]] >= 0:
+            raise ConfigError(
+                f"head = semicrf: in {states.tags.scheme.value}, the labels of a span depend on its neighbours; "
+                "convert the labels to bio or bioes first"
+            )
+        places[kind, order[Role(role)]] = state
+    return SegmentStates(places[: len(kinds), :4].copy())

@@ -67,7 +67,9 @@ def from_stored(config: NeuralConfig, states: TagStates, stored: Stored) -> tupl
 
 def _check_labels(config: NeuralConfig, L: int, stored: Stored) -> None:
     """The tables of what the scheme allows are square in the labels, so these must be those of the weights."""
-    stored.array(f"{_WEIGHTS}emission.bias", np.float32, (L,))
+    stored.array(
+        f"{_WEIGHTS}emission.bias", np.float32, (L + 2 * (config.boundaries if config.head == "semicrf" else 0),)
+    )
     if config.head == "crf":
         stored.array(f"{_WEIGHTS}head.crf.transitions", np.float32, (L, L))
 

@@ -21,16 +21,16 @@ _FEWEST, _MOST = 1024, 8192  # tokens of a batch: larger ones share more words; 
 
 def scores_of(network: Network, inputs: EncodedSentences) -> chain.ChainScores:
     """The scores of encoded sentences, from which every answer comes."""
-    transitions, start, end = (x.detach().cpu().numpy() for x in network.head.chain())
-    emissions, edges = token_scores(network, inputs, len(start))
-    return chain.ChainScores(emissions, inputs.lengths, transitions, start, end, edges)
+    emissions, edges = token_scores(network, inputs)
+    return network.head.answers(emissions, inputs.lengths, edges)
 
 
-def token_scores(network: Network, inputs: EncodedSentences, L: int) -> tuple[FloatArray, FloatArray | None]:
+def token_scores(network: Network, inputs: EncodedSentences) -> tuple[FloatArray, FloatArray | None]:
     """``(N, L)`` for all tokens, in order, and ``(P, L, L)`` for all pairs of neighbours if the network scores these.
 
     They are double, so that probabilities add up as they do for every tagger.
     """
+    L = network.head.num_scores
     result = np.empty((int(inputs.lengths.sum()), L))
     steps = None if network.edges is None else np.empty((len(later_tokens(inputs.lengths)), L, L))
     first_pairs = np.cumsum(np.maximum(inputs.lengths - 1, 0)) - np.maximum(inputs.lengths - 1, 0)

@@ -103,4 +103,5 @@ class Validation:
 
     def __call__(self) -> DevScores:
         """Of the network in its present state."""
-        return held_out_scores([scores_of(self.network, self.inputs)], self.dev, self.states)
+        scores = scores_of(self.network, self.inputs)
+        return held_out_scores([scores], self.dev, self.states, self.network.head.histories)

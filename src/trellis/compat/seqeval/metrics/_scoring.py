@@ -11,12 +11,13 @@ import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.compat.seqeval.reporters import DictReporter, Reporter, StringReporter
-from trellis.compat.seqeval.scheme import Token, scheme_alphabet
+from trellis.compat.seqeval.scheme import TagTypeError, Token, scheme_alphabet
 from trellis.errors import ConfigError
 from trellis.metrics.matching import compare_read, tally
 from trellis.metrics.prf import Tally, divide, f_measure
 from trellis.tags import Role
 from trellis.tags.chunks import Alphabet
+from trellis.untrusted import shown
 
 Average = Literal["micro", "macro", "weighted"] | None
 ZeroDivision = Literal["warn", 0, 1]
@@ -24,6 +25,7 @@ Scores = tuple[Any, Any, Any, Any]  # floats and an int with an average, arrays 
 ALL_METRICS = ("precision", "recall", "f-score")
 _AVERAGES = (None, "micro", "macro", "weighted")
 _ENTITY_LETTERS = "BIES"
+_MOST_DIGITS = 100
 
 
 class UndefinedMetricWarning(UserWarning):
@@ -58,8 +60,11 @@ def _warn_unlike_entity(label: str, suffix: bool) -> None:
 
 def check_types(y_true: Sequence[Sequence[str]], y_pred: Sequence[Sequence[str]]) -> None:
     """Both must be lists of lists."""
-    if {*map(type, y_true), *map(type, y_pred)} != {list}:
-        raise TypeError("y_true and y_pred must be lists of lists of tags")
+    for name, own in (("y_true", y_true), ("y_pred", y_pred)):
+        if not isinstance(own, Sequence | np.ndarray) or not set(map(type, own)) <= {list}:
+            raise TagTypeError(f"{name} must be a list of lists of tags, got {shown(own)}")
+    if len(y_true) == len(y_pred) == 0:
+        raise TagTypeError("y_true and y_pred must be lists of lists of tags, got two empty lists")
 
 
 def count(y_true: list[list[str]], y_pred: list[list[str]], suffix: bool, scheme: type[Token] | None = None) -> Tally:
@@ -123,6 +128,8 @@ def _warn(names: str, lacking: str) -> None:
 
 def report(counts: Tally, *, digits: int, output_dict: bool, zero_division: ZeroDivision) -> str | dict[str, Any]:
     """One row per type, then the averages."""
+    if isinstance(digits, bool) or not isinstance(digits, int) or not 0 <= digits <= _MOST_DIGITS:
+        raise ConfigError(f"digits must be an integer from 0 to {_MOST_DIGITS}, got {shown(digits)}")
     width = max(len("weighted avg"), digits, *map(len, counts.names))
     reporter: Reporter = DictReporter() if output_dict else StringReporter(width=width, digits=digits)
     for row in zip(counts.names, *figures(counts, average=None, zero_division=zero_division), strict=True):

@@ -26,6 +26,7 @@ from trellis.compat.seqeval.metrics._scoring import (
     report,
 )
 from trellis.compat.seqeval.scheme import Token
+from trellis.errors import DataError
 from trellis.tags.chunks import conlleval_tables, find_chunks
 
 Tags = list[list[str]]
@@ -142,6 +143,8 @@ def _flat(y_true: Sequence[Any], y_pred: Sequence[Any]) -> tuple[Sequence[str], 
 def accuracy_score(y_true: Sequence[Any], y_pred: Sequence[Any]) -> float:
     """The share of tokens with the right tag; lists of tags or of lists."""
     true, guessed = _flat(y_true, y_pred)
+    if len(true) == 0:
+        raise DataError("accuracy needs at least one tag, got none")
     right: int = sum(map(eq, true, guessed))
     return right / len(true)
 

@@ -1,0 +1,212 @@
+"""The semi-Markov CRF as a layer: scores of tokens in, loss, segments and probabilities out.
+
+A segment's score is made of what its tokens say, of its ends, and of its length::
+
+    s[begin..end, l] = sum_t inner[t, l] + first[begin, l] + last[end, l] + length[l]
+                       + sum_r together[l, r] * left[begin, r] * right[end, r]
+
+A segment of one token may have a score of its own. Transitions are between the labels of neighbouring segments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trellis.arrays import IntArray
+from trellis.chain import SegmentMarginals
+from trellis.chain.torch import SegmentScores
+from trellis.errors import ConfigError, ShapeError
+from trellis.nn import arguments
+from trellis.ragged import check_lengths
+
+Segments = list[list[tuple[int, int, int]]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenScores:
+    """What tokens say about the segments they are part of; flat ``(N, L)``, or padded like the layer's input."""
+
+    inner: Tensor
+    """Of every token of a segment."""
+    first: Tensor | None = None
+    """Of the first, in addition."""
+    last: Tensor | None = None
+    """Of the last, in addition."""
+    single: Tensor | None = None
+    """Of the only token of a segment, instead of the others."""
+    left: Tensor | None = None
+    """``(N, R)``: of the first, to be multiplied with that of the last."""
+    right: Tensor | None = None
+    """``(N, R)``: of the last."""
+
+    def picked(self, rows: Tensor) -> TokenScores:
+        """Those of some tokens of a padded batch, flat."""
+        names = ("inner", "first", "last", "single", "left", "right")
+        found = {name: value for name in names if (value := getattr(self, name)) is not None}
+        return TokenScores(**{name: value.flatten(0, 1)[rows] for name, value in found.items()})
+
+
+class SemiCRF(nn.Module):
+    """Conditional random field over the ways to cut a sequence into labelled segments.
+
+    Tensors are ``(T, B, ...)``, or ``(B, T, ...)`` with ``batch_first``, with a mask or lengths as in `trellis.nn.CRF`.
+    Flat tensors ``(N, ...)`` with lengths go to `segments`.
+
+    Args:
+        num_labels: L.
+        longest: K, the tokens of the longest segments.
+        batch_first: whether the batch comes before time.
+        allowed: booleans ``(K, L)``: which labels may have segments of 1, 2, ... tokens; all by default.
+        rank: R, of the scores that the first and the last token of a segment make together.
+
+    Attributes:
+        start_transitions: ``(L,)`` score of a sequence whose first segment has a label.
+        end_transitions: ``(L,)`` score of one whose last segment has it.
+        transitions: ``(L, L)`` score of a transition from row to column.
+        length: ``(K, L)`` score of a length.
+
+    """
+
+    _forbidden: Tensor | None
+
+    def __init__(
+        self,
+        num_labels: int,
+        longest: int,
+        batch_first: bool = False,
+        *,
+        allowed: Tensor | None = None,
+        rank: int = 0,
+    ) -> None:
+        if num_labels < 1 or longest < 1 or rank < 0:
+            raise ConfigError(
+                f"num_labels and longest must be at least 1 and rank at least 0, got {num_labels}, {longest}, {rank}"
+            )
+        super().__init__()
+        self.num_labels, self.longest, self.batch_first = num_labels, longest, batch_first
+        self.start_transitions = nn.Parameter(torch.empty(num_labels))
+        self.end_transitions = nn.Parameter(torch.empty(num_labels))
+        self.transitions = nn.Parameter(torch.empty(num_labels, num_labels))
+        self.length = nn.Parameter(torch.zeros(longest, num_labels))
+        self.together = nn.Parameter(torch.empty(num_labels, rank)) if rank else None
+        if allowed is not None and (allowed.shape != self.length.shape or allowed.dtype != torch.bool):
+            raise ShapeError(
+                f"allowed must be bool (K, L) = {tuple(self.length.shape)}, got {allowed.dtype} {tuple(allowed.shape)}"
+            )
+        self.register_buffer("_forbidden", None if allowed is None else ~allowed, persistent=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw transitions uniformly from -0.1 .. 0.1; every length starts at 0."""
+        for parameter in (self.start_transitions, self.end_transitions, self.transitions):
+            nn.init.uniform_(parameter, -0.1, 0.1)
+        nn.init.zeros_(self.length)
+        if self.together is not None:
+            nn.init.uniform_(self.together, -0.1, 0.1)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(num_labels={self.num_labels}, longest={self.longest})"
+
+    def segments(self, tokens: Tensor | TokenScores, lengths: Tensor | IntArray | list[int]) -> SegmentScores:
+        """The distribution over segments, from flat scores of tokens ``(N, L)`` and ``lengths[B]``."""
+        own = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
+        if own.inner.dim() != 2 or own.inner.shape[1] != self.num_labels:
+            raise ShapeError(f"scores of tokens must be (N, L) = (N, {self.num_labels}), got {tuple(own.inner.shape)}")
+        scores = self._segment_scores(own)
+        given = lengths.cpu().numpy() if isinstance(lengths, Tensor) else np.asarray(lengths, dtype=np.int64)
+        chain = (self.transitions, self.start_transitions, self.end_transitions)
+        return SegmentScores(scores, check_lengths(given, len(scores)), *(x.to(scores.dtype) for x in chain))
+
+    def scores(
+        self,
+        tokens: Tensor | TokenScores,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+    ) -> SegmentScores:
+        """The same from a padded batch ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``."""
+        own = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
+        arguments.check_padded(own.inner, None, mask, self.num_labels)
+        places = arguments.places(own.inner, mask, lengths, batch_first=self.batch_first)
+        rows, counts = _tokens(own.inner, places, self.batch_first)
+        return self.segments(own.picked(rows), counts)
+
+    def nll(
+        self,
+        tokens: Tensor | TokenScores,
+        paths: Segments,
+        mask: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
+        reduction: str = "sum",
+    ) -> Tensor:
+        """Negative log-likelihood of the segments ``(begin, end, label)`` of each sequence, never negative: the loss.
+
+        Positions count the tokens of a sequence, not its padding. The reduction is "none" (a value per sequence),
+        "sum", "mean" (over sequences) or "token_mean" (over tokens).
+        """
+        arguments.known(reduction)
+        scores = self.scores(tokens, mask, lengths=lengths)
+        losses = scores.nll(paths)
+        if reduction == "none":
+            return losses
+        count = {"sum": 1, "mean": len(scores.lengths), "token_mean": int(scores.lengths.sum())}[reduction]
+        return losses.sum() / max(count, 1)
+
+    def forward(self, tokens: Tensor | TokenScores, paths: Segments, mask: Tensor | None = None) -> Tensor:
+        """Log-likelihood of the segments: ``-nll(...)``."""
+        return -self.nll(tokens, paths, mask)
+
+    def decode(
+        self, tokens: Tensor | TokenScores, mask: Tensor | None = None, *, lengths: Tensor | None = None
+    ) -> Segments:
+        """The best segments ``(begin, end, label)`` of each sequence."""
+        with torch.no_grad():
+            paths = self.scores(tokens, mask, lengths=lengths).viterbi().paths
+        return [[(begin, end, label) for begin, end, label in path.tolist()] for path in paths]
+
+    def marginals(
+        self, tokens: Tensor | TokenScores, mask: Tensor | None = None, *, lengths: Tensor | None = None
+    ) -> SegmentMarginals:
+        """Probabilities of segments ``(N, K, L)``, flat over the tokens of the batch, as arrays."""
+        with torch.no_grad():
+            return self.scores(tokens, mask, lengths=lengths).numpy().marginals()
+
+    def _segment_scores(self, tokens: TokenScores) -> Tensor:
+        """(N, K, L) in float64: sums over many tokens, and differences of sums."""
+        inner = tokens.inner.double()
+        sums = torch.cat([inner.new_zeros(1, self.num_labels), inner.cumsum(0)])
+        last = torch.arange(len(inner), device=inner.device)
+        longest = [self._of_length(k, tokens, sums, last) for k in range(self.longest)]
+        scores = torch.stack(longest, 1) + self.length.double()
+        return scores if self._forbidden is None else scores.masked_fill(self._forbidden, -torch.inf)
+
+    def _of_length(self, k: int, tokens: TokenScores, sums: Tensor, last: Tensor) -> Tensor:
+        """(N, L): of the segments of k + 1 tokens that end with each token; those without room are never asked for."""
+        begin = (last - k).clamp_min(0)
+        if k == 0 and tokens.single is not None:
+            scores = tokens.single.double()
+        else:
+            scores = sums[last + 1] - sums[begin]
+            if tokens.first is not None:
+                scores = scores + tokens.first.double()[begin]
+            if tokens.last is not None:
+                scores = scores + tokens.last.double()
+        if self.together is not None and tokens.left is not None and tokens.right is not None:
+            both = tokens.left[begin] * tokens.right
+            scores = scores + (both @ self.together.T.to(both.dtype)).double()
+        return scores
+
+
+def _tokens(padded: Tensor, mask: Tensor | None, batch_first: bool) -> tuple[Tensor, IntArray]:
+    """The row of each token of a padded batch, sequence by sequence, and how many tokens each sequence has."""
+    first, second = padded.shape[:2]
+    there = torch.ones(first, second, dtype=torch.bool) if mask is None else mask.bool().cpu()
+    by_sequence = there if batch_first else there.T
+    numbers = torch.arange(first * second).reshape(first, second)
+    numbers = numbers if batch_first else numbers.T
+    return numbers[by_sequence].to(padded.device), by_sequence.sum(1).numpy()
