@@ -13,7 +13,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults fuzz sanitize check format bench docs clean
+.PHONY: help demo serve test faults fuzz sanitize check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,10 +27,17 @@ $(VENV)/.neural: $(BIN)/python $(SOURCES)
 
 $(VENV)/.dev: $(BIN)/python $(SOURCES)
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
-	@touch $@ $(VENV)/.neural
+	@touch $@ $(VENV)/.neural $(VENV)/.serve
 
 demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
+
+$(VENV)/.serve: $(BIN)/python $(SOURCES)
+	$(PIP) install --quiet -c constraints.txt -e '.[serve]'
+	@touch $@
+
+serve: $(VENV)/.serve  ## the server with its page, on a model that is trained in a second
+	@$(BIN)/trellis serve --demo
 
 test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
@@ -56,6 +63,7 @@ format: $(VENV)/.dev  ## let ruff fix what it can
 
 bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora adds those that need corpora
 	$(BIN)/python benchmarks/chain.py
+	$(BIN)/python benchmarks/segments.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/corpus.py
 	$(BIN)/python benchmarks/lstm.py
@@ -64,6 +72,7 @@ bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora ad
 	$(if $(DATA),$(BIN)/python benchmarks/annotate.py $(DATA))
 	$(if $(DATA),$(BIN)/python benchmarks/segmentation.py $(DATA)/ud_chinese_gsd)
 	$(if $(DATA),$(BIN)/python benchmarks/tokenizing.py $(DATA))
+	$(if $(DATA),$(BIN)/python benchmarks/lexicon.py $(DATA))
 	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/transformer.py $(if $(DATA),$(DATA)/wnut17/emerging.dev.conll $(DATA)/wnut17/emerging.test.annotated)
 

@@ -33,10 +33,10 @@ def snippets(page: str, *languages: str) -> list[pages.Snippet]:
 
 
 def commands(text: str) -> Iterator[str]:
-    """The `trellis` commands of a shell snippet, long lines joined and comments left out; the demo has its own test."""
+    """The `trellis` commands of a shell snippet, long lines joined; demo and server have tests of their own."""
     for line in text.replace("\\\n", " ").splitlines():
         bare = " ".join(shlex.split(line, comments=True))
-        if "trellis" in bare.split() and not bare.startswith("trellis demo"):
+        if "trellis" in bare.split() and not bare.startswith(("trellis demo", "trellis serve")):
             yield line
 
 

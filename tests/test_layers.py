@@ -18,10 +18,11 @@ LAYERS = [
     ["text", "tags", "ragged", "config", "store", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],
+    ["lexicon"],
     ["training"],
     ["models"],
-    ["compat", "demo"],
-    ["cli", "server"],
+    ["compat", "demo", "server"],
+    ["cli"],
 ]
 MODEL_ROOMS = ("crf", "functions", "hmm", "neural")
 # Names of several classes: the same thing for NumPy and torch, a model and its layer, the names that users of other

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trellis.chain import ChainScores, get_num_threads, set_num_threads
+    from trellis.lexicon import Lexicon
     from trellis.models import CRF, HMM, FeatureFunctions, MarkovChain, NeuralTagger, Pipeline, load, select
     from trellis.text import Sentence
 
@@ -21,6 +22,7 @@ _HOMES = {
     "HMM": "trellis.models",
     "ChainScores": "trellis.chain",
     "FeatureFunctions": "trellis.models",
+    "Lexicon": "trellis.lexicon",
     "MarkovChain": "trellis.models",
     "NeuralTagger": "trellis.models",
     "Pipeline": "trellis.models",
@@ -39,6 +41,7 @@ _PARTS = (
     "demo",
     "errors",
     "features",
+    "lexicon",
     "metrics",
     "models",
     "nn",
@@ -54,6 +57,7 @@ __all__ = [
     "HMM",
     "ChainScores",
     "FeatureFunctions",
+    "Lexicon",
     "MarkovChain",
     "NeuralTagger",
     "Pipeline",

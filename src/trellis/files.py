@@ -2,7 +2,8 @@
 
 Content goes to a temporary file in the same folder, ``.NAME.XXXXXXXX.partial``, which is flushed to the disk and then
 renamed. If anything goes wrong (a full disk, a kill), the file that was there before stays unchanged; `remove_partial`
-removes what a killed process left behind. Folders are removed in the same way: renamed first, then emptied.
+removes what a killed process left behind. Folders are removed in the same way: renamed first, then emptied. Only
+`AppendedLines` writes into a file that is there already: at its end, one whole line at a time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from trellis.errors import StoreError, TrellisError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 _SUFFIX = ".partial"
 
@@ -98,3 +104,55 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class AppendedLines:
+    """A file that grows by lines and has one writer: a line is on the disk when `append` returns.
+
+    What a killed writer left of a line, it never said was written: opening the file removes it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> None:
+        """Open the file, made if it does not exist; another process that has it open is an error."""
+        self._path, self._error = Path(path), error
+        try:
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as problem:
+            raise self._refusal(problem) from None
+        try:
+            _lock(self._handle)
+            whole = self._path.read_bytes()
+            os.ftruncate(self._handle, whole.rfind(b"\n") + 1)
+        except OSError as problem:
+            os.close(self._handle)
+            raise self._refusal(problem) from None
+
+    def lines(self) -> list[bytes]:
+        """All lines, without their ends."""
+        return self._path.read_bytes().split(b"\n")[:-1]
+
+    def append(self, line: bytes) -> None:
+        """Write one line."""
+        assert b"\n" not in line
+        try:
+            left = memoryview(line + b"\n")
+            while left:
+                left = left[os.write(self._handle, left) :]
+            os.fsync(self._handle)
+        except OSError as problem:
+            raise self._refusal(problem) from None
+
+    def close(self) -> None:
+        """Let others write."""
+        os.close(self._handle)
+
+    def _refusal(self, problem: OSError) -> TrellisError:
+        if isinstance(problem, BlockingIOError):
+            return self._error(f"{self._path} is in use: another process writes to it")
+        return self._error(f"{self._path} cannot be written: {problem.strerror or problem}")
+
+
+def _lock(handle: int) -> None:
+    """Lock an open file for this process, where the system can."""
+    if fcntl is not None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -36,6 +36,7 @@ MODELS = {
 }
 # What is unset in a resolved configuration means: no limit, none, never.
 MAY_BE_UNSET = {
+    "lexicon",
     "tokenizer",  # like the training data: what was learned of them is stored
     "vectors",
     "max_iterations",
@@ -158,6 +159,7 @@ def test_a_fit_takes_only_what_its_family_uses():
         "folder",
         "tokenizer",
         "on_bad_tags",
+        "lexicon",
     ]
     assert list(inspect.signature(CRF.fit).parameters) == shared
     assert list(inspect.signature(HMM.fit).parameters) == shared

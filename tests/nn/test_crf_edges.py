@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -204,3 +205,9 @@ class TestScores:
         e, own = ordered(crf, emissions, edges)
         torch.testing.assert_close(crf.log_partition(e, edges=own), crf.log_partition(e))
         assert crf.decode(e, edges=own) == crf.decode(e)
+
+
+@pytest.mark.parametrize("edges", [np.zeros((2, 3, 3, 3)), [[[0.0]]], "edges"])
+def test_edges_that_are_no_tensor_are_named(edges: object) -> None:
+    with pytest.raises(ShapeError, match=r"edges must be a tensor \(B, T - 1, L, L\) = \(2, 3, 3, 3\), got"):
+        CRF(3, batch_first=True).decode(torch.zeros(2, 4, 3), edges=edges)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ _COMMANDS = (
     ("inspect", "inspect", "inspect", "Look into a model: labels, weights, and how it was trained."),
     ("explain", "explain", "explain", "Why each label of a text: its paths, and what decided."),
     ("select", "select", "select_sentences", "Choose sentences of a pool that are worth labelling."),
+    ("serve", "serve", "serve", "Serve models over HTTP, with a page to try them."),
     ("check", "check", "check", "Check files before training: labels, tag scheme, duplicates."),
     ("convert", "convert", "convert", "Convert a corpus to another format, another tag scheme, or both."),
     ("score", "score", "score", "Score predicted tags against gold tags."),

@@ -7,12 +7,21 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 import typer
 
 import trellis
 from trellis.cli._inputs import TEXTS, WORDS, Constraints, Document, Inputs, Piece, blocks
+from trellis.cli._lexicons import (
+    IgnoreCaseOption,
+    LexiconFormatOption,
+    LexiconOption,
+    ReportFile,
+    StrengthOption,
+    read_lexicon,
+    report_file,
+)
 from trellis.cli._outputs import FORMS, Answer, Drawing, passed_on
 from trellis.cli._pipes import models_and_files
 from trellis.cli._progress import Tell, counted
@@ -28,6 +37,7 @@ from trellis.cli._reading import (
 )
 from trellis.corpus import FORMATS, CorpusError, open_output
 from trellis.errors import ConfigError, DataError, TrellisError
+from trellis.lexicon import Lexicon
 from trellis.models import Pipeline, Tagger, folder
 from trellis.models.raw_text import segments
 from trellis.tags import Scheme
@@ -85,6 +95,21 @@ def tag(
             help="Split raw text otherwise than the model does, e.g. whitespace, regex:PATTERN, module:function."
         ),
     ] = None,
+    lexicon: LexiconOption = None,
+    lexicon_format: LexiconFormatOption = None,
+    strength: StrengthOption = None,
+    lexicon_ignore_case: IgnoreCaseOption = False,
+    lexicon_report: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write which entries fired, which lost, and by how much probability: .jsonl has every occurrence, "
+            "any other name a table.",
+        ),
+    ] = None,
+    no_lexicon: Annotated[
+        bool, typer.Option("--no-lexicon", help="Switch off the lexicon that is saved with the model.")
+    ] = False,
     on_error: Annotated[
         OnError, typer.Option(help="At a line that cannot be tagged: stop, or report it and pass it on.")
     ] = OnError.STOP,
@@ -109,10 +134,21 @@ def tag(
       trellis tag seg-model zh.txt --to segmented
       trellis tag --pipe seg-model pos-model ner-model zh.txt --to jsonl
       trellis tag model partly.conll --constrain partly.conll --to conll
+      trellis tag seg-model zh.txt --lexicon userdict.txt --strength prefer=2.0 --to segmented
+      trellis tag model text.txt --lexicon names.tsv --strength must --lexicon-report report.txt
     """  # noqa: D301 - \b tells click to keep the lines
     _check_names(source, to)
     if sentences and (source not in (None, "text") or kbest or constrain is not None):
         raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
+    _check_lexicon(lexicon, strength, lexicon_report, no_lexicon, pipe, sentences)
+    known_words = read_lexicon(
+        lexicon or (),
+        lexicon_format,
+        strength or "prefer",
+        ignore_case=lexicon_ignore_case,
+        given=strength is not None,
+        quiet=quiet,
+    )
     given = None if tokenizer is None else splitter(tokenizer)  # before the model, which may need its module
     models, paths = models_and_files([model, *(files or ())]) if pipe else ([model], files or [])
     if pipe and constrain is not None:
@@ -129,8 +165,9 @@ def tag(
     inputs = Inputs(reader, how, source, "raise" if strict else "skip", column, first.makes_words)
     known = None if constrain is None else Constraints(constrain, reader)
     job = Job(tagger, probs, kbest, known, not strict, column, pipeline=pipeline)
+    job.lexicon = None if no_lexicon else known_words or "own"
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
-    with open_output(out) as file, counted(watched) as tell:
+    with open_output(out) as file, report_file(lexicon_report) as job.report, counted(watched) as tell:
         for path in paths or ["-"]:
             whole = (to or _form(job, "text", file)) in ("inline", "jsonl")
             form, pieces = inputs.documents(path, whole) if sentences else inputs.pieces(path, quiet=quiet)
@@ -144,6 +181,19 @@ def _check_names(source: str | None, to: str | None) -> None:
         raise ConfigError(f"--from: unknown format {source!r}, expected one of {', '.join((*TEXTS, *FORMATS))}")
     if to is not None and to not in FORMS:
         raise ConfigError(f"--to: unknown form {to!r}, expected one of {', '.join(FORMS)}")
+
+
+def _check_lexicon(
+    lexicon: list[str] | None, strength: str | None, report: str | None, off: bool, pipe: bool, sentences: bool
+) -> None:
+    if strength is not None and not lexicon:
+        raise ConfigError("--strength is that of a lexicon: give one with --lexicon")
+    if lexicon and off:
+        raise ConfigError("--no-lexicon switches lexicons off, and --lexicon gives one: give one of them")
+    if lexicon and pipe:
+        raise ConfigError("--lexicon goes with one model, and --pipe has several: save the lexicon with one of them")
+    if report is not None and (off or sentences):
+        raise ConfigError("--lexicon-report is about sentences and a lexicon: leave out --no-lexicon and --sentences")
 
 
 @dataclass
@@ -160,6 +210,8 @@ class Job:
     """Whether the sentences are lines of raw text."""
     pipeline: Pipeline | None = None
     """The models that make the tokens of the last, which is the tagger."""
+    lexicon: Lexicon | Literal["own"] | None = "own"
+    report: ReportFile | None = None
 
     def style(self, form: str, file: IO[bytes]) -> Drawing:
         """How to draw in this form."""
@@ -193,12 +245,18 @@ class Job:
 
     def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
         if any(isinstance(sentence, Document) for sentence in sentences):
-            tagger = self.pipeline or self.tagger
-            documents = tagger.annotate([sentence.text or "" for sentence in sentences], sentences=True)
+            texts = [sentence.text or "" for sentence in sentences]
+            if self.pipeline is not None:
+                documents = self.pipeline.annotate(texts, sentences=True)
+            else:
+                documents = self.tagger.annotate(texts, sentences=True, lexicon=self.lexicon)
             return [Answer(one.sentence, one) for one in documents]
         if self.pipeline is not None:
             sentences = self.pipeline.words(sentences, raw=self.raw)
-        posterior = self.tagger.posterior(sentences, known=known, raw=self.raw and self.pipeline is None)
+        raw = self.raw and self.pipeline is None
+        posterior = self.tagger.posterior(sentences, known=known, raw=raw, lexicon=self.lexicon)
+        if self.report is not None and posterior.occurrences is not None:
+            self.report.add(posterior.lexicon_report(), len(sentences))
         if self.probs:
             separator = splitter(self.tagger.tokenizer_).separator
             answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]

@@ -16,6 +16,7 @@ from rich.table import Table
 
 import trellis
 from trellis.cli._console import Output
+from trellis.cli._lexicons import IgnoreCaseOption, LexiconFormatOption, LexiconOption, StrengthOption, read_lexicon
 from trellis.cli._reading import (
     AlignOption,
     AnnotatorOption,
@@ -41,6 +42,7 @@ from trellis.cli._signals import Stop, StoppableLine, stoppable
 from trellis.cli._tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
 from trellis.corpus import Corpus
 from trellis.errors import ConfigError, DataError, DataWarning, ModelError
+from trellis.lexicon import Lexicon
 from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
 from trellis.models.classes import make_tagger
@@ -89,6 +91,10 @@ def train(
             "module:function or a tokenizers file (.json); otherwise like the data."
         ),
     ] = None,
+    lexicon: LexiconOption = None,
+    lexicon_format: LexiconFormatOption = None,
+    strength: StrengthOption = None,
+    lexicon_ignore_case: IgnoreCaseOption = False,
     format: FormatOption = None,
     tokens: TokensOption = None,
     tags: TagsOption = None,
@@ -119,6 +125,7 @@ def train(
       trellis train -m bilstm-crf --train train.conll --dev dev.conll -o model --config ner.toml
       trellis train -m bilstm-crf --train train.conll --dev dev.conll -o model --config ner.toml --resume
       trellis train -m crf --train more.conll -o newer --warm-start model
+      trellis train -m crf --train train.conll --dev dev.conll -o model --lexicon names.tsv
     """  # noqa: D301 - \b tells click to keep the lines
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     family = get_family(model)
@@ -132,6 +139,14 @@ def train(
         spans=span_options(align, annotator, majority, unapproved),
     )
     how = bad_tags_option(on_bad_tags)
+    words = read_lexicon(
+        lexicon or (),
+        lexicon_format,
+        strength or "feature",
+        ignore_case=lexicon_ignore_case,
+        given=strength is not None,
+        quiet=quiet,
+    )
     # The folder comes first: nobody wants to hear of its errors after an hour of reading.
     with stoppable() as stop, folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place:
         if resume and not place.training.resuming:
@@ -140,7 +155,7 @@ def train(
         data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, how, quiet, say)
         settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
         command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
-        run = Run(model, data, settings, command)
+        run = Run(model, data, settings, command, words)
         tagger = run.fit(make_tagger(family, settings) if start is None else start, place, start is not None, stop, say)
         if tokenizer is not None:
             tagger.tokenizer_ = splitter(tokenizer)
@@ -262,6 +277,7 @@ class Run:
     data: Data
     settings: Any
     command: str
+    lexicon: Lexicon | None = None
     started: str = ""
     seconds: float = 0.0
 
@@ -275,7 +291,14 @@ class Run:
         sentences, dev = self.data.sentences("train") or [], self.data.sentences("dev")
         with LiveLine(say) as line, warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already, file by file
-            tagger.fit(sentences, dev=dev, warm_start=warm_start, progress=StoppableLine(line, stop), folder=place)
+            tagger.fit(
+                sentences,
+                dev=dev,
+                warm_start=warm_start,
+                progress=StoppableLine(line, stop),
+                folder=place,
+                lexicon=self.lexicon,
+            )
         self.seconds = time.perf_counter() - begin
         for role in ("dev", "test"):
             if role in self.data.files and not say.quiet:

@@ -33,8 +33,14 @@ class Extractor(Protocol):
 class TemplateExtractor:
     """Templates evaluated on tokens and further columns; accepts token lists or `Sentence` objects."""
 
-    def __init__(self, templates: Templates, clusters: Clusters | None = None) -> None:
-        self.templates, self.clusters = templates, clusters
+    def __init__(self, templates: Templates, clusters: Clusters | None = None, lexicon: Sequence[str] = ()) -> None:
+        """`lexicon` names the columns of the sentences that hold matches of a lexicon."""
+        self.templates, self.clusters, self.lexicon = templates, clusters, tuple(lexicon)
+        if templates.lexicon_columns > len(self.lexicon):
+            raise TemplateError(
+                f"{templates.name} looks at %lexicon{templates.lexicon_columns}, and there is a lexicon with "
+                f"{len(self.lexicon)} labels of features: give one with lexicon="
+            )
 
     def compile(self, sentences: Sequence[Tokens | Sentence], index: AttributeIndex, *, grow: bool) -> Compiled:
         """Features of all sentences."""
@@ -85,13 +91,16 @@ class TemplateExtractor:
         names = ["token"]
         first = next((item for item in sentences if isinstance(item, Sentence)), None)
         if first is not None:
-            names += list(first.columns)
+            names += [name for name in first.columns if name not in self.lexicon]
         self.templates.check_columns(names)
         names = names[: self.templates.num_columns]
         columns = [tokens, *([_column(item, name) for item in sentences] for name in names[1:])]
         if self.templates.uses_clusters:
-            return [*columns, [self._clusters.column(own) for own in tokens]], [*names, "cluster"]
-        return columns, names
+            columns.append([self._clusters.column(own) for own in tokens])
+            names = [*names, "cluster"]
+        matched = self.lexicon[: self.templates.lexicon_columns]
+        columns += [[_column(item, name) for item in sentences] for name in matched]
+        return columns, [*names, *matched]
 
     @property
     def _clusters(self) -> Clusters:

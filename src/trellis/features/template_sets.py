@@ -157,11 +157,26 @@ TEMPLATE_SETS = {"ner": _NER, "pos": _POS, "chunk": _CHUNK, "seg": _SEG}
 _FORMER_NAMES = {"segment": "seg"}
 
 
-def get_templates(features: str | Path, *, clusters: bool = False) -> Templates:
-    """The ready-made set of that name, with features of word clusters if wanted, or the template file of that path."""
+_LEXICON = """\
+# how the token and its neighbours lie in matches of the lexicon with label {n}
+U6{n}a:%lexicon{n}[-1,0]
+U6{n}b:%lexicon{n}[0,0]
+U6{n}c:%lexicon{n}[1,0]
+U6{n}d:%lexicon{n}[-1,0]/%lexicon{n}[0,0]
+U6{n}e:%lexicon{n}[0,0]/%lexicon{n}[1,0]
+U6{n}f:%lexicon{n}[0,0]/%short[0,0]
+"""
+
+
+def get_templates(features: str | Path, *, clusters: bool = False, lexicon: int = 0) -> Templates:
+    """The ready-made set of that name, or the template file of that path.
+
+    The ready-made ones can have features of word clusters, and of this many columns of a lexicon.
+    """
     features = _FORMER_NAMES.get(str(features), features)
     if isinstance(features, str) and features in TEMPLATE_SETS:
         text = TEMPLATE_SETS[features] + (_CLUSTERS if clusters else "")
+        text += "".join(_LEXICON.format(n=n) for n in range(1, lexicon + 1))
         return Templates.parse(text, name=f"features {features!r}")
     if Path(features).is_file():
         return Templates.read(features)

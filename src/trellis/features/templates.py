@@ -28,6 +28,8 @@ is both. In addition to ``x``, the same cells have these functions::
     type         d digit, n Chinese numeral, l alphabetic letter, h other letter (ideographs), p the rest, m mixed
     cluster<n>   the first n steps of the word's path in a tree of word vectors, where a model has them; see
                  `trellis.features.clusters`
+    lexicon<n>   how the token lies in a match of a lexicon with its nth label, where a model has one: B3 is the first
+                 of three tokens, I inside, E last, S a match by itself, - none; see `trellis.lexicon.columns`
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ from trellis.untrusted import is_unicode, shown
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
 _CLUSTER, _OF_CLUSTERS = "cluster", -2
 """A function of the word's cluster, and the column that stands for the one that clusters get."""
+_LEXICON, _OF_LEXICON = "lexicon", -3
+"""The same for the columns of lexicons, which come last."""
 _TEXT_ONLY = -1
 _MACRO = re.compile(r"%(?P<function>[A-Za-z]+)(?P<argument>\d*)\[(?P<row>[+-]?\d+),(?P<column>\d+)\]")
 _STRAY = re.compile(r"[%％]|\w*[\[［]\s*[+-]?\d+\s*[,，]\s*\d+\s*[\]］]")
@@ -134,6 +138,12 @@ class Templates:
         """Whether it looks at clusters of words, which are the column after all others."""
         return any(column == _OF_CLUSTERS for template in self.every for *_, column in template.pieces)
 
+    @cached
+    def lexicon_columns(self) -> int:
+        """How many columns of a lexicon it looks at."""
+        pieces = (piece for template in self.every for piece in template.pieces)
+        return max((argument for _, _, argument, _, column in pieces if column == _OF_LEXICON), default=0)
+
     @property
     def every(self) -> tuple[Template, ...]:
         """The templates of tokens and of steps; a line that is both is there twice."""
@@ -153,7 +163,10 @@ class Templates:
         return _native.TemplateSet([[self._placed(piece) for piece in template.pieces] for template in templates])
 
     def _placed(self, piece: Piece) -> Piece:
-        return (*piece[:4], self.num_columns) if piece[4] == _OF_CLUSTERS else piece
+        text, function, argument, row, column = piece
+        if column == _OF_LEXICON:
+            return text, function, 0, row, self.num_columns + self.uses_clusters + argument - 1
+        return (text, function, argument, row, self.num_columns) if column == _OF_CLUSTERS else piece
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Checks that the sentences have enough columns (the tokens are the first)."""
@@ -195,11 +208,11 @@ def _refuse_stray(text: str, line: str, where: str) -> None:
 
 def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
     function, argument = match["function"], match["argument"]
-    if function not in (*_FUNCTIONS, _CLUSTER):
-        known = (*_FUNCTIONS, _CLUSTER)
+    if function not in (*_FUNCTIONS, _CLUSTER, _LEXICON):
+        known = (*_FUNCTIONS, _CLUSTER, _LEXICON)
         hint = did_you_mean(function, known, show="%{}".format)
         raise TemplateError(f"{where}: unknown function %{function}: expected one of {', '.join(known)}{hint}")
-    counts = function in ("prefix", "suffix", _CLUSTER)
+    counts = function in ("prefix", "suffix", _CLUSTER, _LEXICON)
     macro = f"{where}: {shown(match[0])}"
     length = _number(argument or "0", _MOST_CHARACTERS, f"{macro} takes {argument:.12} characters")
     if counts != bool(argument) or (counts and not length):
@@ -207,10 +220,15 @@ def _parse_macro(match: re.Match[str], where: str) -> tuple[int, int, int, int]:
         raise TemplateError(f"{where}: got {shown(match[0])}, expected the form {form}")
     row = _number(match["row"], _FARTHEST, f"{macro} looks {match['row']:.12} tokens away")
     column = _number(match["column"], _MOST_COLUMNS - 1, f"{macro} looks at column {match['column']:.12}")
-    if function == _CLUSTER:
+    if function in (_CLUSTER, _LEXICON):
         if column:
-            raise TemplateError(f"{macro} looks at column {column}: only tokens, column 0, have clusters")
-        return _FUNCTIONS["prefix"], length, row, _OF_CLUSTERS
+            what = "clusters" if function == _CLUSTER else "matches of a lexicon"
+            raise TemplateError(f"{macro} looks at column {column}: only tokens, column 0, have {what}")
+        return (
+            (_FUNCTIONS["prefix"], length, row, _OF_CLUSTERS)
+            if function == _CLUSTER
+            else (_FUNCTIONS["x"], length, row, _OF_LEXICON)
+        )
     return _FUNCTIONS[function], length, row, column
 
 

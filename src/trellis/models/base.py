@@ -21,19 +21,25 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, overload
+from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 
 from trellis import chain, config, store
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
+from trellis.lexicon import Lexicon
+from trellis.lexicon.columns import with_columns
+from trellis.lexicon.learning import spans_with_surfaces
+from trellis.lexicon.storage import from_stored, to_stored
 from trellis.models.data import Label, Labelled, Supervised, listed, mended
 from trellis.models.estimator import C, Estimator
 from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
 from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
+from trellis.models.lexical import ScoredInputs, applied, find
 from trellis.models.posterior import Known, Posterior
 from trellis.models.raw_text import cuts_words, documents, folded, inputs_of, kept_apart, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
@@ -41,9 +47,12 @@ from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, undisturbed
+from trellis.untrusted import shown
 
-_LEARNED = ("tagset_", "tokenizer_", "settings_", "history_")
+LexiconOption = Lexicon | Literal["own"] | None
+_LEARNED = ("tagset_", "tokenizer_", "settings_", "history_", "lexicon_", "lexical_")
 _BLOCK = 16384  # sentences that are answered at a time
+_TRACKS = 8  # how much wider a chain with a lexicon may well be
 
 
 class Tagger(Estimator[C], ABC):
@@ -59,6 +68,10 @@ class Tagger(Estimator[C], ABC):
     """How raw text is split: as the setting `tokenizer` says, or like the training data; may be changed."""
     history_: History
     """The training; it does not exist for a model that was opened from a file."""
+    lexicon_: Lexicon | None = None
+    """What the model knows about words and names, saved with it; may be set to another one, or to None."""
+    lexical_: tuple[str | None, ...] = ()
+    """The labels of the lexicon whose matches are features of the model, None for entries without a label."""
 
     @abstractmethod
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
@@ -101,6 +114,7 @@ class Tagger(Estimator[C], ABC):
         folder: str | Path | ModelFolder | None = None,
         tokenizer: Splitter | str | OwnTokenizer | None = None,
         on_bad_tags: OnBadTags = "error",
+        lexicon: Lexicon | None = None,
     ) -> Self:
         """Learn from sentences with tags, or from inputs and their labels.
 
@@ -115,9 +129,10 @@ class Tagger(Estimator[C], ABC):
             tokenizer: how raw text will be split, instead of the setting of that name; may be a function.
             on_bad_tags: what to do about labels that the scheme forbids or cannot read: "error" refuses them, "repair"
                 reads them as seqeval does, "drop" leaves their sentences out; what was done is a `DataWarning`.
+            lexicon: becomes the model's own (`lexicon_`); matches of its entries of strength feature are learned from.
 
         """
-        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags)
+        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon)
         with opened(folder, self.kind) as place:
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
@@ -147,10 +162,16 @@ class Tagger(Estimator[C], ABC):
         how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
         if place is not None:
             how.to_dict()  # what cannot be stored is refused before the training, not after it
-        self._learn(self._seen(data), None if held_out is None else self._seen(held_out), options)
+        self._take_lexicon(options)
+        self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)
         self.tokenizer_ = how
         if place is not None and keep:
             undisturbed(lambda: place.save(self))
+
+    @property
+    def learns_lexicons(self) -> bool:
+        """Whether matches of a lexicon can be features."""
+        return False
 
     @property
     def _scheme_asked(self) -> str | None:
@@ -162,40 +183,68 @@ class Tagger(Estimator[C], ABC):
             return dev
         return mended(dev, data.detect(self._scheme_asked).scheme.value, on_bad_tags)[0]
 
-    def posterior(self, X: Iterable[Any], *, known: Known | None = None, raw: bool = False) -> Posterior:
+    def posterior(
+        self, X: Iterable[Any], *, known: Known | None = None, raw: bool = False, lexicon: LexiconOption = "own"
+    ) -> Posterior:
         """The distribution over labellings of all inputs, from which every answer is read; the encoder runs once.
 
         With `known` labels, given like the labels of `fit` (a label, a set of labels one of which is right, or None),
         it is the distribution over the labellings that agree with them. With `raw`, the inputs are sentences split
         from raw text: words of a segmenter then end at white space.
+
+        A `lexicon` re-weights and restricts it: a bonus for spans that it prefers, a condition for those that must be;
+        `Posterior.lexicon_report` says what came of them. It comes on top of the model's own lexicon (`lexicon_`), if
+        there is one; None switches that off.
         """
         inputs = listed(X)
-        return self._posterior(inputs, None if known is None else Labelled.of(inputs, known), 0, [raw] * len(inputs))
+        given = None if known is None else Labelled.of(inputs, known)
+        return self._posterior(inputs, given, 0, [raw] * len(inputs), lexicon)
 
     def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:
         """The scores behind every answer."""
         return self.posterior(X).scores
 
-    def predict(self, X: Iterable[Any], *, known: Known | None = None) -> list[list[str]]:
-        """The best labels of each input, or the best that agree with the `known` ones (see `posterior`)."""
-        return [own for block in self._posteriors(X, known) for own in block.best()]
+    def predict(
+        self, X: Iterable[Any], *, known: Known | None = None, lexicon: LexiconOption = "own"
+    ) -> list[list[str]]:
+        """The best labels of each input, with `known` labels and a `lexicon` the best with these (see `posterior`)."""
+        return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.best()]
 
-    def tag(self, sentences: Iterable[Sentence | Sequence[str]], *, known: Known | None = None) -> list[Sentence]:
+    def tag(
+        self,
+        sentences: Iterable[Sentence | Sequence[str]],
+        *,
+        known: Known | None = None,
+        lexicon: LexiconOption = "own",
+    ) -> list[Sentence]:
         """The sentences with the best tags; token lists become sentences."""
         items = [item if isinstance(item, Sentence) else Sentence(item) for item in listed(sentences)]
-        return [item.with_tags(tags) for item, tags in zip(items, self.predict(items, known=known), strict=True)]
+        best = self.predict(items, known=known, lexicon=lexicon)
+        return [item.with_tags(tags) for item, tags in zip(items, best, strict=True)]
 
     @overload
-    def __call__(self, texts: str | Sentence, *, sentences: bool = False) -> Tagged: ...  # type: ignore[overload-overlap]
+    def __call__(  # type: ignore[overload-overlap]
+        self, texts: str | Sentence, *, sentences: bool = False, lexicon: LexiconOption = "own"
+    ) -> Tagged: ...
     @overload
-    def __call__(self, texts: Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False) -> list[Tagged]: ...
     def __call__(
-        self, texts: str | Sentence | Iterable[str | Sentence | Sequence[str]], *, sentences: bool = False
+        self,
+        texts: Iterable[str | Sentence | Sequence[str]],
+        *,
+        sentences: bool = False,
+        lexicon: LexiconOption = "own",
+    ) -> list[Tagged]: ...
+    def __call__(
+        self,
+        texts: str | Sentence | Iterable[str | Sentence | Sequence[str]],
+        *,
+        sentences: bool = False,
+        lexicon: LexiconOption = "own",
     ) -> Tagged | list[Tagged]:
         """Tag a raw text, or each of a list of raw texts, split by `tokenizer_`; see `annotate`."""
         if isinstance(texts, str | Sentence):
-            return self.annotate([texts], sentences=sentences)[0]
-        return self.annotate(texts, sentences=sentences)
+            return self.annotate([texts], sentences=sentences, lexicon=lexicon)[0]
+        return self.annotate(texts, sentences=sentences, lexicon=lexicon)
 
     def annotate(
         self,
@@ -203,33 +252,38 @@ class Tagger(Estimator[C], ABC):
         *,
         known: Known | None = None,
         sentences: bool = False,
+        lexicon: LexiconOption = "own",
     ) -> list[Tagged]:
         """Tags, their probabilities and the spans by character of raw texts, sentences or token lists.
 
-        With `sentences`, each raw text is split into sentences, which are tagged one by one; the answer is about the
-        whole text, with offsets in it.
+        `known` and `lexicon` are as in `posterior`. With `sentences`, each raw text is split into sentences, which are
+        tagged one by one; the answer is about the whole text, with offsets in it.
         """
         given = listed(texts)
         if sentences:
             if known is not None:
                 raise ModelError("known labels belong to the tokens of one sentence: leave out sentences=True")
-            return documents(given, self.annotate)
+            return documents(given, partial(self.annotate, lexicon=lexicon))
         how = splitter(self.tokenizer_)
         items, raw = inputs_of(given, how, with_gaps=cuts_words(self._fitted_tags(), how))
-        blocks = self._posteriors(items, known, [isinstance(item, str) for item in given])
+        blocks = self._posteriors(items, known, [isinstance(item, str) for item in given], lexicon)
         return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
 
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
         return self.posterior([self._sentence(sentence)]).trellis(k=k)
 
-    def marginals(self, X: Iterable[Any], *, known: Known | None = None) -> list[FloatArray]:
+    def marginals(
+        self, X: Iterable[Any], *, known: Known | None = None, lexicon: LexiconOption = "own"
+    ) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label (in the order of `labels_`) at each token."""
-        return [own for block in self._posteriors(X, known) for own in block.marginals()]
+        return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.marginals()]
 
-    def kbest(self, X: Iterable[Any], k: int, *, known: Known | None = None) -> list[list[Labelling]]:
+    def kbest(
+        self, X: Iterable[Any], k: int, *, known: Known | None = None, lexicon: LexiconOption = "own"
+    ) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer if fewer exist."""
-        return [own for block in self._posteriors(X, known) for own in block.kbest(k)]
+        return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.kbest(k)]
 
     def sequence_probabilities(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> FloatArray:
         """The probability of the given labels of each input, taken as a whole."""
@@ -250,10 +304,12 @@ class Tagger(Estimator[C], ABC):
         parts = ((block, spans[block.first :][: len(block)]) for block in self._posteriors(inputs))
         return [own for block, part in parts for own in block.span_probabilities(part)]
 
-    def evaluate(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> Scores:
+    def evaluate(
+        self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None, *, lexicon: LexiconOption = "own"
+    ) -> Scores:
         """Scores of the predicted labels against the true ones."""
         data = Labelled.of(X, y)
-        return compare(data.strings(), self.predict(data.inputs), self._fitted_tags())
+        return compare(data.strings(), self.predict(data.inputs, lexicon=lexicon), self._fitted_tags())
 
     def score(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> float:
         """One number for model selection: F1 of spans, or accuracy for plain tags."""
@@ -266,6 +322,11 @@ class Tagger(Estimator[C], ABC):
         manifest |= {"config": config.to_dict(self.settings_), "labels": list(tags.labels)}
         manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
         manifest["tokenizer"] = splitter(self.tokenizer_).to_dict()
+        if self.lexicon_ is not None:
+            manifest["lexicon"], own = to_stored(self.lexicon_)
+            arrays |= own
+        if self.lexical_:
+            manifest["lexical"] = list(self.lexical_)
         store.save(path, self.kind, manifest, arrays)
 
     @classmethod
@@ -287,6 +348,8 @@ class Tagger(Estimator[C], ABC):
         model.settings_ = settings
         model.tagset_ = _stored_tags(stored)
         model.tokenizer_ = _stored_tokenizer(stored)
+        model.lexicon_ = from_stored(stored) if "lexicon" in fields else None
+        model.lexical_ = tuple(fields.items("lexical", str, type(None))) if "lexical" in fields else ()
         model._restore(stored)
         return model
 
@@ -324,32 +387,89 @@ class Tagger(Estimator[C], ABC):
         return hasattr(self, "tagset_")
 
     def _posteriors(
-        self, X: Iterable[Any], known: Known | None = None, raw: Sequence[bool] | None = None
+        self,
+        X: Iterable[Any],
+        known: Known | None = None,
+        raw: Sequence[bool] | None = None,
+        lexicon: LexiconOption = "own",
     ) -> Iterator[Posterior]:
         """Block by block, so that memory does not grow with the input."""
-        inputs, size = listed(X), sentences_at_once(len(self._fitted_tags()), self._cells())
+        cells = self._cells() * (_TRACKS if self._lexicons(lexicon) else 1)
+        inputs, size = listed(X), sentences_at_once(len(self._fitted_tags()), cells)
         given = None if known is None else Labelled.of(inputs, known)
         for i in range(0, len(inputs), size):
             own = None if given is None else given.part(i, i + size)
-            yield self._posterior(inputs[i : i + size], own, i, None if raw is None else raw[i : i + size])
+            yield self._posterior(inputs[i : i + size], own, i, None if raw is None else raw[i : i + size], lexicon)
+
+    def _lexicons(self, lexicon: LexiconOption) -> list[Lexicon]:
+        """The lexicons that count: the model's own, and the one that is given."""
+        if lexicon is not None and lexicon != "own" and not isinstance(lexicon, Lexicon):
+            raise ModelError(f"lexicon must be a Lexicon, 'own' or None, got {shown(lexicon)}")
+        own = [] if lexicon is None or self.lexicon_ is None else [self.lexicon_]
+        return [*own, lexicon] if isinstance(lexicon, Lexicon) else own
 
     def _posterior(
-        self, inputs: Sequence[Any], known: Labelled | None, first: int, raw: Sequence[bool] | None = None
+        self,
+        inputs: Sequence[Any],
+        known: Labelled | None,
+        first: int,
+        raw: Sequence[bool] | None = None,
+        lexicon: LexiconOption = "own",
     ) -> Posterior:
         tags, finer = self._fitted_tags(), self._state_labels()
-        scores = self._scores(inputs if self._folds_itself() else self._folded(inputs))
-        apart = kept_apart(inputs, raw, tags) if raw is not None and any(raw) and self.makes_words else None
-        for allowed in (None if known is None else known.allowed(tags), apart):
+        lexicons = self._lexicons(lexicon)
+        as_given = self._folds_itself() and not self.lexical_
+        scores = self._scores(inputs if as_given else self._prepared(inputs, lexicons))
+        found = find(inputs, lexicons, tags) if lexicons else None
+        apart = None
+        if raw is not None and any(raw) and self.makes_words:
+            apart = kept_apart(inputs, raw, tags, None if found is None else found.joined(scores.lengths))
+        choices = None if known is None else known.allowed(tags)
+        for allowed in (choices, apart):
             if allowed is not None:
                 scores = scores.restricted(allowed if finer is None else allowed[:, finer])
-        return Posterior(scores, tags, finer, inputs, first)
+        if found is None:
+            return Posterior(scores, tags, finer, inputs, first)
+        parts, found = applied(ScoredInputs(scores, tags, finer, inputs, first, choices), found)
+        return Posterior(scores, tags, finer, inputs, first, parts, found)
 
     def _folded(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The inputs as the model sees them."""
         return folded(inputs) if getattr(self.config, "fold_width", False) else inputs
 
-    def _seen(self, data: Labelled) -> Labelled:
-        return replace(data, inputs=self._folded(data.inputs))
+    def _prepared(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
+        """The inputs as the model sees them, with the matches of lexicons if it has learned from these."""
+        seen = self._folded(inputs)
+        return with_columns(seen, inputs, lexicons, self.lexical_) if self.lexical_ else seen
+
+    def _seen(self, data: Labelled, *, learn: bool = False) -> Labelled:
+        if not self.lexical_:
+            return replace(data, inputs=self._folded(data.inputs))
+        gold = None
+        if learn and not data.partial:
+            gold = spans_with_surfaces(data.inputs, data.strings(), data.detect(self._scheme_asked))
+        seen = with_columns(self._folded(data.inputs), data.inputs, self._lexicons("own"), self.lexical_, gold)
+        return replace(data, inputs=seen)
+
+    def _take_lexicon(self, options: FitOptions) -> None:
+        """Make the lexicon that is given, or that the settings name, the model's own."""
+        path = getattr(self.config, "lexicon", None)
+        given = options.lexicon
+        if given is None and path is not None:
+            given = Lexicon.read(path, strength="feature")
+        if given is None and not self._goes_on(options):
+            self.lexicon_, self.lexical_ = None, ()
+        if given is None:
+            return
+        labels = given.feature_labels
+        if labels and not self.learns_lexicons:
+            raise ModelError(
+                f"a {type(self).__name__} with these settings does not learn from a lexicon: give its entries the "
+                "strength prefer or must"
+            )
+        if self._goes_on(options) and labels != self.lexical_:
+            raise ModelError("a model that learns on needs a lexicon with the labels of its first one")
+        self.lexicon_, self.lexical_ = given, labels
 
     def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
         if isinstance(item, str):

@@ -49,6 +49,8 @@ class Ensemble(Tagger[EnsembleConfig]):
         for number, other in enumerate(members):
             if other._fitted_tags() != first._fitted_tags() or other.tokenizer_ != first.tokenizer_:
                 raise ModelError(f"tagger {number} has other labels, or splits text otherwise, than tagger 0")
+            if other.lexical_:
+                raise ModelError(f"tagger {number} has learned from a lexicon, which an ensemble does not keep")
             if not _alike(other._state_labels(), first._state_labels()):
                 raise ModelError(f"tagger {number} learned its labels in another scheme than tagger 0")
         model = cls()

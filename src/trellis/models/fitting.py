@@ -14,6 +14,8 @@ from trellis import config
 from trellis.aligned import plain_array
 from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ConfigError, ModelError
+from trellis.lexicon import Lexicon
+from trellis.lexicon.storage import to_stored
 from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
 from trellis.models.folder import ModelFolder, training
@@ -35,6 +37,7 @@ class FitOptions:
     on_bad_tags: OnBadTags = "error"
     tokenizer: Splitter | str | OwnTokenizer | None = None
     """How raw text will be split, instead of the setting of that name."""
+    lexicon: Lexicon | None = None
 
 
 @contextmanager
@@ -65,6 +68,7 @@ def identify(
         "training data": fingerprint.of_data(data),
         "dev data": fingerprint.of_data(dev),
         "sentence weights": fingerprint.of_weights(options.sentence_weights),
+        "lexicon": None if options.lexicon is None else fingerprint.of_arrays(to_stored(options.lexicon)[1]),
         "weights of the model to start from": None if before is None else fingerprint.of_arrays(before),
     }
     fixed = {name: value for name, value in config.flat(settings).items() if name not in free}

@@ -21,7 +21,7 @@ It is made of chain scores and a tag set and needs no tagger, so it also answers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +32,13 @@ from trellis import _native, chain
 from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
 from trellis.errors import ChainError, ModelError, NoPathError
-from trellis.models import states
+from trellis.models.conditions import conditioned
 from trellis.models.data import Label, Labelled, name_of, tokens_of
 from trellis.models.explanation import Explanation, explain
 from trellis.models.lattice_view import LatticeView
+from trellis.models.lexical import Occurrences, span_types
+from trellis.models.occurrences import LexiconReport, reported
+from trellis.models.parts import ChainPart, ChainParts
 from trellis.models.segmentation import SpanSegments, segments_of
 from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
@@ -57,6 +60,10 @@ class Posterior:
     """The sentences or token lists, if answers or errors are to name them."""
     first: int = 0
     """The number of the first input among all that were asked about."""
+    parts: Sequence[ChainPart] = ()
+    """With a lexicon: the chains that answer, each for some inputs; `scores` are then those of the model alone."""
+    occurrences: Occurrences | None = None
+    """With a lexicon: where its entries occur."""
 
     def __len__(self) -> int:
         """How many inputs."""
@@ -73,10 +80,10 @@ class Posterior:
     def kbest(self, k: int) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer if fewer exist."""
         with self.named():
-            paths, log_z = chain.kbest(self.scores, k), self._log_partition
+            paths, log_z = self._chains.kbest(k), self._log_partition
         found = []
-        for ids, scores, z in zip(paths.tags, paths.scores, log_z, strict=True):
-            pairs = zip(states.to_labels(ids, self.state_labels), np.exp(scores - z), strict=True)
+        for (ids, scores), z in zip(paths, log_z, strict=True):
+            pairs = zip(ids, np.exp(scores - z), strict=True)
             found.append([Labelling(self.tags.decode(path), float(p)) for path, p in pairs])
         return found
 
@@ -85,20 +92,20 @@ class Posterior:
         inputs = self.inputs if len(self.inputs) else [range(n) for n in self.scores.lengths.tolist()]
         ids = Labelled.of(inputs, labels).encode(self.tags)
         with self.named():
-            result: FloatArray = np.exp(states.score(self.scores, ids, self.state_labels) - self._log_partition)
+            result: FloatArray = np.exp(self._chains.score(ids) - self._log_partition)
         return result
 
     def sample(self, n: int, *, seed: int = 0) -> list[list[list[str]]]:
         """`n` labellings of each input, drawn from the distribution; the same seed gives the same draws."""
         with self.named():
-            drawn = states.to_labels(chain.sample(self.scores, n, seed=seed), self.state_labels)
+            drawn = self._chains.sample(n, seed)
         parts = [split(own, self.scores.lengths) for own in drawn]
         return [[self.tags.decode(path) for path in paths] for paths in zip(*parts, strict=True)]
 
     def entropy(self) -> FloatArray:
         """How unsure the labelling of each input is, in nats: 0 is certain."""
         with self.named():
-            return chain.entropy(self.scores)
+            return self._chains.entropy()
 
     def spans(self) -> list[list[ScoredSpan]]:
         """The spans of the best labels of each input, with their exact probabilities."""
@@ -146,7 +153,7 @@ class Posterior:
     def explain(self, index: int, position: int) -> Explanation:
         """Why a token of one input got its label: the scores that spoke for it and for the runner-up."""
         one = self.part(index)
-        return explain(one.scores, position, self.tags, self.state_labels)
+        return explain(one.scores, position, self.tags, one.state_labels)
 
     def segments(self, *, longest: int | None = None) -> SpanSegments:
         """The same distribution over spans as scores of segments; see `trellis.models.segmentation.segments_of`."""
@@ -157,27 +164,64 @@ class Posterior:
         count = len(self.scores.lengths)
         if not 0 <= index < count:
             raise ModelError(f"index must be in 0..{count - 1} of {count} inputs, got {index}")
-        if count == 1:
+        if count == 1 and not self.parts:
             return self
-        inputs = self.inputs[index : index + 1]
-        return Posterior(self.scores.part(index), self.tags, self.state_labels, inputs, self.first + index)
+        one, inputs = self._chains.part(index), self.inputs[index : index + 1]
+        return Posterior(one.scores, self.tags, one.state_labels, inputs, self.first + index)
+
+    def given(
+        self,
+        *,
+        span: tuple[int, int, str | None] | None = None,
+        labels: Mapping[int, Label] | None = None,
+        index: int = 0,
+    ) -> Posterior:
+        """The posterior of one input if a span and labels of tokens were known.
+
+        It is the conditional distribution: every answer, for the other tokens too, is given that this is right.
+
+        Args:
+            span: ``(start, end, label)``: tokens ``start`` to ``end - 1`` are one span; None for any label.
+            labels: by position, a label, or several of which one is right.
+            index: which input.
+
+        """
+        one = self.part(index)
+        chosen = conditioned(one.scores, self.tags, one.state_labels, span, labels or {})
+        result = Posterior(chosen.scores, self.tags, chosen.state_labels, one.inputs, one.first)
+        with result.named():
+            result._log_partition  # noqa: B018 - what cannot be is said here, not at the first question
+        return result
+
+    def lexicon_report(self) -> LexiconReport:
+        """Which entries of the lexicon fired, which lost, and by how much probability."""
+        found = self.occurrences
+        if found is None:
+            raise ModelError("there is no lexicon to report on: ask for the posterior with lexicon=")
+        alone = Posterior(self.scores, self.tags, self.state_labels, self.inputs, self.first)
+        return reported(found, self, alone, span_types(self.tags))
 
     @cached
     def _ids(self) -> IntArray:
         """The best labels, flat ``(N,)``."""
         with self.named():
-            return states.to_labels(chain.viterbi(self.scores).tags, self.state_labels)
+            return self._chains.best()
 
     @cached
     def _marginals(self) -> FloatArray:
         """``(N, L)``."""
         with self.named():
-            by_state = chain.marginals(self.scores).tokens
-        return states.sum_by_label(by_state, self.state_labels, len(self.tags))
+            return self._chains.marginals()
 
     @cached
     def _log_partition(self) -> FloatArray:
-        return chain.log_partition(self.scores)
+        return self._chains.log_partition()
+
+    @cached
+    def _chains(self) -> ChainParts:
+        lengths = self.scores.lengths
+        parts = self.parts or (ChainPart(self.scores, self.state_labels, np.arange(len(lengths))),)
+        return ChainParts(parts, lengths, len(self.tags))
 
     @cached
     def _best_spans(self) -> tuple[SpanTable, FloatArray]:
@@ -207,14 +251,7 @@ class Posterior:
                 result[way.rows] += self._marginals[flat, way.tags]
                 continue
             with self.named():
-                logs = chain.span_log_prob(
-                    self.scores,
-                    places,
-                    way.tags,
-                    before=way.before,
-                    after=way.after,
-                    state_labels=self.state_labels,
-                )
+                logs = self._chains.span_log_prob(places, way.tags, way.before, way.after)
             result[way.rows] += np.exp(logs)
         return result
 

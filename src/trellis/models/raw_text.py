@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.arrays import BoolArray
+from trellis.arrays import BoolArray, IntArray
 from trellis.models.data import are_characters, tokens_of
 from trellis.models.tagged import Answers, Tagged
 from trellis.tags import Role, Scheme, SpanTable, TagSet, parse_label
@@ -80,11 +80,13 @@ def segments(tags: TagSet) -> bool:
 
 def cuts_words(tags: TagSet, how: Splitter) -> bool:
     """Whether a model makes words of characters: its labels say where they begin and end, and maybe what they are."""
-    if segments(tags):
-        return True
-    if tags.scheme is Scheme.PLAIN or how.separator:
-        return False
-    return all(parse_label(label, tags.scheme, tags.style)[0] is not Role.O for label in tags.labels)
+    return segments(tags) or (not how.separator and _leaves_nothing_out(tags))
+
+
+@lru_cache(maxsize=32)
+def _leaves_nothing_out(tags: TagSet) -> bool:
+    """Whether every label puts its token into a span of several tokens or one."""
+    return tags.scheme is not Scheme.PLAIN and all(role is not Role.O for role, _ in tags.parsed)
 
 
 def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tagged]]) -> list[Tagged]:
@@ -100,10 +102,13 @@ def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tag
     ]
 
 
-def kept_apart(inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet) -> BoolArray | None:
+def kept_apart(
+    inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet, joined: IntArray | None = None
+) -> BoolArray | None:
     """Labels ``(N, L)`` with which no word runs across white space in the raw texts; None if there is none there.
 
-    The token after white space begins like the first of a sentence, the token before it ends like the last.
+    The token after white space begins like the first of a sentence, the token before it ends like the last. That does
+    not hold for the tokens `joined`, numbered through the batch: a lexicon has words with white space there.
     """
     gaps, count = [], 0
     for item, is_raw in zip(inputs, raw, strict=True):
@@ -112,6 +117,8 @@ def kept_apart(inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet) -> Bool
             gaps.append(count + 1 + np.flatnonzero(ends[1:, 0] > ends[:-1, 1]))
         count += len(tokens_of(item))
     after = np.concatenate(gaps) if gaps else np.empty(0, dtype=np.int64)
+    if joined is not None:
+        after = np.setdiff1d(after, joined)
     if not len(after):
         return None
     legal = tags.allowed_transitions()

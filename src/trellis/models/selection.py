@@ -105,8 +105,7 @@ def select(
     blocks = (sentences[i : i + _BLOCK] for i in range(0, len(sentences), _BLOCK))
     values = [MEASURES[by](tagger.posterior(block)) for block in blocks]
     tokens = [tuple(map(str, tokens_of(sentence))) for sentence in sentences]
-    per_token = np.concatenate([np.empty(0), *values]) / np.maximum([len(own) for own in tokens], 1)
-    return _spread(per_token, tokens, n, diversity)
+    return spread(np.concatenate([np.empty(0), *values]), tokens, n, diversity)
 
 
 def _check(n: int, by: str, diversity: float) -> None:
@@ -129,8 +128,12 @@ def _counting(tags: TagSet) -> BoolArray:
     return np.array([parse_label(label, tags.scheme, tags.style)[0] in roles for label in tags.labels])
 
 
-def _spread(values: FloatArray, sentences: Sequence[tuple[str, ...]], n: int, diversity: float) -> list[Selected]:
-    """Greedily the sentence with the highest ``value * (1 - diversity * similarity)``; among equals the first."""
+def spread(values: FloatArray, sentences: Sequence[tuple[str, ...]], n: int, diversity: float = 0.5) -> list[Selected]:
+    """Greedily the sentence with the highest ``value * (1 - diversity * similarity)``; among equals the first.
+
+    The `values` are what a measure says of whole sentences; here they are divided by tokens.
+    """
+    values = values / np.maximum([len(own) for own in sentences], 1)
     words = _Words(sentences)
     similarity, left = np.zeros(len(sentences)), _first_copies(sentences)
     chosen: list[Selected] = []

@@ -21,12 +21,12 @@ class BilinearEdges(nn.Module):
         super().__init__()
         self.num_tags = num_tags
         self.left, self.right = nn.Linear(size, rank), nn.Linear(size, rank)
-        self.score = nn.Linear(rank, num_tags * num_tags, bias=False)
-        nn.init.zeros_(self.score.weight)
+        # One row per pair of labels, by both: a model that knows more labels takes over the first of each.
+        self.weight = nn.Parameter(torch.zeros(num_tags, num_tags, rank))
 
     def forward(self, features: Tensor, lengths: IntArray) -> Tensor:
         """The pairs of each sentence in turn, as `trellis.chain.torch.ChainScores` takes them."""
         later = torch.from_numpy(later_tokens(lengths)).to(features.device)
         products = self.left(features)[later - 1] * self.right(features)[later]
-        scores: Tensor = self.score(products)
+        scores = nn.functional.linear(products, self.weight.flatten(0, 1))
         return scores.view(-1, self.num_tags, self.num_tags).float()

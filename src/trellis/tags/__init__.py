@@ -26,7 +26,7 @@ from trellis.tags.spans import (
     spans_from_tags,
     tags_from_spans,
 )
-from trellis.tags.tagset import AllowedTransitions, TagSet
+from trellis.tags.tagset import AllowedTransitions, SpanSteps, TagSet
 from trellis.tags.writing import SpanTable, SpanWay
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Scheme",
     "SchemeFit",
     "Span",
+    "SpanSteps",
     "SpanTable",
     "SpanWay",
     "Style",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
 from trellis.suggest import nearest
-from trellis.tags.chunks import Alphabet, find_chunks, locate
+from trellis.tags.chunks import Alphabet, conlleval_tables, find_chunks, locate
 from trellis.tags.detection import detect
 from trellis.tags.labels import Role, Style
 from trellis.tags.schemes import Scheme, legal_steps
@@ -31,6 +31,16 @@ class AllowedTransitions(NamedTuple):
     transitions: BoolArray  # [L, L]
     start: BoolArray  # [L]
     end: BoolArray  # [L]
+
+
+class SpanSteps(NamedTuple):
+    """``starts[i, j]``: a span starts with j if it follows i; ``ends[i, j]``: a span ends with i if j follows it.
+
+    Row and column 0 are the edge of a sequence; label i has the number i + 1.
+    """
+
+    starts: BoolArray  # [L + 1, L + 1]
+    ends: BoolArray  # [L + 1, L + 1]
 
 
 @dataclass(frozen=True)
@@ -129,12 +139,21 @@ class TagSet:
 
     def allowed_transitions(self) -> AllowedTransitions:
         """What the scheme allows, as masks for a chain: each path that they allow is a legal tag sequence."""
+        table = self._steps(legal_steps(self.scheme))
+        return AllowedTransitions(table[1:, 1:].copy(), table[0, 1:].copy(), table[1:, 0].copy())
+
+    def span_steps(self) -> SpanSteps:
+        """Between which labels `find_spans` reads that a span starts or ends, legal or not."""
+        return SpanSteps(*map(self._steps, conlleval_tables()))
+
+    def _steps(self, table: BoolArray) -> BoolArray:
+        """``table[previous role, role, types equal]`` for each pair of labels; row and column 0 are the edge."""
         roles = np.array([Role.O, *(role for role, _ in self._parsed)], dtype=np.intp)
         names = {kind: index for index, kind in enumerate(dict.fromkeys(["", *(kind for _, kind in self._parsed)]))}
         kinds = np.array([0, *(names[kind] for _, kind in self._parsed)], dtype=np.intp)
         same = (kinds[:, None] == kinds[None, :]).astype(np.intp)
-        table = legal_steps(self.scheme)[roles[:, None], roles[None, :], same]  # row and column 0 are the edge
-        return AllowedTransitions(table[1:, 1:].copy(), table[0, 1:].copy(), table[1:, 0].copy())
+        result: BoolArray = table[roles[:, None], roles[None, :], same]
+        return result
 
     def find_spans(self, ids: IntArray, lengths: IntArray) -> SpanTable:
         """The spans of flat label ids, as `spans_from_tags` reads them."""

@@ -114,6 +114,8 @@ class Batch:
         self.edges = self._matching("edges", edges, letters, (*places, self.num_labels, self.num_labels))
 
     def _matching(self, name: str, x: Tensor, letters: str, shape: tuple[int, ...]) -> Tensor:
+        if not isinstance(x, Tensor):
+            raise ShapeError(f"{name} must be a tensor {letters} = {shape}, got {type(x).__name__}")
         if x.shape != shape:
             raise ShapeError(
                 f"{name} must be {letters} = {shape} to match emissions {tuple(self.shape)}, got {tuple(x.shape)}"

@@ -40,6 +40,7 @@ class CRFConfig:
     vectors: str | None = setting(
         None, "file of word vectors (GloVe, word2vec or fastText); clusters of words become features (%cluster)"
     )
+    lexicon: str | None = setting(None, "file of a lexicon: matches of its words and names become features")
     algorithm: Literal["lbfgs", "owlqn", "sgd", "ap", "pa", "arow"] = setting(
         "lbfgs", "lbfgs (L2), owlqn (L1 and L2), sgd, ap (averaged perceptron), pa (passive-aggressive), or arow"
     )

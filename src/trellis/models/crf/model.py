@@ -28,6 +28,7 @@ from trellis.features import (
     Templates,
     get_templates,
 )
+from trellis.lexicon.columns import name_of_column
 from trellis.models.base import Tagger, sentences_at_once
 from trellis.models.crf.choosing import Choice
 from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
@@ -61,7 +62,14 @@ class CRF(Tagger[CRFConfig]):
     _cached: Extractor | None = None
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
 
+    @property
+    def learns_lexicons(self) -> bool:
+        """Whether features come from templates."""
+        return self.config.features not in ("given", "ready")
+
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        if not self._goes_on(options):
+            self._cached = None  # made for other settings
         extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs)
         before = (self.parameters_, self.states_) if self._goes_on(options) else (None, None)
         index, edges = _growing(before[0]), _growing(None if before[0] is None else before[0].edges)
@@ -133,7 +141,7 @@ class CRF(Tagger[CRFConfig]):
         The runner-up is the best labelling of the sentence with another label there; the differences of all
         features and transitions add up to the difference of the two scores.
         """
-        seen = self._folded([sentence])[0]
+        seen = self._prepared([sentence], self._lexicons("own"))[0]
         return explain_features(seen, position, self._extractor(), self._fitted(), self.states_)
 
     def top_features(self, label: str | None = None, n: int = 10) -> FeatureTable:
@@ -146,7 +154,7 @@ class CRF(Tagger[CRFConfig]):
 
     def feature_names(self, sentence: Any) -> list[list[str]]:
         """The names of the features of each token, known to the model or not."""
-        names = self._extractor().strings(self._folded([sentence])[0])
+        names = self._extractor().strings(self._prepared([sentence], self._lexicons("own"))[0])
         if names is None:
             raise ModelError("given features have no templates that could name them")
         return names
@@ -185,15 +193,18 @@ class CRF(Tagger[CRFConfig]):
             raise ConfigError(f"vectors need templates, and features are {self.config.features!r}: leave vectors unset")
         words = {token for item in inputs for token in tokens_of(item)}
         vectors = read_vectors(self.config.vectors, words, extra=_WORDS)
-        return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array))
+        return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array), extractor.lexicon)
 
     def _extractor(self) -> Extractor:
         if self._cached is None or not self.__sklearn_is_fitted__():
-            features = self.config.features
+            columns = list(map(name_of_column, self.lexical_))
+            clusters = self.config.vectors is not None
             self._cached = (
-                GivenExtractor()
-                if features in ("given", "ready")
-                else TemplateExtractor(get_templates(features, clusters=self.config.vectors is not None))
+                TemplateExtractor(
+                    get_templates(self.config.features, clusters=clusters, lexicon=len(columns)), lexicon=columns
+                )
+                if self.learns_lexicons
+                else GivenExtractor()
             )
         return self._cached
 
@@ -202,7 +213,8 @@ class CRF(Tagger[CRFConfig]):
 
     def _restore(self, stored: Stored) -> None:
         self.states_ = stored_states(stored, self._fitted_tags())
-        self.parameters_, self._cached = from_stored(stored, len(self.states_))
+        columns = list(map(name_of_column, self.lexical_))
+        self.parameters_, self._cached = from_stored(stored, len(self.states_), columns)
 
 
 def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:

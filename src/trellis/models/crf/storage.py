@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,12 +37,15 @@ def to_stored(p: CRFWeights, extractor: Extractor, states: TagStates) -> tuple[d
     return {"templates": templates, "learn_scheme": states.scheme.value}, arrays
 
 
-def from_stored(stored: Stored, L: int) -> tuple[CRFWeights, Extractor]:
-    """The inverse of `to_stored`, for L states."""
+def from_stored(stored: Stored, L: int, lexicon: Sequence[str] = ()) -> tuple[CRFWeights, Extractor]:
+    """The inverse of `to_stored`, for L states and these columns of a lexicon."""
     templates = stored.manifest.optional_table("templates")
     extractor: Extractor = GivenExtractor()
     if templates is not None:
-        extractor = TemplateExtractor(_stored_templates(templates), Clusters.from_stored(stored))
+        try:
+            extractor = TemplateExtractor(_stored_templates(templates), Clusters.from_stored(stored), lexicon)
+        except TemplateError as error:
+            raise StoreError(f"{stored.where}: {error}") from None
     steps = isinstance(extractor, TemplateExtractor) and bool(extractor.templates.edges)
     return _stored_parameters(stored, L, steps=steps), extractor
 

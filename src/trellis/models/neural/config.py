@@ -173,6 +173,7 @@ class NeuralConfig:
     )
     constraints: bool = setting(True, "forbid what the scheme forbids, in training (crf) and in tagging")
     label_weights: Mapping[str, float] | None = setting(None, "how much tokens of a label count; 1 unless given")
+    lexicon: str | None = setting(None, "file of a lexicon: matches of its words and names become features")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
     tokenizer: str | None = setting(
         None,

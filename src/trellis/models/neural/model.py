@@ -20,6 +20,8 @@ import torch
 from trellis import chain
 from trellis.arrays import Arrays, Float32Array, IntArray
 from trellis.errors import ConfigError, ModelError
+from trellis.lexicon import Lexicon
+from trellis.lexicon.columns import name_of_column
 from trellis.models import fingerprint
 from trellis.models.base import Tagger
 from trellis.models.data import Label, Labelled, Supervised, check_held_out, learned_states, learned_tag_set
@@ -76,6 +78,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         folder: str | Path | ModelFolder | None = None,
         tokenizer: Splitter | str | OwnTokenizer | None = None,
         on_bad_tags: OnBadTags = "error",
+        lexicon: Lexicon | None = None,
         resume: bool = False,
     ) -> Self:
         """Learn as every tagger does (see `Tagger.fit`), in epochs, with checkpoints in the `folder` in between.
@@ -85,10 +88,15 @@ class NeuralTagger(Tagger[NeuralConfig]):
         """
         if resume and folder is None:
             raise ModelError("resume needs the folder of the training that is to be continued, got none")
-        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags)
+        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon)
         with opened(folder, self.kind, resume=resume) as place:
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
+
+    @property
+    def learns_lexicons(self) -> bool:
+        """Matches have embeddings."""
+        return True
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
@@ -128,7 +136,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         settings = self.config.encoder
         return learn_vocabulary(
             inputs,
-            settings.columns,
+            (*settings.columns, *map(name_of_column, self.lexical_)),
             lower=settings.words.lower,
             min_freq=settings.words.min_freq,
             before=None if before is None else before.vocabulary,

@@ -1,0 +1,156 @@
+"""Labels saved by selection: tokens that must be labelled for the F1 of sentences taken at random.
+
+    python benchmarks/selection.py DATA                     margin, two seeds
+    python benchmarks/selection.py DATA --seeds 5 --picture docs/images/selection.svg
+
+Simulated on WNUT-17 and WikiGold: a feature CRF learns from 100 sentences taken at random; then 100 more are labelled
+in each round, those that `trellis.select` chooses or the next ones at random, until there are `--tokens` tokens. F1 is
+on the test sentences (WikiGold: a fifth of the documents' sentences). The figure is the share of the tokens that
+selection needs to reach the F1 that random sentences have at the end; the curve is the mean over the seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from _harness import Bar, Row, Section, machine, make_console, write_json
+
+import trellis
+from trellis import corpus
+from trellis.text import Sentence
+
+START = STEP = 100
+POOL = 1500
+BAR = 0.6
+Split = tuple[list[Sentence], list[Sentence]]
+Curve = list[tuple[int, float]]
+
+
+def wnut17(data: Path) -> Split:
+    train = corpus.read(data / "wnut17" / "wnut17train.conll").sentences
+    return train, corpus.read(data / "wnut17" / "emerging.test.annotated").sentences
+
+
+def wikigold(data: Path) -> Split:
+    sentences = corpus.read(data / "wikigold" / "wikigold.conll.txt").sentences
+    kept = [one for one in sentences if not one.tokens[0].startswith("-DOCSTART")]
+    random.Random(0).shuffle(kept)
+    fifth = len(kept) // 5
+    return kept[fifth:], kept[:fifth]
+
+
+def fitted(sentences: list[Sentence]) -> trellis.CRF:
+    return trellis.CRF(features="ner", c2=0.1, max_iterations=60).fit(sentences, on_bad_tags="repair")
+
+
+def curve(split: Split, by: str | None, seed: int, tokens: int) -> Curve:
+    """Tokens and F1 after each round; without a measure at random."""
+    train, test = split
+    order = list(range(len(train)))
+    random.Random(seed).shuffle(order)
+    chosen, rest, found = order[:START], order[START:], Curve()
+    while True:
+        model = fitted([train[i] for i in chosen])
+        count = sum(len(train[i]) for i in chosen)
+        found.append((count, model.evaluate(test).micro.f1))
+        if count >= tokens or not rest:
+            return found
+        pool = rest[:POOL]
+        picked = pool[:STEP]
+        if by is not None:
+            picked = [pool[one.index] for one in trellis.select(model, [train[i].tokens for i in pool], STEP, by=by)]
+        chosen, left = chosen + picked, set(picked)
+        rest = [i for i in rest if i not in left]
+
+
+def mean(curves: list[Curve], grid: list[int]) -> list[float]:
+    """F1 at the tokens of a grid."""
+    return np.mean([np.interp(grid, *zip(*own, strict=True)) for own in curves], axis=0).tolist()
+
+
+def needed(values: list[float], grid: list[int], target: float) -> float:
+    """Tokens at which a curve first reaches a value; the end if it never does."""
+    best = np.maximum.accumulate(values)
+    return float(np.interp(target, best, grid))
+
+
+def measured(name: str, split: Split, options: argparse.Namespace) -> tuple[Section, dict[str, list[float]], list[int]]:
+    grid = list(range(options.tokens // 5, options.tokens + 1, options.tokens // 15))
+    means = {
+        by or "random": mean([curve(split, by, seed, options.tokens) for seed in range(options.seeds)], grid)
+        for by in (None, *options.by)
+    }
+    target = means["random"][-1]
+    rows: list[Row] = [
+        {
+            "by": by,
+            "F1 at half": 100 * own[len(own) // 2],
+            "F1 at the end": 100 * own[-1],
+            "tokens needed": needed(own, grid, target),
+        }
+        for by, own in means.items()
+    ]
+    bars = [
+        Bar(f"share of tokens, {row['by']}", row["tokens needed"] / options.tokens, BAR, at_least=False)
+        for row in rows[1:]
+    ]
+    return Section(f"{name}: {options.seeds} seeds, {options.tokens:,} tokens", rows, bars), means, grid
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--by", nargs="*", default=["margin"])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--tokens", type=int, default=15_000)
+    parser.add_argument("--corpora", nargs="+", default=["WNUT-17", "WikiGold"])
+    parser.add_argument("--picture", type=Path)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    corpora: dict[str, Callable[[Path], Split]] = {"WNUT-17": wnut17, "WikiGold": wikigold}
+    console, sections, lines = make_console(), [], {}
+    for name in options.corpora:
+        section, means, grid = measured(name, corpora[name](options.data), options)
+        section.show(console)
+        sections.append(section)
+        lines[name] = (grid, means)
+    if options.picture is not None:
+        options.picture.write_text(picture(lines), encoding="utf-8")
+    content = {"machine": machine(()), "sections": [section.to_json() for section in sections]}
+    write_json(Path(__file__).parent / "results" / "selection.json", content)
+
+
+def picture(found: dict[str, tuple[list[int], dict[str, list[float]]]]) -> str:
+    """Both curves of each corpus side by side, as SVG."""
+    wide, high, parts = 340, 240, []
+    for number, (name, (grid, means)) in enumerate(found.items()):
+        top = max(max(own) for own in means.values()) * 1.1
+        left = 50 + number * (wide + 60)
+        x = [left + wide * (tokens - grid[0]) / (grid[-1] - grid[0]) for tokens in grid]
+        parts.append(f'<text x="{left + wide / 2}" y="20" text-anchor="middle" font-weight="bold">{name}</text>')
+        parts.append(f'<path d="M{left} 30V{30 + high}H{left + wide}" fill="none" stroke="#888"/>')
+        for share in (0.0, 0.5, 1.0):
+            level = top * share / 1.1
+            y = 30 + high * (1 - level / top)
+            parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{100 * level:.0f}</text>')
+        for tokens, place in ((grid[0], x[0]), (grid[-1], x[-1])):
+            parts.append(f'<text x="{place}" y="{48 + high}" text-anchor="middle">{tokens:,}</text>')
+        for (by, own), colour in zip(means.items(), ("#888", "#0f766e", "#9a5b00", "#7c3aed"), strict=False):
+            points = " ".join(f"{a:.1f},{30 + high * (1 - b / top):.1f}" for a, b in zip(x, own, strict=True))
+            parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
+            y = 30 + high * (1 - own[-1] / top)
+            parts.append(f'<text x="{x[-1] + 4}" y="{y + 4}" fill="{colour}">{by}</text>')
+    total = 50 + len(found) * (wide + 60) + 20
+    body = "".join(parts)
+    style = 'font-family="system-ui,sans-serif" font-size="12" fill="#666"'
+    caption = f'<text x="{total / 2}" y="{high + 66}" text-anchor="middle">tokens labelled (across), F1 (up)</text>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {high + 80}" {style}>{body}{caption}</svg>\n'
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""``trellis serve``: models behind HTTP, and a page to try them."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trellis.corpus import read
+from trellis.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from trellis.server.teaching import TeachingSettings
+
+_MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
+
+
+def serve(
+    models: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=]DIR", help="Model folders or files, with names of your own.")
+    ] = None,
+    demo: Annotated[bool, typer.Option("--demo", help="Train a small CRF on the demo corpus and serve it.")] = False,
+    host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 is every one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 is any that is free.")] = 8000,
+    workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    keys: Annotated[
+        str | None, typer.Option(help="File of API keys, one per line; also from TRELLIS_API_KEYS.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name under which clients may ask; * is any. May be repeated.")
+    ] = None,
+    corrections: Annotated[
+        str | None, typer.Option(help="File of JSON Lines that corrections of the page are appended to.")
+    ] = None,
+    annotate: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Texts, one per line: the page offers those worth labelling next."),
+    ] = None,
+    train: Annotated[
+        str | None, typer.Option(help="What the model learned from; learning goes on from all of it.")
+    ] = None,
+    dev: Annotated[
+        str | None, typer.Option(help="Held-out sentences that the old and the new model are compared on.")
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of one request.")] = 100_000,
+    max_bytes: Annotated[int, typer.Option(min=1, help="Bytes of one request.")] = 4 * 2**20,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds until a request must be answered.")] = 30.0,
+    batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens that a model answers at a time.")] = 4096,
+) -> None:
+    """Serve models over HTTP: tags, probabilities, trellises and reasons as JSON, and a page to try them.
+
+    Requests that come together are answered in one batch. If too much waits, requests are refused at once with status
+    429. A model is reloaded when its file changes. /docs describes the interface.
+
+    \b
+    Examples:
+      trellis serve --demo
+      trellis serve model
+      trellis serve ner=models/ner pos=models/pos --port 9000 --workers 4
+      trellis serve model --host 0.0.0.0 --allow-host ner.example.org --keys keys.txt
+    """  # noqa: D301 - \b tells click to keep the lines
+    if bool(models) == demo:
+        raise ConfigError("give at least one model folder, or --demo")
+    if corrections is not None and workers > 1:
+        raise ConfigError("--corrections has one writer: leave out --workers")
+    with _figures(workers), _paths(models or []) as paths:
+        # After the variable for the figures of several processes, which is read when they are imported.
+        _check_extra()
+        from trellis.server import ModelShelf, ServerLimits, ServerSettings
+        from trellis.server.security import LOCAL, Keys
+        from trellis.server.workers import listening, run
+
+        limits = ServerLimits(
+            tokens=max_tokens,
+            high_tokens=max(2 * max_tokens, 200_000),
+            low_tokens=max(max_tokens, 100_000),
+            body_bytes=max_bytes,
+            seconds=timeout,
+            batch_tokens=batch_tokens,
+        )
+        hosts = (*LOCAL, host, *(allow_host or []))
+        teaching = _teaching(corrections, annotate, train, dev, demo=demo)
+        settings = ServerSettings(limits, hosts, Keys.read(keys), teaching)
+        shelf = ModelShelf(paths)
+        with listening(host, port) as sock:
+            _greet(host, sock.getsockname()[1], is_open=not len(settings.keys))
+            logging.basicConfig(level=logging.WARNING, format="trellis: %(message)s")
+            run(shelf, settings, sock, workers)
+
+
+def _check_extra() -> None:
+    try:
+        importlib.import_module("trellis.server")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "trellis":
+            raise
+        raise ConfigError(f"trellis serve needs {error.name}: pip install 'trellis-crf[serve]'") from None
+
+
+def _teaching(
+    corrections: str | None, annotate: str | None, train: str | None, dev: str | None, *, demo: bool
+) -> TeachingSettings:
+    """What teaching needs; the demo has its own sentences."""
+    from trellis.demo import english
+    from trellis.server.learning import LearningData
+    from trellis.server.teaching import TeachingSettings
+
+    if corrections is None:
+        if annotate or train or dev:
+            raise ConfigError("--annotate, --train and --dev need --corrections, the file that labels are kept in")
+        return TeachingSettings()
+    data = english() if demo else None
+    given = [read(path).sentences if path else [] for path in (train, dev)]
+    learning = LearningData(given[0] or (data.train if data else []), given[1] or (data.dev if data else []))
+    return TeachingSettings(Path(corrections), learning, _pool(annotate))
+
+
+def _pool(path: str | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+    return list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+
+
+def _greet(host: str, port: int, *, is_open: bool) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    typer.echo(f"Trellis is at http://{shown}:{port} (stop it with Ctrl-C)")
+    if is_open and host not in ("127.0.0.1", "localhost", "::1"):
+        typer.echo("trellis: anybody who reaches this address may ask: --keys limits it to holders of a key", err=True)
+
+
+@contextmanager
+def _paths(given: list[str]) -> Iterator[dict[str, Path]]:
+    """The models by name; those without a name are called like their file or folder. None given is the demo."""
+    if given:
+        pairs = [item.split("=", 1) if "=" in item else [Path(item).resolve().stem, item] for item in given]
+        names = [name for name, _ in pairs]
+        if twice := sorted({name for name in names if names.count(name) > 1 or not name}):
+            raise ConfigError(f"two models are called {twice[0]!r}: give names, as in first=DIR second=DIR")
+        yield {name: Path(path) for name, path in pairs}
+        return
+    from trellis import CRF
+    from trellis.demo import english
+    from trellis.models import folder
+
+    with tempfile.TemporaryDirectory(prefix="trellis-") as place:
+        typer.echo("Training the demo model ...")
+        corpus = english()
+        folder.save_model(Path(place), CRF(features="ner", c2=0.1).fit(corpus.train))
+        yield {"demo": Path(place)}
+
+
+@contextmanager
+def _figures(workers: int) -> Iterator[None]:
+    """A folder where the figures of several processes meet."""
+    if workers == 1 or _MULTIPROCESS in os.environ:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="trellis-") as place:
+        os.environ[_MULTIPROCESS] = place
+        try:
+            yield
+        finally:
+            del os.environ[_MULTIPROCESS]

@@ -1,0 +1,235 @@
+"""Finding entries in sentences: one pass of an Aho-Corasick automaton (daachorse) over a block of them.
+
+White space is left out of the text that is searched and of the entries, and both are folded token by token, so that
+places in the folded text are places between tokens however folding changes lengths. What was left out is checked
+afterwards: an entry with a blank needs two tokens there, and one without is not found across a blank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from trellis.arrays import BoolArray, IntArray
+from trellis.errors import DataError
+from trellis.ragged import offsets_of
+from trellis.text import Sentence, fold_width
+from trellis.untrusted import is_unicode, shown
+
+Boundaries = Literal["token", "character"]
+_REMEMBERED = 100_000  # folded tokens
+_FEW = 0.2  # share of tokens that are longer, as characters of several code points are
+_NEVER = "\ufdd0\ufdd1"  # in place of a surface that UTF-8 cannot write: noncharacters, which no text has
+_INSIDE, _UNSURE, _GAP, _CLOSE = range(4)
+"""What is at a place of the text: no end of a token; one; one with white space behind it; one without."""
+
+
+class Matches(NamedTuple):
+    """Occurrences: tokens ``begin`` to ``end - 1`` of a sequence, and the number of the entry."""
+
+    sequence: IntArray  # [M]
+    begin: IntArray  # [M]
+    end: IntArray  # [M]
+    entry: IntArray  # [M]
+
+
+@dataclass(frozen=True)
+class Folding:
+    """What makes no difference when entries are looked for."""
+
+    case: bool = False
+    width: bool = True
+
+    def __call__(self, text: str) -> str:
+        """The text as it is compared, without white space."""
+        plain = "".join(text.split())
+        if self.width:
+            plain = fold_width(plain)
+        return plain.casefold() if self.case else plain
+
+
+class _Folded(dict[str, str]):
+    """The folded form of each token, found when it is first asked for."""
+
+    def __init__(self, folding: Folding) -> None:
+        self._folding = folding
+
+    def __missing__(self, token: str) -> str:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        folded = self[token] = self._folding(token)
+        return folded
+
+
+class _Text(NamedTuple):
+    """A block of sentences as one folded text, and the tokens that begin and end at each place of it, -1 for none."""
+
+    text: str
+    first: IntArray  # [P + 1]
+    last: IntArray  # [P + 1]
+    owner: IntArray  # [N] the sequence of each token
+    place: IntArray  # [N] its place in the sequence
+
+
+@dataclass(frozen=True, eq=False)
+class Matcher:
+    """An automaton of distinct folded surfaces, and the entries of each."""
+
+    automaton: Any  # of the patterns with two characters or more, which have the numbers from `singles` on
+    singles: IntArray  # the code points of the patterns with one character, which a look-up finds faster
+    patterns: IntArray  # [E] entries, sorted by pattern
+    ends: IntArray  # [patterns + 1] where the entries of a pattern begin and end
+    blanks: dict[int, tuple[int, ...]]  # of entries with white space: its places in the folded surface
+    folding: Folding
+    boundaries: Boundaries
+    folded: _Folded
+
+    @classmethod
+    def of(cls, surfaces: Sequence[str], folding: Folding, boundaries: Boundaries) -> Matcher:
+        """Of the surfaces of entries."""
+        folded = list(map(folding, surfaces))
+        single = sorted({s for s in folded if len(s) == 1})
+        numbers = {s: number for number, s in enumerate(single)}
+        of_entry = np.fromiter((numbers.setdefault(s, len(numbers)) for s in folded), np.int64, len(folded))
+        order = np.argsort(of_entry, kind="stable")
+        ends = offsets_of(np.bincount(of_entry, minlength=len(numbers)).astype(np.int64))
+        blanks = {number: _blanks(s, folding) for number, s in enumerate(surfaces) if len(s.split(None, 1)) > 1}
+        automaton, points = _automaton(list(numbers)[len(single) :]), _code_points("".join(single))
+        return cls(automaton, points, order, ends, blanks, folding, boundaries, _Folded(folding))
+
+    def matches(self, sentences: Sequence[Any]) -> Matches:
+        """All occurrences."""
+        block = self._text(sentences)
+        found = self._found(block.text)
+        begin, end = block.first[found[:, 0]], block.last[found[:, 1]]
+        same = (begin >= 0) & (end >= begin)
+        same[same] = block.owner[begin[same]] == block.owner[end[same]]
+        found, begin, end = found[same], begin[same], end[same]
+        sizes = self.ends[found[:, 2] + 1] - self.ends[found[:, 2]]
+        rows = np.repeat(np.arange(len(found)), sizes)
+        entry = self.patterns[np.repeat(self.ends[found[:, 2]], sizes) + _counted(sizes)]
+        kept = self._fits(block, sentences, found[rows], entry)
+        rows, entry = rows[kept], entry[kept]
+        begin, end = begin[rows], end[rows]
+        return Matches(block.owner[begin], block.place[begin], block.place[end] + 1, entry)
+
+    def _text(self, sentences: Sequence[Any]) -> _Text:
+        tokens = [item.tokens if isinstance(item, Sentence) else item for item in sentences]
+        lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+        try:
+            flat = list(map(self.folded.__getitem__, chain.from_iterable(tokens)))
+        except (TypeError, AttributeError):
+            wrong = next(token for own in tokens for token in own if not isinstance(token, str))
+            raise DataError(f"a lexicon needs tokens that are strings, got {shown(wrong)}") from None
+        sizes = np.fromiter(map(len, flat), np.int64, len(flat))
+        offsets = offsets_of(sizes)
+        first = np.full(int(offsets[-1]) + 1, -1, dtype=np.int64)
+        last = first.copy()
+        filled = np.flatnonzero(sizes)  # a token of white space has no place in the text
+        first[offsets[filled]] = last[offsets[filled + 1]] = filled
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        return _Text("".join(flat), first, last, owner, _counted(lengths))
+
+    def _found(self, text: str) -> IntArray:
+        """``(M, 3)``: begin and end in the text, and the pattern."""
+        found: list[tuple[int, int, int]] = []
+        if self.automaton is not None:
+            # Half a surrogate pair is in no entry; one character stays one.
+            plain = text if is_unicode(text) else text.encode("utf-8", "replace").decode()
+            found = self.automaton.find_overlapping(plain)
+        longer = np.fromiter(chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3)
+        longer[:, 2] += len(self.singles)
+        if not len(self.singles):
+            return longer
+        points = _code_points(text)
+        number = np.minimum(np.searchsorted(self.singles, points), len(self.singles) - 1)
+        places = np.flatnonzero(self.singles[number] == points)
+        return np.concatenate([np.stack([places, places + 1, number[places]], axis=1), longer])
+
+    def _fits(self, block: _Text, sentences: Sequence[Any], found: IntArray, entry: IntArray) -> BoolArray:
+        """Whether white space is where the entry has it, and no word is cut."""
+        kind, characters = _places(block, sentences), _of_characters(block)
+        joins = np.zeros(len(kind), dtype=np.bool_)  # letters of one word on both sides
+        letters = _is_latin(block.text)
+        joins[1:-1] = letters[1:] & letters[:-1]
+        begin, end = found[:, 0], found[:, 1]
+        inner = (kind == _GAP) | ((kind == _UNSURE) & joins & ~characters)
+        passed = np.cumsum(inner)
+        # passed[end - 1] - passed[begin]: gaps at the places begin + 1 .. end - 1
+        kept: BoolArray = passed[end - 1] == passed[begin]
+        if self.boundaries == "token":
+            cut = joins & np.isin(kind, (_UNSURE, _CLOSE)) & characters
+            kept &= ~cut[begin] & ~cut[end]
+        if self.blanks:
+            for row in np.flatnonzero(np.isin(entry, list(self.blanks))).tolist():
+                places = begin[row] + np.array(self.blanks[int(entry[row])])
+                between = passed[end[row] - 1] - passed[begin[row]]
+                kept[row] = np.isin(kind[places], (_UNSURE, _GAP)).all() and inner[places].sum() == between
+        return kept
+
+
+def _automaton(patterns: list[str]) -> Any:
+    try:
+        import daachorse
+    except ImportError:
+        raise DataError("a lexicon needs daachorse: pip install 'trellis-crf[lexicon]'") from None
+    usable = [pattern if is_unicode(pattern) else _NEVER for pattern in patterns]
+    return daachorse.CharwiseDoubleArrayAhoCorasick(usable) if usable else None
+
+
+def _blanks(surface: str, folding: Folding) -> tuple[int, ...]:
+    """Where the white space of a surface was, in its folded form."""
+    parts = [len(folding(part)) for part in surface.split()]
+    return tuple(np.cumsum(parts)[:-1].tolist())
+
+
+def _counted(sizes: IntArray) -> IntArray:
+    """0, 1, ... for each size, one after another."""
+    result: IntArray = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return result
+
+
+def _places(block: _Text, sentences: Sequence[Any]) -> IntArray:
+    """What is at each place of the text."""
+    kind = np.where(block.first >= 0, _UNSURE, _INSIDE)
+    starts = np.flatnonzero(block.first >= 0)
+    tokens = block.first[starts]
+    count = 0
+    for item in sentences:
+        if isinstance(item, Sentence) and item.offsets is not None and len(item) > 1:
+            ends = np.array(item.offsets, dtype=np.int64)
+            known = np.where(ends[1:, 0] > ends[:-1, 1], _GAP, _CLOSE)
+            low, high = np.searchsorted(tokens, (count + 1, count + len(item)))
+            kind[starts[low:high]] = known[tokens[low:high] - count - 1]
+        count += len(item)
+    kind[starts[1:][np.diff(tokens) > 1]] = _GAP  # a token of white space is between
+    kind[starts[block.place[tokens] == 0]] = _GAP
+    kind[-1] = _GAP
+    return kind
+
+
+def _of_characters(block: _Text) -> BoolArray:
+    """For each place of the text whether it is in a sentence whose tokens are characters, nearly all of them single."""
+    starts = np.flatnonzero(block.first >= 0)
+    owner, sizes = block.owner[block.first[starts]], np.diff(np.append(starts, len(block.text)))
+    longer, every = (np.bincount(owner, weights=own) for own in (sizes > 1, np.ones(len(sizes))))
+    return np.append(np.repeat((longer < _FEW * every)[owner], sizes), False)
+
+
+def _code_points(text: str) -> IntArray:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4").astype(np.int64)
+
+
+def _is_latin(text: str) -> BoolArray:
+    """Letters of scripts that separate words by blanks, and digits."""
+    points = _code_points(text)
+    result: BoolArray = _LATIN[np.minimum(points, len(_LATIN) - 1)]
+    return result
+
+
+# Latin, Greek, Cyrillic, Armenian, Hebrew and Arabic come before U+0700.
+_LATIN = np.array([chr(point).isalnum() for point in range(0x700)] + [False], dtype=np.bool_)

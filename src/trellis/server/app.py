@@ -1,0 +1,81 @@
+"""Everything together: an ASGI application that any server of that kind runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+
+from trellis.server.batcher import Batcher
+from trellis.server.limits import ServerLimits
+from trellis.server.metrics import Metrics
+from trellis.server.problems import NotFoundError, RequestError, WrongMethodError
+from trellis.server.routes import Routes
+from trellis.server.security import LOCAL, Guard, Keys, problem_response
+from trellis.server.shelf import ModelShelf
+from trellis.server.teaching import Teaching, TeachingSettings
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """How a server behaves."""
+
+    limits: ServerLimits = field(default_factory=ServerLimits)
+    hosts: tuple[str, ...] = LOCAL
+    """What it may be called in the Host header; ``*`` is any name."""
+    keys: Keys = field(default_factory=Keys)
+    teaching: TeachingSettings = field(default_factory=TeachingSettings)
+    reload_seconds: float = 1.0
+    """How often the files of models are looked at; 0 is never."""
+
+
+def create_app(shelf: ModelShelf, settings: ServerSettings | None = None) -> Starlette:
+    """The application; it starts and stops with ASGI's lifespan."""
+    chosen = settings or ServerSettings()
+    metrics = Metrics()
+    batcher = Batcher(chosen.limits, metrics.batch)
+    metrics.watch_queue(lambda: batcher.queued)
+    routes = Routes(shelf, chosen.limits, batcher, metrics, Teaching(shelf, chosen.limits, batcher, chosen.teaching))
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        watching = asyncio.ensure_future(_watch(shelf, metrics, chosen.reload_seconds))
+        routes.status = "ready"
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await routes.close()
+
+    return Starlette(
+        routes=routes.table(),
+        middleware=[Middleware(Guard, hosts=chosen.hosts, keys=chosen.keys)],
+        exception_handlers={HTTPException: _not_here},
+        lifespan=lifespan,
+    )
+
+
+async def _watch(shelf: ModelShelf, metrics: Metrics, seconds: float) -> None:
+    """Look at the files of models now and then; they are opened in a thread, and requests go on meanwhile."""
+    with suppress(asyncio.CancelledError):
+        while seconds > 0:
+            metrics.reloaded(len(await asyncio.to_thread(shelf.refresh)))
+            await asyncio.sleep(seconds)
+
+
+async def _not_here(request: Request, error: Exception) -> Response:
+    """An address that does not exist, or not with this method."""
+    assert isinstance(error, HTTPException)
+    problem: RequestError = NotFoundError("there is nothing at this address: see /docs")
+    if error.status_code == 405:
+        problem = WrongMethodError(f"this address does not take {request.method[:20]}: see /docs")
+    response = problem_response(problem)
+    response.headers.update(error.headers or {})
+    return response

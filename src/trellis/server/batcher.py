@@ -1,0 +1,203 @@
+"""The token batcher: requests become batches for the one thread that runs the models.
+
+    job = batcher.submit(question, parts, finish, seconds)      at once, or `OverloadedError`
+    answer = await job.answer                                   what `finish` makes of the answers of all its parts
+
+The thread takes the next batch itself as soon as it is free: everything that gathered while it worked, up to the
+tokens of a batch, in the order of `trellis.server.queueing`. If requests come together, an idle thread waits a moment
+for more.
+The event loop never waits for the thread, and the thread never for the loop.
+
+The queue is bounded in tokens: a request that would lift it above the high mark is refused, and so is every other until
+it has fallen to the low mark. A job whose client has gone, or whose time is over, leaves the queue at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from trellis.server.limits import ServerLimits
+from trellis.server.problems import OverloadedError, RequestError, TooLateError, UnavailableError, problem_of
+from trellis.server.queueing import PACE, FairQueue, Question, QueuedJob, QueuedPart, Taken
+
+Told = tuple[QueuedJob, Any]
+"""A job and its answer or error."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """What a batch was, for those who watch."""
+
+    parts: int
+    jobs: int
+    tokens: int
+    seconds: float
+
+
+class Batcher:
+    """The queue and its thread; all public methods are called in the event loop."""
+
+    def __init__(self, limits: ServerLimits, watch: Callable[[BatchRecord], None] | None = None) -> None:
+        self._limits, self._watch = limits, watch
+        self._queue, self._lock = FairQueue(), threading.Condition()  # the queue is touched under the lock only
+        self._idle = self._crowded = False
+        self._thread: threading.Thread | None = None
+        self._jobs: set[QueuedJob] = set()
+        self._refusing = self._stopping = self._closed = False
+        self._speed = float(PACE)
+        self._changed = asyncio.Event()
+
+    @property
+    def queued(self) -> int:
+        """Tokens that wait."""
+        return self._queue.tokens
+
+    def submit(
+        self, question: Question, parts: Sequence[QueuedPart], finish: Callable[[list[Any]], Any], seconds: float
+    ) -> QueuedJob:
+        """Put a request into the queue; its answer, or its error, comes within `seconds`."""
+        self._admit(sum(part.tokens for part in parts))
+        loop = asyncio.get_running_loop()
+        job = QueuedJob(question, parts, finish, loop.create_future())
+        if not parts:
+            job.answer.set_result(finish([]))
+            return job
+        self._jobs.add(job)
+        timer = loop.call_later(seconds, self._expire, job, seconds)
+        job.answer.add_done_callback(lambda _: self._leave(job, timer))
+        with self._lock:
+            self._queue.add(job, loop.time())
+            if self._idle or self._queue.tokens >= self._limits.batch_tokens:
+                self._lock.notify()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, args=(loop,), name="trellis-model", daemon=True)
+            self._thread.start()
+        return job
+
+    async def room(self) -> None:
+        """Wait until the queue has fallen to its low mark: for those who can wait instead of being refused."""
+        while self.queued > self._limits.low_tokens and not self._stopping:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def drain(self) -> None:
+        """Refuse new requests, and wait until all others are answered."""
+        self._stopping = True
+        while self._jobs:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def close(self) -> None:
+        """Let the thread end with its batch; whoever still waits is told."""
+        self._stopping = True
+        self._tell([(job, UnavailableError("the server is stopping")) for job in self._jobs])
+        with self._lock:
+            self._closed = True
+            self._lock.notify()
+
+    def _admit(self, tokens: int) -> None:
+        if self._stopping:
+            raise UnavailableError("the server is stopping", retry_after=1)
+        limits, queued = self._limits, self.queued
+        self._refusing = self._refusing and queued > limits.low_tokens
+        # A request of any allowed size fits into an empty queue, though its k best may weigh more than the mark.
+        if self._refusing or (queued and queued + tokens > limits.high_tokens):
+            self._refusing = True
+            wait = math.ceil(max(0, queued - limits.low_tokens) / self._speed)
+            problem = f"{queued} tokens wait already: expected at most {limits.high_tokens} with this request"
+            raise OverloadedError(problem, retry_after=min(max(wait, 1), 60))
+
+    def _expire(self, job: QueuedJob, seconds: float) -> None:
+        self._tell([(job, TooLateError(f"there was no answer within {seconds:g} seconds", retry_after=1))])
+
+    def _leave(self, job: QueuedJob, timer: asyncio.TimerHandle) -> None:
+        """Forget a job that is answered, late or cancelled."""
+        timer.cancel()
+        self._jobs.discard(job)
+        with self._lock:
+            self._queue.remove(job)
+        self._changed.set()
+
+    def _tell(self, told: list[Told], record: BatchRecord | None = None) -> None:
+        """Give answers to those who wait for them."""
+        for job, answer in told:
+            if job.answer.done():
+                continue
+            if isinstance(answer, Exception):
+                job.answer.set_exception(answer)
+            else:
+                job.answer.set_result(answer)
+        self._changed.set()
+        if record is not None:
+            self._speed = 0.9 * self._speed + 0.1 * record.tokens / max(record.seconds, 1e-6)
+            if self._watch is not None:
+                self._watch(record)
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The thread: batch after batch until it is closed."""
+        while not self._closed:
+            batch = self._next()
+            if batch:
+                told, record = answered(batch)
+                self._crowded = record.jobs > 1
+                with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                    loop.call_soon_threadsafe(self._tell, told, record)
+
+    def _next(self) -> list[Taken]:
+        """What waits now; if nothing does, what comes next, with what comes within a moment after it."""
+        with self._lock:
+            if not self._queue.tokens:
+                self._idle = True
+                self._lock.wait_for(lambda: self._queue.tokens or self._closed)
+                self._idle = False
+                if self._crowded:
+                    most = self._limits.batch_tokens
+                    self._lock.wait_for(lambda: self._queue.tokens >= most or self._closed, self._limits.linger)
+            return self._queue.take(self._limits.batch_tokens)
+
+
+def answered(batch: list[Taken]) -> tuple[list[Told], BatchRecord]:
+    """The answers of a batch. A job is finished here too, in the thread, as its answer may be long."""
+    begin = time.perf_counter()
+    answers = _answers(batch[0][0].question, [part.content for _, _, part in batch])
+    told = [
+        (job, _finished(job, i, answer))
+        for (job, i, _), answer in zip(batch, answers, strict=True)
+        if job.take(i, answer) and not job.answer.done()
+    ]
+    tokens, jobs = sum(part.tokens for _, _, part in batch), len({id(job) for job, _, _ in batch})
+    return told, BatchRecord(len(batch), jobs, tokens, time.perf_counter() - begin)
+
+
+def _answers(question: Question, parts: list[Any]) -> list[Any]:
+    """Answers or errors: where a batch fails, each part is asked alone, so that others are not harmed."""
+    try:
+        return question.answer(parts)
+    except Exception as error:
+        if len(parts) == 1:
+            return [error]
+        return [_answers(question, [part])[0] for part in parts]
+
+
+def _finished(job: QueuedJob, index: int, answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        return _told(answer, index if len(job.answers) > 1 else None)
+    try:
+        return job.finish(job.answers)
+    except Exception as error:
+        return _told(error, None)
+
+
+def _told(error: Exception, index: int | None) -> RequestError:
+    """The error as a client is told it; its cause is for the log."""
+    problem = problem_of(error)
+    if problem is not error:
+        problem.__cause__, problem.input = error, index
+    return problem

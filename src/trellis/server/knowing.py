@@ -1,0 +1,73 @@
+"""Spans that are known to be right, as labels of tokens that condition a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from trellis.models.data import Label
+from trellis.server.problems import InvalidRequestError
+from trellis.tags import Role, Scheme, Span, TagSet
+from trellis.untrusted import Fields
+
+OUTSIDE = None
+"""The label of a span whose tokens lie outside all spans."""
+
+
+def span_of(value: Any, count: int, tags: TagSet, where: str) -> tuple[int, int, str | None]:
+    """A known span ``{"start", "end", "label"}`` of a request, in tokens; its label may be null."""
+    fields = Fields(value, where, InvalidRequestError)
+    start, end = fields.integer("start", 0, count), fields.integer("end", 0, count)
+    label = fields.value("label", str, type(None))
+    kinds = {kind for role, kind in tags.parsed if role is not Role.O}
+    if not start < end:
+        raise InvalidRequestError(f"{where} must have at least one token, got tokens {start} to {end - 1}")
+    if label is None and _outside(tags) is None:
+        raise InvalidRequestError(
+            f"{where}: this model has no label for tokens outside spans, so label must be a string"
+        )
+    if label is not None and label not in kinds:
+        raise InvalidRequestError(
+            f"{where}: label must be one of {', '.join(sorted(kinds)) or 'none'}, got {label[:80]!r}"
+        )
+    return start, end, label
+
+
+def labels_of_spans(spans: Sequence[tuple[int, int, str | None]], count: int, tags: TagSet) -> list[Label]:
+    """What is known of the labels of `count` tokens: those of the spans, and that their neighbours do not extend them.
+
+    IOB1 and IOE1 write a span differently next to another of its kind; here it is written as if it stood alone.
+    """
+    every = frozenset(range(len(tags)))
+    allowed = [every] * count
+    for span in spans:
+        for position, own in _allowed(span, count, tags):
+            allowed[position] = allowed[position] & own
+    if not all(allowed):
+        raise InvalidRequestError(f"known spans contradict each other at token {allowed.index(frozenset())}")
+    return [None if own == every else [tags.labels[i] for i in sorted(own)] for own in allowed]
+
+
+def _allowed(span: tuple[int, int, str | None], count: int, tags: TagSet) -> list[tuple[int, frozenset[int]]]:
+    """The labels that one span leaves to tokens."""
+    start, end, label = span
+    if label is None:
+        outside = _outside(tags)
+        assert outside is not None
+        return [(t, frozenset([outside])) for t in range(start, end)]
+    if tags.scheme is Scheme.PLAIN:
+        return [(t, frozenset([tags.id(label)])) for t in range(start, end)]
+    lengths = np.array([count])
+    way = tags.ways_of_writing(tags.table_of_spans([[Span(start, end, label)]], lengths), lengths)[0]
+    found = [(start + i, frozenset([int(tag)])) for i, tag in enumerate(way.tags)]
+    if way.before is not None and len(way.rows) and start > 0:
+        found.append((start - 1, frozenset(np.flatnonzero(way.before[0]).tolist())))
+    if way.after is not None and len(way.rows) and end < count:
+        found.append((end, frozenset(np.flatnonzero(way.after[0]).tolist())))
+    return found
+
+
+def _outside(tags: TagSet) -> int | None:
+    return next((i for i, (role, _) in enumerate(tags.parsed) if role is Role.O), None)

@@ -1,0 +1,114 @@
+"""Label Studio's protocol for machine-learning backends: predictions that annotators start from.
+
+    GET  /health                                    is it up?
+    POST /setup    {"project", "schema", ...}       a project introduces itself
+    POST /predict  {"tasks": [{"data": {...}}], "label_config": "<View>...</View>"}
+
+The labelling interface says which field of a task is the text, and under which names spans are returned.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from typing import Any
+
+from trellis.server.limits import ServerLimits
+from trellis.server.problems import InvalidRequestError, TooLargeError
+from trellis.server.questions import TagAnswer, TagQuestion
+from trellis.server.requests import Prepared, dumps, parsed, sized, split, unicode
+from trellis.server.shelf import ModelShelf, ServedModel
+from trellis.untrusted import Fields, shown
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """What a labelling interface says about spans of text."""
+
+    from_name: str = "label"
+    to_name: str = "text"
+    field: str | None = None
+    """The field of a task that is the text; None if it does not say."""
+
+
+class _Config(HTMLParser):
+    """The tags of a labelling interface; HTML's parser, since it resolves no entities and never fails."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def interface(config: str) -> Interface:
+    """The first labels of text in a labelling interface.
+
+    >>> interface('<View><Labels name="ner" toName="doc"/><Text name="doc" value="$body"/></View>')
+    Interface(from_name='ner', to_name='doc', field='body')
+    """
+    tags = _Config(config).tags
+    labels: dict[str, str | None] = next((own for tag, own in tags if tag == "labels"), {})
+    to_name = labels.get("toname") or "text"
+    texts = [own for tag, own in tags if tag in ("text", "hypertext") and own.get("name") == to_name]
+    value = (texts[0].get("value") or "") if texts else ""
+    return Interface(labels.get("name") or "label", to_name, value.removeprefix("$") or None)
+
+
+def prediction_request(body: bytes, shelf: ModelShelf, limits: ServerLimits) -> Prepared:
+    """``/predict``; a parameter ``model`` of ``params`` chooses the model."""
+    fields = Fields(parsed(body), "the request", InvalidRequestError)
+    config = fields.value("label_config", str, type(None)) if "label_config" in fields else None
+    if config is not None and len(config) > limits.head_bytes:
+        raise TooLargeError(f"label_config has {len(config)} characters: expected at most {limits.head_bytes}")
+    params = fields.values.get("params")
+    name = params.get("model") if isinstance(params, dict) else None
+    model, how = shelf.get(name if isinstance(name, str) else None), interface(config or "")
+    asked = split(model, [_text(task, i, how) for i, task in enumerate(fields.items("tasks", dict))])
+    parts = sized(asked, limits)
+    return Prepared(TagQuestion(model, True, False), parts, lambda a: predictions(a, model, how), limits.seconds)
+
+
+def _text(task: dict[str, Any], number: int, how: Interface) -> str:
+    data = Fields(task.get("data"), f"data of task {number}", InvalidRequestError)
+    named = how.field if how.field is not None else "text"
+    if how.field is None and "text" not in data:
+        strings = [name for name, value in data.values.items() if isinstance(value, str)]
+        if len(strings) != 1:
+            raise InvalidRequestError(f"task {number}: expected one text in its data, got {shown(strings)}")
+        named = strings[0]
+    return unicode(data.text(named), f"the text of task {number}")
+
+
+def predictions(answers: Sequence[TagAnswer], model: ServedModel, how: Interface) -> bytes:
+    """The answer to ``/predict``."""
+    version = version_of(model)
+    return dumps({"results": [_prediction(one, version, how) for one in answers], "model_version": version})
+
+
+def version_of(model: ServedModel) -> str:
+    """The model's name and which one it is, as Label Studio shows it."""
+    return f"{model.name}-{model.version}"
+
+
+def _prediction(answer: TagAnswer, version: str, how: Interface) -> dict[str, Any]:
+    assert answer.tagged is not None
+    spans = answer.tagged.spans
+    regions = [
+        {
+            "id": secrets.token_hex(5),
+            "from_name": how.from_name,
+            "to_name": how.to_name,
+            "type": "labels",
+            "value": {"start": span.start, "end": span.end, "text": span.text, "labels": [span.label]},
+            "score": span.probability,
+        }
+        for span in spans
+    ]
+    least = min((span.probability for span in spans), default=1.0)
+    return {"result": regions, "score": least, "model_version": version}

@@ -1,0 +1,47 @@
+// Questions to the server. A newer question of the same kind ends the older one, which then costs the server nothing.
+
+const running = new Map();
+
+export class Problem extends Error {
+  constructor(error, status) {
+    super(error.message);
+    this.code = error.code;
+    this.status = status;
+  }
+}
+
+export async function ask(path, body, kind = null) {
+  running.get(kind)?.abort();
+  const control = new AbortController();
+  if (kind !== null) running.set(kind, control);
+  const response = await fetch(path, options(body, control.signal));
+  const answer = await response.json();
+  if (response.ok) return answer;
+  if (response.status === 401 && (await askKey())) return ask(path, body, kind);
+  throw new Problem(answer.error, response.status);
+}
+
+export const isOutdated = (error) => error.name === "AbortError";
+
+function options(body, signal) {
+  const headers = {};
+  const key = sessionStorage.getItem("key");
+  if (key) headers.authorization = `Bearer ${key}`;
+  if (body === undefined) return { headers, signal };
+  headers["content-type"] = "application/json";
+  return { method: "POST", headers, signal, body: JSON.stringify(body) };
+}
+
+// The key stays in this tab.
+function askKey() {
+  const dialog = document.getElementById("ask-key");
+  const field = document.getElementById("key");
+  field.value = "";
+  if (!dialog.open) dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.addEventListener("close", () => {
+      sessionStorage.setItem("key", field.value);
+      resolve(field.value !== "");
+    }, { once: true });
+  });
+}

@@ -1,0 +1,112 @@
+"""The order in which parts of requests come to a model, as in fair queueing.
+
+A part is what a model answers in one go: one sentence, with its number of tokens. Each has a key, the time when it
+would be ready if its request had the model to itself:
+
+    key of part i = time of arrival + tokens of parts 0..i / PACE
+
+The smallest key comes first: short requests overtake long ones, whose parts spread out. Keys never change, so nobody
+waits forever. Parts of equal questions (same model, same options) share a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, count
+from typing import Any, NamedTuple, Protocol
+
+PACE = 20_000
+"""Tokens per second by which long requests fall behind short ones."""
+
+
+class Question(Hashable, Protocol):
+    """What parts are asked; those of equal questions are answered together."""
+
+    def answer(self, parts: Sequence[Any]) -> list[Any]:
+        """The answer to each part; called in the batcher's thread."""
+
+
+class QueuedPart(NamedTuple):
+    """One sentence of a job."""
+
+    content: Any
+    tokens: int
+
+
+@dataclass(eq=False, slots=True)
+class QueuedJob:
+    """A request, from its place in the queue to its answer."""
+
+    question: Question
+    parts: Sequence[QueuedPart]
+    """Empty once the job has left the queue for good."""
+    finish: Callable[[list[Any]], Any]
+    answer: asyncio.Future[Any]
+    waiting: int = 0
+    """Tokens of the parts that still wait."""
+    answers: list[Any] = field(default_factory=list)
+    missing: int = 0
+    """Parts without an answer."""
+
+    def take(self, index: int, answer: Any) -> bool:
+        """Keep the answer to one part; whether there is now something to tell the client."""
+        self.answers[index] = answer
+        self.missing -= 1
+        return self.missing == 0 or isinstance(answer, Exception)
+
+
+Taken = tuple[QueuedJob, int, QueuedPart]
+"""A job, and one of its parts with its number."""
+
+
+class FairQueue:
+    """Parts that wait, by question and key; not for several threads at a time."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Question, list[tuple[float, int, QueuedJob, int]]] = {}
+        self._numbers = count()
+        self.tokens = 0
+        """Of all parts that wait."""
+
+    def add(self, job: QueuedJob, now: float) -> None:
+        """Let all parts of a job wait."""
+        lane = self._lanes.setdefault(job.question, [])
+        for i, tokens in enumerate(accumulate(part.tokens for part in job.parts)):
+            heapq.heappush(lane, (now + tokens / PACE, next(self._numbers), job, i))
+        job.waiting = sum(part.tokens for part in job.parts)
+        job.answers, job.missing = [None] * len(job.parts), len(job.parts)
+        self.tokens += job.waiting
+
+    def remove(self, job: QueuedJob) -> None:
+        """Forget a job; its places in the lanes are skipped when their turn comes."""
+        self.tokens -= job.waiting
+        job.waiting, job.parts = 0, ()
+
+    def take(self, most: int) -> list[Taken]:
+        """The next parts of one question, with at most so many tokens unless the first has more."""
+        batch: list[Taken] = []
+        while not batch and self._lanes:
+            question = min(self._lanes, key=lambda own: self._lanes[own][0][:2])
+            lane = self._lanes[question]
+            while lane and self._fits(lane[0][2], lane[0][3], most if batch else None):
+                most -= self._move(heapq.heappop(lane), batch)
+            if not lane:
+                del self._lanes[question]
+        return batch
+
+    def _fits(self, job: QueuedJob, index: int, room: int | None) -> bool:
+        return room is None or not job.parts or job.parts[index].tokens <= room
+
+    def _move(self, entry: tuple[float, int, QueuedJob, int], batch: list[Taken]) -> int:
+        """Put a part into a batch, unless its job has left; the tokens that it has."""
+        _, _, job, index = entry
+        if not job.parts:
+            return 0
+        part = job.parts[index]
+        batch.append((job, index, part))
+        job.waiting -= part.tokens
+        self.tokens -= part.tokens
+        return part.tokens

@@ -1,0 +1,137 @@
+"""Who may ask: names of this server, pages of this server, holders of a key; and what browsers may do with answers.
+
+A server on localhost is reachable for every page that is open in a browser there. The Host header must name this server
+(so that a foreign name that resolves to 127.0.0.1 gets nothing), and a request that says which page sent it must come
+from a page of this server.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from trellis.errors import ConfigError
+from trellis.server.problems import ForeignOriginError, NoKeyError, RequestError, WrongHostError
+
+VARIABLE = "TRELLIS_API_KEYS"
+LOCAL = ("localhost", "127.0.0.1", "[::1]")
+OPEN = ("/healthz", "/readyz", "/health", "/", "/docs", "/openapi.json")
+"""Addresses that need no key: probes, and what is the same for everybody."""
+_SHORTEST = 16
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Keys:
+    """API keys, kept as digests; an empty collection lets everybody in."""
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self._digests = [_digest(key) for key in keys]
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self._digests)
+
+    @classmethod
+    def read(cls, path: str | Path | None) -> Keys:
+        """From a file with one key per line, and from the environment variable, separated by white space."""
+        found = os.environ.get(VARIABLE, "").split()
+        if path is not None:
+            try:
+                found += Path(path).read_text(encoding="utf-8").split()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"the keys in {path} cannot be read: {error}") from None
+            if not found:
+                raise ConfigError(f"{path} holds no key: expected one per line")
+        if short := [key for key in found if len(key) < _SHORTEST]:
+            raise ConfigError(f"an API key of {len(short[0])} characters is too short: expected at least {_SHORTEST}")
+        return cls(found)
+
+    def admit(self, authorization: str | None) -> None:
+        """Refuse who has no key; the time it takes says nothing about the keys."""
+        if not self._digests:
+            return
+        own = _digest(_key(authorization or ""))
+        matches = [hmac.compare_digest(own, other) for other in self._digests]
+        if not any(matches):
+            raise NoKeyError("an API key is needed: send the header Authorization: Bearer KEY")
+
+
+def _key(authorization: str) -> str:
+    """The key of ``Bearer KEY``, or of ``Basic ...``, where it is the password: Label Studio knows only that."""
+    scheme, _, given = authorization.partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(given, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return ""
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+class Guard:
+    """Middleware: checks who asks, and sets the headers that keep browsers in bounds."""
+
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], keys: Keys) -> None:
+        self._app, self._hosts, self._keys = app, frozenset(host.lower() for host in hosts), keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it with its problem."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("cache-control", "no-store")
+            await send(message)
+
+        try:
+            self._check(Headers(scope=scope), scope["path"])
+        except RequestError as error:
+            return await problem_response(error)(scope, receive, guarded)
+        return await self._app(scope, receive, guarded)
+
+    def _check(self, headers: Headers, path: str) -> None:
+        host = headers.get("host", "")
+        if "*" not in self._hosts and _name(host) not in self._hosts:
+            raise WrongHostError(f"this server is not called {_name(host)[:80]!r}: --allow-host adds a name")
+        origin = headers.get("origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            raise ForeignOriginError("a page of another site may not ask this server")
+        if headers.get("sec-fetch-site") == "cross-site" and path not in OPEN:
+            raise ForeignOriginError("a page of another site may not ask this server")
+        if path not in OPEN and not path.startswith("/page/"):
+            self._keys.admit(headers.get("authorization"))
+
+
+def problem_response(error: RequestError) -> Response:
+    """A problem as an answer."""
+    return Response(error.body(), error.status, error.headers(), "application/json")
+
+
+def _name(host: str) -> str:
+    """A host without its port."""
+    end = host.rfind("]") + 1
+    return (host[:end] or host.partition(":")[0]).lower()

@@ -1,0 +1,136 @@
+"""The models of a server by name, and how a changed file takes the place of the model that was opened from it.
+
+A model is replaced as a whole: requests that were read before keep the old one. A file that cannot be opened changes
+nothing but what `/readyz` says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from trellis.errors import ConfigError, StoreError, TrellisError
+from trellis.models import Tagger, load
+from trellis.models.folder import model_file
+from trellis.server.problems import NotFoundError
+from trellis.suggest import did_you_mean
+
+Signature = tuple[int, int, int]
+"""By which a file is told from what it was before: its number, its time, its size."""
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A model as it was opened; another one takes its place when its file changes."""
+
+    name: str
+    tagger: Tagger[Any]
+    signature: Signature
+
+    @property
+    def version(self) -> str:
+        """The same in all processes that opened the same file, another one for another file."""
+        return hashlib.sha256(repr(self.signature).encode()).hexdigest()[:12]
+
+    def about(self) -> dict[str, Any]:
+        """What clients may know."""
+        tagger, tags = self.tagger, self.tagger.tagset_
+        return {
+            "name": self.name,
+            "version": self.version,
+            "kind": tagger.kind,
+            "labels": list(tags.labels),
+            "kinds": sorted({kind for _, kind in tags.parsed if kind}),
+            "scheme": tags.scheme.value,
+            "tokenizer": str(tagger.tokenizer_),
+        }
+
+
+class ModelShelf:
+    """The models that are served; the first is the one that is meant if a request names none."""
+
+    def __init__(self, paths: Mapping[str, str | Path]) -> None:
+        """Open all of them; an error names the file, as it is for the person who starts the server."""
+        if not paths:
+            raise ConfigError("a server needs at least one model, got none")
+        self._paths = {name: Path(path) for name, path in paths.items()}
+        self._models = {name: _opened(name, path) for name, path in self._paths.items()}
+        self._tried = {name: model.signature for name, model in self._models.items()}
+        self._problems: dict[str, str] = {}
+
+    def __iter__(self) -> Any:
+        """The models, the first one first."""
+        return iter(tuple(self._models.values()))
+
+    def get(self, name: str | None = None) -> ServedModel:
+        """A model by name, or the first."""
+        if name is None:
+            return next(iter(self))  # type: ignore[no-any-return]
+        if name not in self._models:
+            raise NotFoundError(f"there is no model {name[:80]!r}{did_you_mean(name, self._models)}")
+        return self._models[name]
+
+    def path(self, name: str) -> Path:
+        """Where a model lies."""
+        return self._paths[name]
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why the file of a model is not what is served, by name."""
+        return dict(self._problems)
+
+    def refresh(self) -> list[str]:
+        """Open what has changed since the last look; the names of the models that were replaced. It may take long."""
+        return [name for name in self._paths if self._refresh(name)]
+
+    def _refresh(self, name: str) -> bool:
+        path = self._paths[name]
+        try:
+            found = _signature(path)
+            if found == self._models[name].signature:
+                self._problems.pop(name, None)
+                return False
+            if found == self._tried[name]:
+                return False
+            self._tried[name] = found
+            self._models[name] = _opened(name, path)
+        except Exception as error:  # whatever is wrong with a file, the old model goes on
+            self._problems[name] = _without_path(_reason(error), path, name)
+            return False
+        self._tried[name] = self._models[name].signature
+        self._problems.pop(name, None)
+        return True
+
+
+def _opened(name: str, path: Path) -> ServedModel:
+    signature = _signature(path)  # before it is read: if it changes meanwhile, it is opened again
+    return ServedModel(name, load(path), signature)
+
+
+def _signature(path: Path) -> Signature:
+    file = model_file(path)
+    try:
+        found = os.stat(file)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, TrellisError) else f"it cannot be opened: {type(error).__name__}"
+
+
+def _without_path(message: str, path: Path, name: str) -> str:
+    """The message as clients may see it: they know the model by its name only."""
+    places = {str(place) for own in (path, path.absolute(), Path(os.path.realpath(path))) for place in _files(own)}
+    for place in sorted(places, key=len, reverse=True):
+        message = message.replace(place, name)
+    return message
+
+
+def _files(path: Path) -> list[Path]:
+    return [path, *(path / file for file in ("model.safetensors", "training.json", "checkpoints"))]

@@ -1,0 +1,41 @@
+"""What `trellis serve` refuses before it serves; the rest is in tests/server."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Shell
+from trellis.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "give at least one model folder, or --demo"),
+        (("a", "--demo"), "give at least one model folder, or --demo"),
+        (("x=a", "x=b"), "two models are called 'x'"),
+        (("=a",), "two models are called ''"),
+        (("model", "--workers", "0"), "--workers"),
+        (("model", "--keys", "nothing.txt"), "the keys in nothing.txt cannot be read"),
+    ],
+)
+def test_usage(shell: Shell, here: Path, arguments: tuple[str, ...], message: str) -> None:
+    ran = shell("serve", *arguments)
+    assert ran.code == 2
+    assert message in ran.err.replace("\n", " ")
+
+
+def test_without_the_extra_it_says_what_to_install(shell: Shell, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'starlette'", name="starlette.routing")
+
+    monkeypatch.setattr("importlib.import_module", missing)
+    from trellis.cli.serve import _check_extra
+
+    with pytest.raises(ConfigError, match=r"needs starlette.routing: pip install 'trellis-crf\[serve\]'"):
+        _check_extra()
+
+
+def test_a_model_that_is_not_there(shell: Shell, here: Path) -> None:
+    ran = shell("serve", "nothing")
+    assert (ran.code, "nothing" in ran.err) == (1, True)

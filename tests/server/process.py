@@ -1,0 +1,78 @@
+"""A server in a process of its own, as a shell would start it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+PROGRAM = "from trellis.cli import main; main()"
+PATIENCE = 60.0
+
+
+@dataclass
+class Running:
+    process: subprocess.Popen[str]
+    port: int
+    url: str
+
+    def ask(self, path: str, value: Any = None, *, timeout: float = PATIENCE) -> tuple[int, Any]:
+        """Status and content of an answer; with a value it is sent as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            body = None if value is None else json.dumps(value)
+            headers = {"Content-Type": "application/json"} if body else {}
+            connection.request("GET" if body is None else "POST", path, body, headers)
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        return response.status, json.loads(content) if "json" in response.headers["content-type"] else content
+
+    def until(self, path: str, wanted: Any) -> Any:
+        """Ask until the answer is as wanted."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                status, content = self.ask(path)
+                if wanted(content):
+                    return status, content
+            except OSError:
+                pass
+            assert time.monotonic() < end, f"{path} did not become what was wanted"
+            time.sleep(0.05)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Its exit code and what it said."""
+        self.process.send_signal(how)
+        _, errors = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, errors
+
+
+@contextmanager
+def running(*arguments: object) -> Iterator[Running]:
+    """A server on a free port."""
+    command = [sys.executable, "-c", PROGRAM, "serve", *map(str, arguments), "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        found = None
+        for line in process.stdout:
+            found = re.search(r"(http://\S+):(\d+)", line)
+            if found:
+                break
+        assert found, process.stderr.read() if process.stderr else ""
+        server = Running(process, int(found[2]), f"{found[1]}:{found[2]}")
+        server.until("/readyz", lambda content: content["status"] == "ready")
+        yield server
+    finally:
+        process.kill()
+        process.communicate()

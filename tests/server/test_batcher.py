@@ -1,0 +1,355 @@
+"""The batcher: answers go to those who asked, in time or not at all, and nobody waits forever."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trellis.errors import ModelError
+from trellis.server.batcher import Batcher, BatchRecord
+from trellis.server.limits import ServerLimits
+from trellis.server.problems import OverloadedError, RefusedError, RequestError, TooLateError, UnavailableError
+from trellis.server.queueing import QueuedJob, QueuedPart
+
+SMALL = ServerLimits(
+    tokens=100, high_tokens=100, low_tokens=40, batch_tokens=10, sentence_tokens=100, seconds=20.0, linger=0.0
+)
+
+
+@dataclass(frozen=True)
+class Echo:
+    """Answers each part with itself, once the gate is open; remembers its batches."""
+
+    name: str = "echo"
+    gate: threading.Event = field(default_factory=threading.Event, compare=False)
+    batches: list[list[Any]] = field(default_factory=list, compare=False)
+    began: threading.Event = field(default_factory=threading.Event, compare=False)
+
+    def answer(self, parts: Sequence[Any]) -> list[Any]:
+        self.began.set()
+        assert self.gate.wait(20)
+        self.batches.append(list(parts))
+        if "bad" in parts:
+            raise ModelError("bad is bad")
+        if "bug" in parts:
+            raise KeyError("bug")
+        return [f"{self.name}:{part}" for part in parts]
+
+
+@dataclass(frozen=True)
+class Opened(Echo):
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+
+def job(batcher: Batcher, question: Echo, *contents: Any, tokens: int = 1, seconds: float = 20.0) -> QueuedJob:
+    return batcher.submit(question, [QueuedPart(content, tokens) for content in contents], tuple, seconds)
+
+
+def run(test: Callable[[Batcher], Awaitable[None]], limits: ServerLimits = SMALL, watch: Any = None) -> None:
+    async def within() -> None:
+        batcher = Batcher(limits, watch)
+        try:
+            await asyncio.wait_for(test(batcher), 30)
+        finally:
+            batcher.close()
+
+    asyncio.run(within())
+
+
+async def behind(batcher: Batcher, question: Echo) -> QueuedJob:
+    """A job that occupies the thread until the gate opens."""
+    first = job(batcher, question, "first")
+    while not question.began.is_set():
+        await asyncio.sleep(0.001)
+    return first
+
+
+def test_parts_come_back_in_their_order_to_the_job_that_asked() -> None:
+    async def test(batcher: Batcher) -> None:
+        jobs = [job(batcher, Opened(), *(f"{n}.{i}" for i in range(n))) for n in range(1, 9)]
+        for n, one in enumerate(jobs, 1):
+            assert await one.answer == tuple(f"echo:{n}.{i}" for i in range(n))
+        assert batcher.queued == 0
+
+    run(test)
+
+
+def test_a_job_without_parts_is_answered_at_once() -> None:
+    async def test(batcher: Batcher) -> None:
+        assert await job(batcher, Opened()).answer == ()
+
+    run(test)
+
+
+def test_requests_that_gather_behind_a_batch_share_the_next_one() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        others = [job(batcher, echo, i) for i in range(6)]
+        echo.gate.set()
+        await asyncio.gather(first.answer, *(one.answer for one in others))
+        assert echo.batches == [["first"], [0, 1, 2, 3, 4, 5]]
+
+    run(test)
+
+
+def test_requests_that_come_within_the_linger_are_answered_together() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+        together = [job(batcher, echo, i) for i in range(2)]
+        echo.gate.set()
+        await asyncio.gather(*(one.answer for one in together))
+        while not batcher._idle:
+            await asyncio.sleep(0.001)
+        later = job(batcher, echo, "a")
+        await asyncio.sleep(0.05)
+        assert not later.answer.done()
+        assert await job(batcher, echo, "b").answer == ("echo:b",)
+        assert echo.batches[1:] == [[0, 1], ["a", "b"]]
+
+    run(test, ServerLimits(linger=0.5))
+
+
+def test_a_client_by_itself_does_not_linger() -> None:
+    async def test(batcher: Batcher) -> None:
+        for i in range(3):
+            assert await asyncio.wait_for(job(batcher, Opened(), i).answer, 10) == (f"echo:{i}",)
+
+    run(test, ServerLimits(linger=60.0))
+
+
+def test_a_batch_is_bounded_in_tokens_but_a_longer_sentence_goes_alone() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        jobs = [job(batcher, echo, i, tokens=5) for i in range(4)] + [job(batcher, echo, "long", tokens=50)]
+        echo.gate.set()
+        await asyncio.gather(first.answer, *(one.answer for one in jobs))
+        assert echo.batches == [["first"], [0, 1], [2, 3], ["long"]]
+
+    run(test)
+
+
+def test_questions_are_not_mixed() -> None:
+    async def test(batcher: Batcher) -> None:
+        a, b = Echo("a"), Opened("b")
+        first = await behind(batcher, a)
+        jobs = [job(batcher, question, i) for i in range(3) for question in (a, b)]
+        a.gate.set()
+        found = await asyncio.gather(*(one.answer for one in jobs))
+        await first.answer
+        assert [own for (own,) in found] == ["a:0", "b:0", "a:1", "b:1", "a:2", "b:2"]
+        assert a.batches == [["first"], [0, 1, 2]]
+
+    run(test)
+
+
+def test_short_requests_overtake_a_long_one_whose_parts_spread_out() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        long = job(batcher, echo, *(f"long {i}" for i in range(3)), tokens=4000)
+        short = [job(batcher, echo, i) for i in range(2)]
+        echo.gate.set()
+        await asyncio.gather(first.answer, long.answer, *(one.answer for one in short))
+        assert echo.batches == [["first"], [0, 1], ["long 0"], ["long 1"], ["long 2"]]
+
+    run(test, ServerLimits(batch_tokens=10, linger=0.0))
+
+
+def test_keys_do_not_change_so_that_a_long_request_comes_before_later_short_ones() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+        long = job(batcher, echo, "long", tokens=60)
+        await asyncio.sleep(0.05)  # more than 60 tokens take at the pace
+        short = [job(batcher, echo, i) for i in range(20)]
+        echo.gate.set()
+        await asyncio.gather(long.answer, *(one.answer for one in short))
+        assert echo.batches[1] == ["long"]
+
+    run(test)
+
+
+def test_above_the_high_mark_requests_are_refused_until_the_low_mark() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        jobs = [job(batcher, echo, i, tokens=10) for i in range(10)]
+        assert batcher.queued <= 100
+        with pytest.raises(OverloadedError, match="tokens wait already: expected at most 100") as refused:
+            job(batcher, echo, "more", tokens=20)
+        assert 1 <= (refused.value.retry_after or 0) <= 60
+        for one in jobs[4:6]:
+            one.answer.cancel()
+        await asyncio.sleep(0)
+        with pytest.raises(OverloadedError):  # below the high mark, but not yet at the low one
+            job(batcher, echo, "more")
+        for one in jobs[6:]:
+            one.answer.cancel()
+        await asyncio.sleep(0)
+        more = job(batcher, echo, "more")
+        echo.gate.set()
+        await asyncio.gather(first.answer, more.answer, *(one.answer for one in jobs[:4]))
+
+    run(test)
+
+
+def test_a_request_that_can_wait_is_woken_at_the_low_mark() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+        jobs = [job(batcher, echo, i, tokens=10) for i in range(8)]
+        waiting = asyncio.ensure_future(batcher.room())
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        echo.gate.set()
+        await waiting
+        assert batcher.queued <= 40
+        await asyncio.gather(*(one.answer for one in jobs))
+
+    run(test)
+
+
+def test_a_client_that_goes_away_costs_nothing_more() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        gone = job(batcher, echo, *range(8))
+        gone.answer.cancel()
+        await asyncio.sleep(0)
+        assert batcher.queued == 0
+        assert gone.parts == ()
+        after = job(batcher, echo, "after")
+        echo.gate.set()
+        await asyncio.gather(first.answer, after.answer)
+        assert echo.batches == [["first"], ["after"]]
+
+    run(test)
+
+
+def test_a_deadline_ends_the_wait_and_the_work() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        late = job(batcher, echo, *range(8), seconds=0.01)
+        with pytest.raises(TooLateError, match=r"within 0\.01 seconds"):
+            await late.answer
+        assert batcher.queued == 0
+        echo.gate.set()
+        await first.answer
+        assert echo.batches == [["first"]]
+
+    run(test)
+
+
+def test_a_part_that_is_refused_harms_no_other_job() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+        good, bad = job(batcher, echo, "good"), job(batcher, echo, "fine", "bad")
+        echo.gate.set()
+        assert await good.answer == ("echo:good",)
+        with pytest.raises(RefusedError, match="bad is bad") as refused:
+            await bad.answer
+        assert refused.value.input == 1
+
+    run(test)
+
+
+def test_a_mistake_of_ours_is_an_error_without_details() -> None:
+    async def test(batcher: Batcher) -> None:
+        with pytest.raises(RequestError, match="a mistake in the server") as found:
+            await job(batcher, Opened(), "bug").answer
+        assert (found.value.status, type(found.value.__cause__)) == (500, KeyError)
+        failing = batcher.submit(Opened(), [QueuedPart("x", 1)], lambda answers: 1 / 0, 20.0)  # type: ignore[arg-type]
+        with pytest.raises(RequestError, match="a mistake in the server"):
+            await failing.answer
+
+    run(test)
+
+
+def test_draining_answers_what_was_accepted_and_refuses_the_rest() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        second = job(batcher, echo, "second")
+        draining = asyncio.ensure_future(batcher.drain())
+        await asyncio.sleep(0)
+        with pytest.raises(UnavailableError, match="the server is stopping"):
+            job(batcher, echo, "third")
+        assert not draining.done()
+        echo.gate.set()
+        await draining
+        assert (await first.answer, await second.answer) == (("echo:first",), ("echo:second",))
+
+    run(test)
+
+
+def test_whoever_waits_at_the_end_is_told() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+        second = job(batcher, echo, "second")
+        batcher.close()
+        echo.gate.set()
+        with pytest.raises(UnavailableError):
+            await second.answer
+
+    run(test)
+
+
+def test_the_event_loop_goes_on_while_a_batch_runs() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not first.answer.done()
+        echo.gate.set()
+        await first.answer
+
+    run(test)
+
+
+def test_batches_are_reported() -> None:
+    records: list[BatchRecord] = []
+
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+        jobs = [job(batcher, echo, i, i, tokens=2) for i in range(2)]
+        echo.gate.set()
+        await asyncio.gather(*(one.answer for one in jobs))
+
+    run(test, watch=records.append)
+    assert [(record.parts, record.jobs, record.tokens) for record in records] == [(1, 1, 1), (4, 2, 8)]
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 12), st.integers(0, 2), st.booleans()), max_size=30))
+def test_answers_are_never_mixed_and_nothing_is_left(jobs: list[tuple[int, int, int, bool]]) -> None:
+    async def test(batcher: Batcher) -> None:
+        questions, waiting = [Opened(str(n)) for n in range(3)], []
+        for number, (parts, tokens, question, cancelled) in enumerate(jobs):
+            one = job(batcher, questions[question], *(f"{number}/{i}" for i in range(parts)), tokens=tokens)
+            expected = tuple(f"{question}:{number}/{i}" for i in range(parts))
+            if cancelled:
+                one.answer.cancel()
+            else:
+                waiting.append((one, expected))
+            if number % 5 == 0:
+                await asyncio.sleep(0)
+        for one, expected in waiting:
+            assert await one.answer == expected
+        await batcher.drain()
+        assert batcher.queued == 0
+
+    run(test, ServerLimits(batch_tokens=20, linger=0.0))

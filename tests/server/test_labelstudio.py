@@ -1,0 +1,79 @@
+"""Label Studio's requests, as its machine-learning backends document them."""
+
+import pytest
+
+from tests.server.conftest import TEXT, Client
+from trellis.server.labelstudio import interface
+
+CONFIG = """<View>
+  <Labels name="ner" toName="doc"><Label value="PER" background="red"/><Label value="LOC"/></Labels>
+  <Text name="doc" value="$body"/>
+</View>"""
+
+
+def task(number: int, **data: object) -> dict[str, object]:
+    return {"id": number, "project": 1, "data": data, "annotations": [], "predictions": [], "meta": {}}
+
+
+def test_it_is_up(client: Client) -> None:
+    assert client.get("/health").json()["status"] == "UP"
+
+
+def test_a_project_is_told_the_version_of_the_model(client: Client) -> None:
+    request = {"project": "1.1687000000", "schema": CONFIG, "hostname": "http://localhost:8080", "access_token": "t"}
+    version = client.post("/setup", request).json()["model_version"]
+    assert version.startswith("ner-")
+    assert client.post("/predict", {"tasks": []}).json() == {"results": [], "model_version": version}
+
+
+def test_tasks_get_regions_under_the_names_of_the_interface(client: Client) -> None:
+    request = {
+        "tasks": [task(1, body=TEXT, title="x"), task(2, body="It rained.")],
+        "model_version": "old",
+        "project": "1.1687000000",
+        "label_config": CONFIG,
+        "params": {"login": None, "password": None, "context": None},
+    }
+    first, second = client.post("/predict", request).json()["results"]
+    spans = client.post("/v1/tag", {"texts": [TEXT]}).json()["results"][0]["spans"]
+    assert [region["value"] for region in first["result"]] == [
+        {"start": span["start"], "end": span["end"], "text": span["text"], "labels": [span["label"]]} for span in spans
+    ]
+    assert {(region["from_name"], region["to_name"], region["type"]) for region in first["result"]} == {
+        ("ner", "doc", "labels")
+    }
+    assert first["score"] == min(span["probability"] for span in spans)
+    assert len({region["id"] for region in first["result"]}) == len(spans) > 0
+    assert second["result"] == []
+
+
+def test_without_an_interface_the_text_is_the_field_of_that_name_or_the_only_one(client: Client) -> None:
+    answer = client.post("/predict", {"tasks": [task(1, text=TEXT, title="x"), task(2, body=TEXT, n=1)]}).json()
+    assert [len(one["result"]) for one in answer["results"]] == [3, 3]
+
+
+def test_another_model_by_parameter(client: Client) -> None:
+    answer = client.post("/predict", {"tasks": [], "params": {"model": "hmm"}}).json()
+    assert answer["model_version"].startswith("hmm-")
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({}, "lacks the field 'tasks'"),
+        ({"tasks": [1]}, "must be an object"),
+        ({"tasks": [{}]}, "data of task 0 must be an object"),
+        ({"tasks": [task(1, a="x", b="y")]}, "task 0: expected one text in its data"),
+        ({"tasks": [task(1, text=3)], "label_config": CONFIG}, "lacks the field 'body'"),
+        ({"tasks": [task(1, body=3)], "label_config": CONFIG}, "'body' must be a string"),
+    ],
+)
+def test_tasks_without_text_are_refused(client: Client, request_: object, message: str) -> None:
+    response = client.post("/predict", request_)
+    assert response.status_code == 422
+    assert message in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("config", ["", "<", "<View>" * 5000, "<Labels/>", "<!DOCTYPE a [<!ENTITY b 'c'>]><View>&b;"])
+def test_any_interface_can_be_read(config: str) -> None:
+    assert interface(config).to_name == "text"

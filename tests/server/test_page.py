@@ -1,0 +1,364 @@
+"""The page in a real browser: tagging, the trellis, corrections, teaching, and texts that try to be HTML."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.server.process import Running, running
+from trellis import demo
+from trellis.models import CRF, folder
+from trellis.server.page import page_files
+
+VARIABLE = "TRELLIS_CHROMIUM"
+BROWSER = os.environ.get(VARIABLE) or shutil.which("chromium") or shutil.which("chromium-browser")
+SHOTS = os.environ.get("TRELLIS_SCREENSHOTS")
+needs_browser = pytest.mark.skipif(BROWSER is None, reason=f"no browser: install chromium, or name one in {VARIABLE}")
+TEXT = "Farid Ito flew to London on Monday. Jordan met Washington in May."
+PATIENCE = 20_000  # milliseconds
+
+
+@pytest.fixture(scope="session")
+def demo_models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("page")
+    english, chinese = demo.english(), demo.chinese()
+    folder.save_model(folder.prepare(place / "ner"), CRF(features="ner", c2=0.1).fit(english.train[:300]))
+    folder.save_model(folder.prepare(place / "seg"), CRF(features="seg", c2=0.1).fit(chinese.train[:300]))
+    (place / "pool.txt").write_text("\n".join(" ".join(sentence.tokens) for sentence in english.test[:20]))
+    return {"ner": place / "ner", "seg": place / "seg", "pool": place / "pool.txt"}
+
+
+@pytest.fixture(scope="module")
+def server(demo_models: dict[str, Path]) -> Iterator[Running]:
+    with running(demo_models["ner"], demo_models["seg"]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Problems(list[str]):
+    """What the browser complained about: errors of scripts, and what the policy of the page forbids."""
+
+
+@pytest.fixture
+def page(browser: Browser, server: Running) -> Iterator[Page]:
+    yield from opened(browser, server)
+
+
+def opened(browser: Browser, server: Running, **options: Any) -> Iterator[Page]:
+    context = browser.new_context(**{"locale": "en-GB", "viewport": {"width": 1100, "height": 900}} | options)
+    found, problems = context.new_page(), Problems()
+    found.set_default_timeout(PATIENCE)
+    expect.set_options(timeout=PATIENCE)
+    found.on("pageerror", lambda error: problems.append(str(error)))
+    found.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    elsewhere = Problems()
+    found.on(
+        "request", lambda request: elsewhere.append(request.url) if not request.url.startswith(server.url) else None
+    )
+    found.goto(server.url)
+    found.wait_for_selector("html[data-ready]:not([data-busy])")
+    yield found
+    context.close()
+    assert elsewhere == []
+    assert [one for one in problems if "status of 4" not in one] == []
+
+
+def fill(page: Page, text: str) -> None:
+    with asked(page, "trellis"):
+        page.locator("#text").fill(text)
+
+
+@contextmanager
+def asked(page: Page, path: str) -> Iterator[None]:
+    """Until what the block asks for is answered and shown."""
+    with page.expect_response(f"**/v1/{path}"):
+        yield
+    page.wait_for_selector("html:not([data-busy])")
+
+
+def shot(page: Page, name: str) -> None:
+    if SHOTS:
+        page.screenshot(path=Path(SHOTS) / f"{name}.png", full_page=True)
+
+
+def span(page: Page, text: str) -> Any:
+    return page.locator(".span", has_text=text).first
+
+
+def menu(page: Page, name: str) -> Any:
+    return page.get_by_role("menuitem", name=name)
+
+
+@needs_browser
+def test_a_text_is_tagged_while_it_is_typed(page: Page) -> None:
+    fill(page, TEXT)
+    expect(page.locator(".sentence")).to_have_count(2)
+    expect(span(page, "London")).to_have_attribute("data-shown", re.compile(r"^LOC 0\.\d\d|^LOC 1\.00"))
+    assert page.locator("#result").inner_text().split() == TEXT.split()
+    shot(page, "tagged")
+
+
+@needs_browser
+def test_the_trellis_shows_numbers_and_can_be_walked_by_keys(page: Page) -> None:
+    fill(page, TEXT)
+    expect(page.locator("#trellis svg")).to_be_visible()
+    assert page.locator("#trellis line.best").count() == 7
+    page.locator("#trellis .node[tabindex='0']").focus()
+    first = page.locator("#number").inner_text()
+    page.keyboard.press("ArrowRight")
+    second = page.locator("#number").inner_text()
+    assert first.startswith("Farid: ")
+    assert second.startswith("Ito: ")
+    page.locator("#trellis .node").nth(2).hover()
+    expect(page.locator("#number")).not_to_have_text(second)
+    assert page.locator("#paths tbody tr").count() == 5
+
+
+@needs_browser
+def test_a_correction_conditions_the_rest_and_can_be_undone(page: Page) -> None:
+    fill(page, "Jordan met Washington in May.")
+    before = page.locator("#result").inner_html()
+    span(page, "Jordan").click()
+    with asked(page, "trellis"):
+        menu(page, "LOC").click()
+    expect(span(page, "Jordan")).to_have_attribute("data-shown", "LOC 1.00")
+    expect(span(page, "Jordan")).to_have_class("span confirmed")
+    shot(page, "corrected")
+    with asked(page, "trellis"):
+        page.locator("#undo").click()
+    expect(page.locator("#undo")).to_be_disabled()
+    assert page.locator("#result").inner_html() == before
+
+
+@needs_browser
+def test_everything_can_be_done_by_keys(page: Page) -> None:
+    fill(page, "Jordan met Washington in May.")
+    page.locator("#result").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#said")).to_contain_text("Washington")
+    with asked(page, "trellis"):
+        page.keyboard.press("Delete")
+    expect(page.locator(".span", has_text="Washington")).to_have_count(0)
+    page.keyboard.press("Shift+ArrowRight")
+    with asked(page, "trellis"):
+        page.keyboard.press("2")
+    label = page.evaluate("document.querySelector('.span.confirmed').dataset.label")
+    expect(page.locator(".span.confirmed", has_text="Washington in")).to_have_attribute("data-label", label)
+    with asked(page, "explain"):
+        page.keyboard.press("w")
+    expect(page.locator("#why table")).to_be_visible()
+    for _ in range(2):
+        with asked(page, "trellis"):
+            page.keyboard.press("Control+z")
+    expect(page.locator(".span.confirmed")).to_have_count(0)
+    with asked(page, "trellis"):
+        page.keyboard.press("Enter")
+    expect(page.locator(".span.confirmed", has_text="Washington")).to_have_count(1)
+    page.keyboard.press(" ")
+    expect(page.locator("#menu button").first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator("#result")).to_be_focused()
+
+
+@needs_browser
+def test_selected_text_gets_a_label(page: Page) -> None:
+    fill(page, "Quux Zork slept.")
+    first, last = page.locator("[data-token='0']").bounding_box(), page.locator("[data-token='1']").bounding_box()
+    assert first
+    assert last
+    page.mouse.move(first["x"] + 2, first["y"] + first["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(last["x"] + last["width"] - 2, last["y"] + last["height"] / 2, steps=5)
+    page.mouse.up()
+    menu(page, "ORG").click()
+    expect(page.locator(".span.confirmed", has_text="Quux Zork")).to_have_attribute("data-label", "ORG")
+
+
+@needs_browser
+@pytest.mark.parametrize("text", ["<img src=x onerror=alert(1)> in London", "<script>alert(1)</script> & <b>Paris</b>"])
+def test_html_in_a_text_is_shown_and_never_run(page: Page, text: str) -> None:
+    ran: list[Any] = []
+    page.on("dialog", lambda dialog: (ran.append(dialog), dialog.dismiss()))
+    fill(page, text)
+    assert page.locator("#result").inner_text().replace(" ", "").startswith(text.replace(" ", "")[:10])
+    assert page.locator("#result img, #result script, #result b, #trellis img").count() == 0
+    span_or_token = page.locator("[data-token='0']")
+    span_or_token.click()
+    menu(page, "Why").click()
+    expect(page.locator("#why table")).to_be_visible()
+    assert ran == []
+
+
+@needs_browser
+def test_an_error_is_shown_and_goes_away(page: Page) -> None:
+    page.locator("#text").fill("a " * 25_000)
+    expect(page.locator("#problem")).to_contain_text("tokens: expected at most")
+    fill(page, "Paris.")
+    expect(page.locator("#problem")).to_have_text("")
+
+
+@needs_browser
+def test_characters_beyond_the_basic_plane_keep_their_places(page: Page) -> None:
+    fill(page, "👍🏽 Anna met 𝒳 in London 🎉. Paris 👩‍👩‍👧 is old.")
+    assert "in London 🎉" in page.locator("#result").inner_text()
+    assert "London" in [one.strip() for one in page.locator(".span .token").all_inner_texts()]
+
+
+@needs_browser
+def test_chinese_words_and_the_chinese_interface(page: Page) -> None:
+    page.locator("#language").click()
+    expect(page.locator("#result-title")).to_have_text("结果")
+    with asked(page, "trellis"):
+        page.locator("#model").select_option("seg")
+    fill(page, "研究生命起源的研究生说。")
+    assert page.locator(".span").count() >= 5
+    shot(page, "chinese")
+    page.reload()
+    expect(page.locator("#result-title")).to_have_text("结果")
+    page.locator("#language").click()
+    expect(page.locator("#result-title")).to_have_text("Result")
+
+
+@needs_browser
+def test_text_from_right_to_left_runs_that_way(page: Page) -> None:
+    fill(page, "سافر أحمد إلى London يوم الاثنين.")
+    assert page.evaluate("getComputedStyle(document.querySelector('.sentence')).direction") == "rtl"
+    page.locator("#result").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#said")).to_contain_text("أحمد")
+    shot(page, "right-to-left")
+
+
+@needs_browser
+def test_ten_thousand_tokens_stay_usable(page: Page) -> None:
+    fill(page, "Jordan Abara flew from Jordan to Washington on 3 May. " * 900)
+    expect(page.locator(".sentence")).to_have_count(900)
+    page.locator(".sentence").nth(500).scroll_into_view_if_needed()
+    with asked(page, "trellis"):
+        page.locator(".sentence").nth(500).locator("[data-token='2']").click()
+    expect(page.locator("#menu")).to_be_visible()
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_all_of_it_light_and_dark(browser: Browser, server: Running, scheme: str) -> None:
+    for page in opened(browser, server, viewport={"width": 380, "height": 800}, color_scheme=scheme):
+        fill(page, TEXT)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 380
+        shot(page, f"phone-{scheme}")
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        page.locator("#theme").click()
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") != background
+
+
+# The ratio of light between writing and ground, as WCAG counts it.
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const bytes = (colour) => {
+    canvas.clearRect(0, 0, 1, 1);
+    canvas.fillStyle = colour;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const light = (colour) => {
+    const [r, g, b] = bytes(colour).map((v) => linear(v / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+  const paper = getComputedStyle(document.body).backgroundColor;
+  const found = {};
+  for (const name of ["#keys", "#said", "h1", "a[href='/docs']", "#undo"]) {
+    found[name] = ratio(getComputedStyle(document.querySelector(name)).color, paper);
+  }
+  for (const span of document.querySelectorAll(".span:not(.doubtful)")) {
+    const ground = getComputedStyle(span).backgroundColor;
+    found[span.dataset.label] = ratio(getComputedStyle(span).color, ground);
+    found[span.dataset.label + " label"] = ratio(getComputedStyle(span, "::after").color, ground);
+  }
+  return found;
+}"""
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_is_written_can_be_read(browser: Browser, server: Running, scheme: str) -> None:
+    for page in opened(browser, server, color_scheme=scheme):
+        fill(page, TEXT)
+        page.locator("#undo").evaluate("button => { button.disabled = false; }")
+        found = page.evaluate(CONTRAST)
+        assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
+
+
+@needs_browser
+def test_every_control_has_a_name(page: Page) -> None:
+    fill(page, TEXT)
+    unnamed = page.evaluate("""() => [...document.querySelectorAll("button, select, textarea, input, [tabindex]")]
+        .filter((one) => !(one.innerText || one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")
+            || one.labels?.length || one.getAttribute("aria-describedby"))).map((one) => one.outerHTML)""")
+    assert unnamed == []
+
+
+@needs_browser
+def test_teaching_from_the_pool_to_a_new_model(browser: Browser, demo_models: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(demo_models["ner"], tmp_path / "ner")
+    demo.write(tmp_path / "data")
+    options = (
+        *("--corrections", tmp_path / "kept.jsonl", "--annotate", demo_models["pool"]),
+        *("--train", tmp_path / "data/english-train.conll", "--dev", tmp_path / "data/english-dev.conll"),
+    )
+    with running(tmp_path / "ner", *options) as server:
+        for page in opened(browser, server):
+            expect(page.locator("#progress")).to_contain_text("0 of 20")
+            with asked(page, "corrections"):
+                page.locator("#complete").click()
+            expect(page.locator("#progress")).to_contain_text("1 of 20 done")
+            with asked(page, "next"):
+                page.locator("#next").click()
+            version = server.ask("/v1/models")[1]["models"][0]["version"]
+            page.locator("#learn").click()
+            expect(page.locator("#outcome")).to_be_visible(timeout=60_000)
+            shot(page, "learned")
+            assert server.ask("/v1/models")[1]["models"][0]["version"] == version
+            with asked(page, "models"):
+                page.locator("#accept").click()
+            expect(page.locator("#outcome")).to_be_hidden()
+            assert server.ask("/v1/models")[1]["models"][0]["version"] != version
+
+
+@needs_browser
+def test_a_key_is_asked_for_and_kept_in_the_tab(browser: Browser, demo_models: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("0123456789abcdef\n")
+    with running(demo_models["ner"], "--keys", tmp_path / "keys") as server:
+        page = browser.new_page()
+        page.goto(server.url)
+        page.locator("#key").fill("0123456789abcdef")
+        page.get_by_role("button", name="Send").click()
+        page.wait_for_selector("html[data-ready]")
+        assert page.evaluate("localStorage.getItem('key')") is None
+        page.close()
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_no_inline_script() -> None:
+    for name, (content, _) in page_files().items():
+        text = content.decode().replace("http://www.w3.org/2000/svg", "")
+        assert "http://" not in text, name
+        assert "https://" not in text, name
+        assert "innerHTML" not in text, name
+        assert " onclick=" not in text, name
+        assert "style=" not in text, name
+    assert {"index.html", "app.js", "style.css"} <= page_files().keys()

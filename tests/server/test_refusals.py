@@ -1,0 +1,174 @@
+"""Bad requests: each gets an error of the one form with a declared status, and nothing leaks."""
+
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.server.conftest import TEXT, Client, client_of
+from trellis.errors import ConfigError
+from trellis.server import ModelShelf, ServerLimits
+from trellis.server.questions import TagQuestion
+
+SMALL = ServerLimits(body_bytes=2000, line_bytes=200, tokens=50, sentence_tokens=30, k=5, explained_tokens=4)
+
+
+@pytest.fixture(scope="module")
+def strict(shelf: ModelShelf) -> Any:
+    yield from client_of(shelf, limits=SMALL)
+
+
+@pytest.mark.parametrize(
+    ("path", "request_", "status", "message"),
+    [
+        ("/v1/tag", {}, 422, "must have one of texts, tokens, documents, got none"),
+        ("/v1/tag", {"texts": ["a"], "tokens": [["a"]]}, 422, "got texts and tokens"),
+        ("/v1/tag", [], 422, "must be an object, got a list"),
+        ("/v1/tag", {"texts": "a"}, 422, "'texts' must be a list, got a string"),
+        ("/v1/tag", {"texts": [1]}, 422, "item 0 of the field 'texts' must be a string"),
+        ("/v1/tag", {"tokens": [[1]]}, 422, r"tokens\[0\] must be a list of strings, got 1"),
+        ("/v1/tag", {"tokens": [["a", ""]]}, 422, r"tokens\[0\] has an empty token"),
+        ("/v1/tag", {"texts": ["a"], "modle": "ner"}, 422, "unknown field 'modle'; did you mean 'model'"),
+        ("/v1/tag", {"texts": ["a"], "model": "nre"}, 404, "no model 'nre'; did you mean 'ner'"),
+        ("/v1/tag", {"texts": ["a"], "model": None}, 422, "'model' must be a string, got null"),
+        ("/v1/tag", {"texts": ["a"], "k_best": 6}, 422, r"'k_best' must be in 0\.\.5, got 6"),
+        ("/v1/tag", {"texts": ["a"], "k_best": True}, 422, "'k_best' must be a whole number"),
+        ("/v1/tag", {"texts": ["a"], "probabilities": 1}, 422, "'probabilities' must be true or false"),
+        ("/v1/tag", {"texts": ["a"], "probabilities": False, "spans_only": True}, 422, "spans come with theirs"),
+        ("/v1/tag", {"documents": ["a"], "k_best": 1}, 422, "send their sentences as texts"),
+        ("/v1/tag", {"documents": ["a"], "known": [[None]]}, 422, "not to documents"),
+        ("/v1/tag", {"texts": ["a"], "known": []}, 422, "known has 0 lists: expected 1"),
+        ("/v1/tag", {"texts": ["a"], "known": [["O", "O"]]}, 422, r"known\[0\] has 2 labels for 1 tokens"),
+        ("/v1/tag", {"texts": ["a"], "known": [["X"]]}, 422, "must be labels of the model, .* got 'X'"),
+        ("/v1/tag", {"texts": ["a"], "known": [[[]]]}, 422, "an empty list of labels"),
+        ("/v1/tag", {"texts": ["a"], "known": [[["O", None]]]}, 422, "must be labels of the model"),
+        ("/v1/tag", {"texts": ["a"], "timeout": 31}, 422, "timeout must be above 0 and at most 30 seconds"),
+        ("/v1/tag", {"texts": ["a"], "timeout": -1}, 422, "timeout must be above 0"),
+        ("/v1/tag", {"texts": ["a " * 60]}, 413, "has 60 tokens: expected at most 50"),
+        ("/v1/tag", {"texts": ["a " * 40]}, 413, "a sentence has 40 tokens: expected at most 30"),
+        ("/v1/tag", {"texts": ["a" * 3000]}, 413, "expected at most 2000 bytes"),
+        ("/v1/trellis", {"text": "a", "k_best": 0}, 422, r"'k_best' must be in 1\.\.5"),
+        ("/v1/trellis", {"texts": ["a"]}, 422, "unknown field 'texts'; did you mean 'text'"),
+        ("/v1/explain", {"text": "a", "positions": [1]}, 422, r"must be in 0\.\.0, got 1"),
+        ("/v1/explain", {"text": "a b c d e"}, 413, "reasons of 5 tokens are asked for: expected at most 4"),
+    ],
+)
+def test_a_bad_request_is_told_what_is_wrong(
+    strict: Client, path: str, request_: Any, status: int, message: str
+) -> None:
+    response = strict.post(path, request_)
+    assert response.status_code == status, response.text
+    assert re.search(message, response.json()["error"]["message"]), response.text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "Expecting value"),
+        (b"{", "Expecting property name"),
+        (b'"\x80"', "not UTF-8"),
+        (b"[" * 1900, "nested too deeply|Expecting value"),
+        (b'{"texts": ' * 150 + b"1", "nested too deeply|Expecting|must be|delimiter"),
+        (b"nan", "Expecting value"),
+    ],
+)
+def test_what_is_not_json_is_refused(strict: Client, content: bytes, message: str) -> None:
+    response = strict.post("/v1/tag", content=content)
+    assert response.status_code in (400, 422)
+    assert re.search(message, response.json()["error"]["message"]), response.text
+
+
+def test_deep_json_is_refused(client: Client) -> None:
+    deep = b'{"texts": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    response = client.post("/v1/tag", content=deep)
+    assert response.status_code in (400, 422)
+
+
+def test_half_of_a_surrogate_pair_is_no_character(strict: Client) -> None:
+    for request in (b'{"texts": ["\\ud800"]}', b'{"tokens": [["\\udfff"]]}'):
+        response = strict.post("/v1/tag", content=request)
+        assert response.status_code == 422
+        assert "surrogate" in response.json()["error"]["message"]
+
+
+def test_known_labels_that_contradict_each_other_are_refused(strict: Client) -> None:
+    response = strict.post("/v1/tag", {"tokens": [["a"], ["a", "b"]], "known": [["O"], ["O", "I-PER"]]})
+    assert (response.status_code, response.json()["error"]["code"]) == (422, "refused")
+    assert response.json()["error"]["input"] == 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, gzip"])
+def test_compressed_bodies_are_refused_unread(strict: Client, encoding: str) -> None:
+    response = strict.post("/v1/tag", content=b"\x1f\x8b", headers={"content-encoding": encoding})
+    assert response.status_code == 415
+    assert "without compression" in response.json()["error"]["message"]
+
+
+def test_other_types_are_refused(strict: Client) -> None:
+    response = strict.post("/v1/tag", {"texts": []}, headers={"content-type": "text/plain"})
+    assert response.status_code == 415
+
+
+def test_addresses_and_methods_that_are_not_there(strict: Client) -> None:
+    for response, status in (
+        (strict.http.get("/nothing"), 404),
+        (strict.http.get("/page/nothing.js"), 404),
+        (strict.http.get("/page/..%2f__init__.py"), 404),
+        (strict.http.get("/v1/tag"), 405),
+        (strict.http.delete("/v1/models"), 405),
+    ):
+        assert response.status_code == status
+        assert set(response.json()["error"]) == {"code", "message"}
+
+
+def test_a_long_line_ends_the_stream_with_an_error(strict: Client) -> None:
+    body = b'{"text": "Rome"}\n' + b"x" * 300
+    response = strict.post("/v1/tag", content=body, headers={"content-type": "application/x-ndjson"})
+    first, last = map(json.loads, response.text.splitlines())
+    assert "spans" in first
+    assert last["error"]["code"] == "too_large"
+
+
+def test_a_mistake_of_ours_is_declared_and_logged_without_the_text(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Any, parts: Any) -> Any:
+        raise RuntimeError(f"cannot answer {parts}")
+
+    monkeypatch.setattr(TagQuestion, "answer", fail)
+    with caplog.at_level(logging.INFO):
+        response = client.post("/v1/tag", {"texts": [TEXT]})
+    assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")
+    assert "RuntimeError" in caplog.text
+    assert "Anna" not in caplog.text + response.text
+
+
+def test_limits_that_contradict_each_other_are_refused() -> None:
+    for wrong in ({"low_tokens": 300_000}, {"tokens": 300_000}, {"seconds": 0.0}, {"k": -1}):
+        with pytest.raises(ConfigError):
+            ServerLimits(**wrong)  # type: ignore[arg-type]
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+NAMES = "texts tokens documents text model known probabilities k_best spans_only timeout positions top tasks data"
+FIELDS = st.sampled_from(NAMES.split())
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["/v1/tag", "/v1/trellis", "/v1/explain", "/predict"]), st.dictionaries(FIELDS, JSON_VALUES))
+def test_no_json_makes_it_fail(strict: Client, path: str, value: Any) -> None:
+    assert strict.post(path, value).status_code < 500
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["/v1/tag", "/v1/trellis", "/v1/explain", "/predict", "/setup"]), st.binary(max_size=300))
+def test_no_bytes_make_it_fail(strict: Client, path: str, content: bytes) -> None:
+    assert strict.post(path, content=content).status_code < 500

@@ -1,0 +1,50 @@
+"""The picture of the page in README and guide: ``python -m tools.screenshot`` draws docs/images/page.png.
+
+It starts ``trellis serve --demo`` and needs chromium, whose path may be in TRELLIS_CHROMIUM.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+IMAGE = Path(__file__).parent.parent / "docs" / "images" / "page.png"
+
+
+def draw(url: str) -> None:
+    """The page with its example, one span of which is explained."""
+    browser = os.environ.get("TRELLIS_CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = found.new_page(viewport={"width": 1000, "height": 1000}, locale="en-GB", color_scheme="light")
+        page.goto(url)
+        page.wait_for_selector("html[data-ready]:not([data-busy])")
+        page.locator("#result").focus()
+        with page.expect_response("**/v1/explain"):
+            page.keyboard.press("w")
+        page.wait_for_selector("html:not([data-busy])")
+        page.evaluate("scrollTo(0, 0)")
+        page.screenshot(path=IMAGE, full_page=True)
+        found.close()
+
+
+def main() -> None:
+    """Start a server, draw, and stop it."""
+    command = [sys.executable, "-m", "trellis", "serve", "--demo", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            urls = (re.search(r"http://\S+", line) for line in server.stdout)
+            draw(next(url for url in urls if url)[0])
+        finally:
+            server.terminate()
+
+
+if __name__ == "__main__":
+    main()
