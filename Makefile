@@ -64,6 +64,7 @@ format: $(VENV)/.dev  ## let ruff fix what it can
 
 bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora adds those that need corpora
 	$(BIN)/python benchmarks/chain.py
+	$(BIN)/python benchmarks/segments.py
 	$(BIN)/python benchmarks/metrics.py
 	$(BIN)/python benchmarks/corpus.py
 	$(BIN)/python benchmarks/lstm.py
@@ -71,6 +72,7 @@ bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora ad
 	$(if $(DATA),$(BIN)/python benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
 	$(if $(DATA),$(BIN)/python benchmarks/annotate.py $(DATA))
 	$(if $(DATA),$(BIN)/python benchmarks/tokenizing.py $(DATA))
+	$(if $(DATA),$(BIN)/python benchmarks/lexicon.py $(DATA))
 	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/transformer.py $(if $(DATA),$(DATA)/wnut17/emerging.dev.conll $(DATA)/wnut17/emerging.test.annotated)
 

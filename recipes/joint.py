@@ -26,7 +26,7 @@ def learned(features: str, scheme: str, parts: list[list[Sentence]], assignments
     settings = config.override(CRFConfig(features=features, scheme=scheme), assignments)
     start = time.perf_counter()
     model = CRF(settings).fit(parts[0], dev=parts[1])
-    print(f"{features} {scheme}: {len(model.labels_)} labels, {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    sys.stderr.write(f"{features} {scheme}: {len(model.labels_)} labels, {time.perf_counter() - start:.0f} s\n")
     return model
 
 
@@ -37,7 +37,7 @@ def main(paths: list[str], assignments: list[str]) -> None:
     spelled = [[sentence_from_words(sentence.tokens) for sentence in part] for part in words]
     segmenter = learned("seg", "bmes", spelled, assignments)
     pipeline = Pipeline({"seg": segmenter, "pos": learned("pos", "plain", words, assignments)})
-    print("| part | way | segmentation F1 | joint F1 | recall of unknown words |\n|---|---|---|---|---|")
+    sys.stdout.write("| part | way | segmentation F1 | joint F1 | recall of unknown words |\n|---|---|---|---|---|\n")
     known = {token for sentence in words[0] for token in sentence.tokens}
     for name, part in zip(("dev", "test"), words[1:], strict=True):
         texts = ["".join(sentence.tokens) for sentence in part]
@@ -47,7 +47,8 @@ def main(paths: list[str], assignments: list[str]) -> None:
         ):
             scores = metrics.joint_scores(pairs(part), pairs(found), vocabulary=known)
             figures = (scores.words.words.f1, scores.tagged.f1, scores.words.oov_recall or 0.0)
-            print(f"| {name} | {way} | {' | '.join(f'{100 * figure:.2f}' for figure in figures)} |")
+            row = " | ".join(f"{100 * figure:.2f}" for figure in figures)
+            sys.stdout.write(f"| {name} | {way} | {row} |\n")
 
 
 if __name__ == "__main__":

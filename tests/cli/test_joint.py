@@ -87,6 +87,21 @@ def test_files_of_words_are_taken_apart_and_put_together_again(joint, shell):
     assert scores["tagged"]["f1"] == 1.0
 
 
+def test_a_segmenter_reads_the_text_of_files_of_words(here, shell, seg_model):
+    Path("test.conllu").write_text(CONLLU.replace("爱", "喜欢") + "\n", encoding="utf-8")
+    assert shell("tag", seg_model, "test.conllu", "--quiet").out.replace(" ", "") == "他喜欢北京\n"
+    Path("tagged.txt").write_text("我/PRON 喜欢/VERB 北京/PROPN\n", encoding="utf-8")
+    assert shell("tag", seg_model, "tagged.txt", "--quiet").out == "我 喜欢 北京\n"
+
+
+def test_documents_of_a_joint_model(joint, shell):
+    Path("doc.txt").write_text("他爱北京。\n音乐在北京。\n", encoding="utf-8")
+    record = json.loads(shell("tag", joint, "doc.txt", "--sentences", "--to", "jsonl", "--quiet").out)
+    assert [record["text"][a:b] for a, b in record["offsets"]] == record["tokens"]
+    assert record["tokens"][:3] == ["他", "爱", "北京"]
+    assert len(record["probabilities"]) == len(record["tokens"])
+
+
 def test_characters_that_are_tagged_already_are_read_as_such(joint, shell):
     spelled = [corpus.to_characters(sentence) for sentence in corpus.read("train.txt")]
     corpus.write("spelled.conll", spelled)

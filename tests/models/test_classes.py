@@ -23,7 +23,7 @@ def test_a_family_whose_library_is_missing_says_how_to_get_it(monkeypatch):
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 
     monkeypatch.setattr(classes.importlib, "import_module", absent)
-    with pytest.raises(ModelError, match=r"a neural model needs torch: pip install 'trellis\[neural\]'"):
+    with pytest.raises(ModelError, match=r"a neural model needs torch: pip install 'trellis-crf\[neural\]'"):
         classes.tagger_class("neural")
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pickle
-from itertools import product
+from itertools import pairwise, product
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from tests.models.contract import POS, TRAIN
-from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain
+from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain, corpus
 from trellis.errors import ModelError, NoPathError, TemplateError
+from trellis.metrics import segmentation_scores
 from trellis.models import Ensemble, Posterior, Tagger
 from trellis.models.lexical import ScoredInputs, applied, find
 from trellis.tags import Scheme, Span, TagSet, spans_from_tags, validate_tags
@@ -462,3 +464,69 @@ def test_templates_that_look_at_a_lexicon_need_one(tmp_path) -> None:
     assert model.feature_names(["New", "Delhi"]) == [["U00:New", "U01:B2/E2"], ["U00:Delhi", "U01:E2/_B+1"]]
     with pytest.raises(ModelError, match="a CRF with these settings does not learn from a lexicon"):
         CRF(features="given").fit([[["a"], ["b"]]], [["X", "Y"]], lexicon=NAMES_OF_PLACES)
+
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "ud_chinese_gsd"
+
+
+@pytest.fixture(scope="module")
+def gsd() -> tuple[CRF, list[list[str]], set[str]]:
+    """A segmenter trained on a fifth of GSD, the words of its test part, and the words of training."""
+    train, test = (
+        [list(sentence.tokens) for sentence in corpus.read(DATA / f"udc-simplified-v1.4-{part}.conll", format="conllu")]
+        for part in ("train", "test")
+    )
+    part = train[::5]
+    model = CRF(features="seg", max_iterations=60).fit([corpus.sentence_from_words(words) for words in part])
+    return model, test, {word for words in part for word in words}
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data")
+class TestRealSegmentation:
+    def test_the_word_list_of_a_text_gains_two_points_and_leaves_every_sentence_legal(self, gsd) -> None:
+        model, test, known = gsd
+        lexicon = Lexicon({word for words in test for word in words}, strength=1.0)
+        found = []
+        for own in (None, lexicon):
+            tagged = model.tag([corpus.sentence_from_words(words) for words in test], lexicon=own)
+            assert not any(validate_tags(one.tags, model.tagset_.scheme) for one in tagged)
+            words = [corpus.words_from_sentence(one, scheme=model.tagset_.scheme) for one in tagged]
+            found.append(segmentation_scores(test, words, vocabulary=known))
+        assert found[1].words.f1 > found[0].words.f1 + 0.02
+        assert found[1].oov_recall > found[0].oov_recall
+
+    def test_words_of_jiebas_documentation_come_out_as_its_users_expect(self, gsd, tmp_path) -> None:
+        model = gsd[0]
+        (tmp_path / "userdict.txt").write_text(
+            "云计算 5\n李小福 2 nr\n创新办 3 i\n好用 300\n台中 69\n", encoding="utf-8"
+        )
+        text = "李小福是创新办主任也是云计算方面的专家"
+        plain, preferred, forced = (
+            model(text, lexicon=lexicon).words
+            for lexicon in (
+                None,
+                Lexicon.read(tmp_path / "userdict.txt"),
+                Lexicon.read(tmp_path / "userdict.txt", strength="must"),
+            )
+        )
+        assert not {"创新办", "云计算"} & set(plain)
+        assert {"创新办", "云计算"} <= set(preferred)
+        assert {"李小福", "创新办", "云计算"} <= set(forced)
+        assert preferred[-3:] == plain[-3:] == ["方面", "的", "专家"]
+        quoted = "「台中」正确应该不会被切开"
+        assert "台中" in model(quoted, lexicon=Lexicon([("台中", None, "must")])).words
+        apart = Lexicon(
+            [("台", None, "must"), ("中", None, "must")]
+        )  # what jieba's suggest_freq(("台", "中")) asks for
+        assert model(quoted, lexicon=apart).words[1:3] == ["台", "中"]
+
+    def test_no_entry_cuts_words_where_it_does_not_come_out(self, gsd) -> None:
+        model, test, _ = gsd
+        texts = [corpus.sentence_from_words(words).with_tags(None) for words in test[:200]]
+        alone = model.predict(texts)
+        across = {a[-1] + b[0] for words in test[:200] for a, b in pairwise(words)}  # never words
+        posterior = model.posterior(texts, lexicon=Lexicon(across))
+        fired = {one.sentence for one in posterior.lexicon_report().fired}
+        same = [before == after for before, after in zip(alone, posterior.best(), strict=True)]
+        assert all(same[b] for b in range(len(texts)) if b not in fired)
+        assert not any(validate_tags(tags, model.tagset_.scheme) for tags in posterior.best())

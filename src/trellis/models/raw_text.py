@@ -80,11 +80,13 @@ def segments(tags: TagSet) -> bool:
 
 def cuts_words(tags: TagSet, how: Splitter) -> bool:
     """Whether a model makes words of characters: its labels say where they begin and end, and maybe what they are."""
-    if segments(tags):
-        return True
-    if tags.scheme is Scheme.PLAIN or how.separator:
-        return False
-    return all(parse_label(label, tags.scheme, tags.style)[0] is not Role.O for label in tags.labels)
+    return segments(tags) or (not how.separator and _leaves_nothing_out(tags))
+
+
+@lru_cache(maxsize=32)
+def _leaves_nothing_out(tags: TagSet) -> bool:
+    """Whether every label puts its token into a span of several tokens or one."""
+    return tags.scheme is not Scheme.PLAIN and all(role is not Role.O for role, _ in tags.parsed)
 
 
 def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tagged]]) -> list[Tagged]:

@@ -167,7 +167,7 @@ class CRF(Parameters):
 
     @property
     def size_(self) -> int | None:
-        """Bytes of the model's arrays."""
+        """Bytes of the model's file."""
         return None if self.tagger_ is None else self.tagger_.info().size
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from trellis.caching import cached
@@ -18,6 +20,7 @@ class ModelInfo:
     state_features: dict[tuple[str, str], float]
     transitions: dict[tuple[str, str], float]
     size: int
+    """Bytes of the model's file."""
 
 
 class Tagger:
@@ -69,11 +72,17 @@ class Tagger:
         states = {(names[attribute], labels[label]): weight for attribute, label, weight in rows}
         steps = [(i, j) for i, j in zip(*p.weighted.nonzero(), strict=True) if p.transitions[i, j] != 0.0]
         moves = {(labels[i], labels[j]): float(p.transitions[i, j]) for i, j in steps}
-        size = sum(array.nbytes for array in (*p.index.arrays().values(), p.ends, p.labels, p.weights, p.transitions))
-        return ModelInfo({name: i for i, name in enumerate(names)}, states, moves, size)
+        return ModelInfo({name: i for i, name in enumerate(names)}, states, moves, _bytes_of(self.model))
 
     def _given(self, xseq: Any) -> Any:
         sequence = self._sequence if xseq is None else xseq
         if sequence is None:
             raise ModelError("no sequence is set: call set first, or give one")
         return sequence
+
+
+def _bytes_of(model: CRF) -> int:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "model")
+        model.save(path)
+        return path.stat().st_size
