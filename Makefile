@@ -43,8 +43,9 @@ test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
 
 KILLS ?= 30
-faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost
+faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them, and a server under fire: nothing may be lost
 	$(BIN)/python -m tests.faults --kills $(KILLS)
+	$(BIN)/python -m tests.server.faults
 
 fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300), from FUZZ_SEED (random)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
