@@ -3,7 +3,7 @@
 
 #include "bind/attributes.h"
 
-#include <nanobind/nanobind.h>
+#include "bind/python.h"
 
 namespace trellis {
 
