@@ -47,8 +47,9 @@ test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
 
 KILLS ?= 30
-faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost
+faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them, and a server under fire: nothing may be lost
 	$(BIN)/python -m tests.faults --kills $(KILLS)
+	$(BIN)/python -m tests.server.faults
 
 fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300), from FUZZ_SEED (random)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
@@ -88,6 +89,7 @@ bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora ad
 	$(BIN)/python benchmarks/scaling.py
 	$(if $(DATA),$(BIN)/python benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
 	$(if $(DATA),$(BIN)/python benchmarks/annotate.py $(DATA))
+	$(if $(DATA),$(BIN)/python benchmarks/segmentation.py $(DATA)/ud_chinese_gsd)
 	$(if $(DATA),$(BIN)/python benchmarks/tokenizing.py $(DATA))
 	$(if $(DATA),$(BIN)/python benchmarks/lexicon.py $(DATA))
 	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
