@@ -17,8 +17,8 @@ def shape(character: str) -> str:
 
 def test_shapes_and_lower_case_are_those_of_python() -> None:
     # The tables are those of the Python that built the package; a newer one may know more characters.
-    extractor = TemplateExtractor(Templates.parse("S:%shape[0,0]\nL:%lower[0,0]"))
+    extractor = TemplateExtractor(Templates.parse("US:%shape[0,0]\nUL:%lower[0,0]"))
     found = extractor.strings(CHARACTERS)
-    expected = [[f"S:{shape(c)}", f"L:{c.lower()[0]}"] for c in CHARACTERS]
+    expected = [[f"US:{shape(c)}", f"UL:{c.lower()[0]}"] for c in CHARACTERS]
     different = [c for c, a, b in zip(CHARACTERS, found, expected, strict=True) if a != b]
     assert len(different) <= (0 if sys.version_info < (3, 12) else 2000), different[:20]
