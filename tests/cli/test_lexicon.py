@@ -107,6 +107,8 @@ def test_a_model_learns_from_a_lexicon_and_keeps_it(text, shell):
     assert model.lexical_ == (None,)
     on, off = (shell("tag", "model", "text.txt", "--to", "jsonl", *more).out for more in ((), ("--no-lexicon",)))
     assert on != off
+    assert "lexicon of 3 entries, matches are features\n" in shell("inspect", "model").out
+    assert json.loads(shell("inspect", "model", "--json").out)["lexicon"] == 3
 
 
 def test_a_chain_of_models_takes_words_where_words_are_made(text, shell):
