@@ -1,7 +1,7 @@
 // What each file of this folder adds to the Python module.
 #pragma once
 
-#include <nanobind/nanobind.h>
+#include "bind/python.h"
 
 namespace trellis {
 

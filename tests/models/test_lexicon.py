@@ -163,7 +163,8 @@ def test_a_must_against_known_labels_is_an_error_that_names_both() -> None:
     known = np.ones((4, 5), dtype=bool)
     known[2] = [True, True, False, False, False]
     with pytest.raises(
-        ModelError, match=r"tokens 1 to 2 \('a b'\) must be one span of type PER.*token 2 is O or B-LOC"
+        ModelError,
+        match=r"tokens 1 to 2 \('a b'\) must be one span of type PER, and known labels say that token 2 is O or B-LOC",
     ):
         with_lexicon(plain, lexicon, known)
     known[2] = True
@@ -250,6 +251,9 @@ FAMILIES = {
     "hmm": lambda: HMM(),
     "softmax": lambda: NeuralTagger(
         head="softmax", encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}
+    ),
+    "semicrf": lambda: NeuralTagger(
+        head="semicrf", encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}
     ),
     "bilstm-crf": lambda: NeuralTagger(encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}),
 }
