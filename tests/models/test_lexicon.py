@@ -350,6 +350,11 @@ class TestSegmentation:
         assert "北京 大学" in model("他在北京 大学", lexicon=Lexicon([("北京 大学", None, "must")])).words
         assert "北京 大学" not in model("他在北京 大学", lexicon=Lexicon([("北京大学", None, "must")])).words
 
+    def test_documents_take_lexicons(self, model: CRF) -> None:
+        lexicon = Lexicon([("北京大", None, "must")])
+        document = model("他在北京大学。他和北京大学。", sentences=True, lexicon=lexicon)
+        assert document.words.count("北京大") == 2
+
     def test_a_word_that_does_not_come_out_changes_nothing(self, model: CRF) -> None:
         """What people complain about: a word that was added cuts others to pieces, as 和服 in 产品和服务."""
         lexicon = Lexicon(["和服"])
