@@ -62,7 +62,9 @@ def write_corpora(folder: Path) -> None:
     for name in ("gold", "predicted", "old", "new"):
         corpus.write(folder / f"{name}.conll", english.test[:50])
     texts = (" ".join(sentence.tokens) for sentence in english.test[:5])
-    (folder / "text.txt").write_text("".join(f"{text}\n" for text in texts))
+    lines = "".join(f"{text}\n" for text in texts)
+    for name in ("text.txt", "pool.txt"):
+        (folder / name).write_text(lines)
 
 
 @pytest.fixture

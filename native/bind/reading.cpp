@@ -1,5 +1,7 @@
 #include "bind/reading.h"
 
+#include "bind/items.h"
+
 #include <cmath>
 #include <limits>
 #include <string>
@@ -39,7 +41,11 @@ void pass_on_others() {
   throw nb::python_error();
 }
 
-std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+std::string type_name(PyObject* object) {
+  const nb::object name = nb::steal(PyType_GetName(Py_TYPE(object)));
+  if (!name.is_valid()) throw nb::python_error();
+  return nb::borrow<nb::str>(name).c_str();
+}
 
 std::string quoted(const std::string& name) {
   return name.size() <= kLongestShown ? "'" + name + "'" : "'" + name.substr(0, kLongestShown) + "...'";
@@ -47,35 +53,34 @@ std::string quoted(const std::string& name) {
 
 bool is_text(PyObject* object) { return PyUnicode_Check(object) || PyBytes_Check(object); }
 
+std::string_view bytes_of(PyObject* bytes) { return {PyBytes_AsString(bytes), size_t(PyBytes_Size(bytes))}; }
+
 // The bytes of a str (lone surrogates pass) or bytes object; `spare` holds them if the object does not.
 std::string_view text_of(PyObject* object, std::string& spare) {
-  if (PyBytes_Check(object)) return {PyBytes_AS_STRING(object), size_t(PyBytes_GET_SIZE(object))};
+  if (PyBytes_Check(object)) return bytes_of(object);
+#if !defined(Py_LIMITED_API)
   if (PyUnicode_IS_COMPACT_ASCII(object))
     return {static_cast<const char*>(PyUnicode_DATA(object)), size_t(PyUnicode_GET_LENGTH(object))};
+#endif
   Py_ssize_t size = 0;
   if (const char* text = PyUnicode_AsUTF8AndSize(object, &size)) return {text, size_t(size)};
   PyErr_Clear();
   const nb::object encoded = nb::steal(PyUnicode_AsEncodedString(object, "utf-8", "surrogatepass"));
   if (!encoded.is_valid()) throw nb::python_error();
-  spare.assign(PyBytes_AS_STRING(encoded.ptr()), size_t(PyBytes_GET_SIZE(encoded.ptr())));
-  return spare;
+  return spare = bytes_of(encoded.ptr());
 }
 
-// A list or tuple of what the object holds.
-nb::object items_of(PyObject* object, const std::string& otherwise) {
-  nb::object fast = nb::steal(PySequence_Fast(object, ""));
-  if (fast.is_valid()) return fast;
+Items items_of(PyObject* object, const std::string& otherwise) {
+  Items items(object);
+  if (items.is_valid()) return items;
   pass_on_others();
   refuse(otherwise + ", got " + type_name(object));
 }
 
-// Item i, kept alive: Python code that runs on the way may take it out of the list.
-nb::object item_of(const nb::object& items, Py_ssize_t i) { return nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i)); }
-
 // The number of a cell's string. Strings of one character are found by it.
 int32_t number_of(PyObject* cell, Column& column, std::string& spare) {
-  if (PyUnicode_GET_LENGTH(cell) != 1) return int32_t(column.values.add(text_of(cell, spare)));
-  const uint32_t code = PyUnicode_READ_CHAR(cell, 0);
+  if (PyUnicode_GetLength(cell) != 1) return int32_t(column.values.add(text_of(cell, spare)));
+  const uint32_t code = PyUnicode_ReadChar(cell, 0);
   int32_t number = column.characters.find(code);
   if (number < 0) {
     number = int32_t(column.values.add(text_of(cell, spare)));
@@ -279,18 +284,18 @@ class FeatureReader {
 }  // namespace
 
 void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column) {
-  const nb::object outer = items_of(sentences.ptr(), "sentences must be a sequence");
+  const Items outer = items_of(sentences.ptr(), "sentences must be a sequence");
   const bool first = offsets.empty();
   if (first) offsets.push_back(0);
   std::string spare;
-  for (Py_ssize_t b = 0; b < PySequence_Fast_GET_SIZE(outer.ptr()); ++b) {
-    const nb::object sentence = item_of(outer, b);
+  for (Py_ssize_t b = 0; b < outer.size(); ++b) {
+    const nb::object sentence = outer.owned(b);
     const std::string name = "sentence " + std::to_string(b);
     if (is_text(sentence.ptr())) refuse(name + " must be a sequence of strings, got one string");
-    const nb::object inner = items_of(sentence.ptr(), name + " must be a sequence of strings");
-    const Py_ssize_t length = PySequence_Fast_GET_SIZE(inner.ptr());
+    const Items inner = items_of(sentence.ptr(), name + " must be a sequence of strings");
+    const Py_ssize_t length = inner.size();
     for (Py_ssize_t t = 0; t < length; ++t) {
-      PyObject* cell = PySequence_Fast_GET_ITEM(inner.ptr(), t);
+      PyObject* cell = inner[t];
       if (!PyUnicode_Check(cell))
         refuse({b, t}, std::string(what) + " must be a string, got " + type_name(cell));
       column.cells.push_back(number_of(cell, column, spare));
@@ -307,12 +312,12 @@ void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& o
 Dataset read_features(nb::handle sentences, Attributes& attributes, bool grow) {
   Dataset data;
   FeatureReader reader(data, attributes, grow);
-  const nb::object outer = items_of(sentences.ptr(), "sentences must be a sequence");
-  for (Py_ssize_t b = 0; b < PySequence_Fast_GET_SIZE(outer.ptr()); ++b) {
+  const Items outer = items_of(sentences.ptr(), "sentences must be a sequence");
+  for (Py_ssize_t b = 0; b < outer.size(); ++b) {
     const std::string otherwise = "sentence " + std::to_string(b) + " must be a sequence with features for each token";
-    const nb::object inner = items_of(item_of(outer, b).ptr(), otherwise);
-    for (Py_ssize_t t = 0; t < PySequence_Fast_GET_SIZE(inner.ptr()); ++t)
-      reader.token(item_of(inner, t).ptr(), {b, t});
+    const Items inner = items_of(outer.owned(b).ptr(), otherwise);
+    for (Py_ssize_t t = 0; t < inner.size(); ++t)
+      reader.token(inner.owned(t).ptr(), {b, t});
     data.offsets.push_back(data.bundles());
   }
   reader.finish();

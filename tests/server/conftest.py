@@ -46,7 +46,7 @@ def own_folders(model_folders: dict[str, Path], tmp_path: Path) -> dict[str, Pat
 
 
 class Client:
-    """A client that checks every answer: its status is declared, and its content is what openapi.json says."""
+    """A client that holds every answer, and every request that is answered, against what openapi.json says."""
 
     def __init__(self, http: TestClient, limits: ServerLimits) -> None:
         self.http, self._document = http, document(limits)
@@ -54,7 +54,11 @@ class Client:
     def post(self, path: str, value: Any = None, *, content: bytes | None = None, **options: Any) -> Any:
         headers = {"content-type": "application/json"} | options.pop("headers", {})
         body = json.dumps(value).encode() if content is None else content
-        return self._checked(path, "post", self.http.post(path, content=body, headers=headers, **options))
+        response = self._checked(path, "post", self.http.post(path, content=body, headers=headers, **options))
+        if response.status_code == 200 and headers["content-type"] == "application/json":
+            request = self._document["paths"][path.partition("?")[0]]["post"]["requestBody"]
+            check(json.loads(body), request["content"]["application/json"]["schema"], self._document)
+        return response
 
     def get(self, path: str, **options: Any) -> Any:
         return self._checked(path, "get", self.http.get(path, **options))

@@ -14,7 +14,9 @@ from trellis.errors import ConfigError
 from trellis.server import ModelShelf, ServerLimits
 from trellis.server.questions import TagQuestion
 
-SMALL = ServerLimits(body_bytes=2000, line_bytes=200, tokens=50, sentence_tokens=30, k=5, explained_tokens=4)
+SMALL = ServerLimits(
+    body_bytes=2000, line_bytes=200, tokens=50, sentence_tokens=30, k=5, explained_tokens=4, lexicon_entries=2
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,12 @@ def strict(shelf: ModelShelf) -> Any:
         ("/v1/tag", {"texts": ["a " * 60]}, 413, "has 60 tokens: expected at most 50"),
         ("/v1/tag", {"texts": ["a " * 40]}, 413, "a sentence has 40 tokens: expected at most 30"),
         ("/v1/tag", {"texts": ["a" * 3000]}, 413, "expected at most 2000 bytes"),
+        ("/v1/tag", {"texts": ["a"], "lexicon": ["a"]}, 422, "item 0 of the field 'lexicon' must be an object"),
+        ("/v1/tag", {"texts": ["a"], "lexicon": [{}]}, 422, r"lexicon\[0\] lacks the field 'surface'"),
+        ("/v1/tag", {"texts": ["a"], "lexicon": [{"surface": ""}]}, 422, r"lexicon\[0\]: "),
+        ("/v1/tag", {"texts": ["a"], "lexicon": [{"surface": "a", "strength": "x"}]}, 422, "a strength must be"),
+        ("/v1/tag", {"texts": ["a"], "lexicon": [{"surface": "a", "label": "X"}]}, 422, "X"),
+        ("/v1/tag", {"texts": ["a"], "lexicon": [{"surface": "a"}] * 3}, 413, "has 3 entries: expected at most 2"),
         ("/v1/trellis", {"text": "a", "k_best": 0}, 422, r"'k_best' must be in 1\.\.5"),
         ("/v1/trellis", {"texts": ["a"]}, 422, "unknown field 'texts'; did you mean 'text'"),
         ("/v1/explain", {"text": "a", "positions": [1]}, 422, r"must be in 0\.\.0, got 1"),

@@ -8,6 +8,7 @@ from openapi_spec_validator import validate
 
 import trellis
 from tests.server.conftest import TEXT, Client
+from trellis.lexicon import Lexicon
 from trellis.server import ModelShelf
 from trellis.text import split_sentences
 
@@ -62,6 +63,19 @@ def test_known_labels_are_kept_and_condition_the_rest(client: Client, ner: Any) 
     assert answer["results"][0] == ner.annotate([TOKENS], known=known)[0].to_dict()
     assert answer["results"][0]["tags"][3] == "B-LOC"
     assert client.post("/v1/tag", {"texts": [TEXT, TEXT], "known": [None, *known]}).status_code == 200
+
+
+def test_a_lexicon_changes_the_distribution(client: Client, ner: Any) -> None:
+    tokens = [["Quux", "met", "Zork"]]
+    for strength in ("must", "prefer=3", 2.5):
+        entry = {"surface": "Zork", "label": "LOC", "strength": strength}
+        answer = client.post("/v1/tag", {"tokens": tokens, "lexicon": [entry]}).json()
+        expected = ner.annotate(tokens, lexicon=Lexicon([("Zork", "LOC", strength)]))
+        assert answer["results"] == [one.to_dict() for one in expected]
+    must = client.post(
+        "/v1/trellis", {"tokens": tokens[0], "lexicon": [{"surface": "Zork", "strength": "must"}]}
+    ).json()
+    assert must["trellis"][2][must["labels"].index("O")] == pytest.approx(0.0)
 
 
 def test_another_model_by_name(client: Client, model_folders: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from trellis.errors import ConfigError, DataError
 from trellis.files import AppendedLines
 from trellis.models.data import Label
-from trellis.server.requests import dumps
+from trellis.server.answers import dumps
 from trellis.untrusted import Fields, JSONSyntaxError, parse_json
 
 Kept = tuple[tuple[str, ...], list[Label]]

@@ -1,4 +1,4 @@
-"""Spans that are known to be right, as labels of tokens that condition a model."""
+"""What a client knows already: labels of tokens, or spans, which become labels that condition a model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,48 @@ import numpy as np
 
 from trellis.models.data import Label
 from trellis.server.problems import InvalidRequestError
+from trellis.server.questions import Asked
+from trellis.server.reading import one_of
 from trellis.tags import Role, Scheme, Span, TagSet
-from trellis.untrusted import Fields
+from trellis.untrusted import Fields, shown
 
-OUTSIDE = None
-"""The label of a span whose tokens lie outside all spans."""
+
+def with_known(fields: Fields, asked: list[Asked], tags: TagSet, form: str, *, one: bool = False) -> list[Asked] | None:
+    """The sentences with what is known of their labels; None if nothing is."""
+    if "known" not in fields and "known_spans" not in fields:
+        return None
+    name = one_of(fields, ("known", "known_spans"))
+    if form == "documents":
+        raise InvalidRequestError("known labels belong to the tokens of texts or token lists, not to documents")
+    given = [fields.value(name, list)] if one else fields.items(name, list, type(None))
+    if len(given) != len(asked):
+        raise InvalidRequestError(f"{name} has {len(given)} lists: expected {len(asked)}, one per input")
+    read = known_labels if name == "known" else known_in_spans
+    return [
+        item._replace(known=None if own is None else read(own, len(item.item), tags, name if one else f"{name}[{i}]"))
+        for i, (item, own) in enumerate(zip(asked, given, strict=True))
+    ]
+
+
+def known_in_spans(spans: list[Any], count: int, tags: TagSet, where: str) -> list[Label]:
+    """What known spans say about the labels of `count` tokens."""
+    found = [span_of(span, count, tags, f"{where}[{i}]") for i, span in enumerate(spans)]
+    return labels_of_spans(found, count, tags)
+
+
+def known_labels(labels: list[Any], count: int, tags: TagSet, where: str) -> list[Label]:
+    """Labels of tokens: one, several of which one is right, or null."""
+    if len(labels) != count:
+        raise InvalidRequestError(f"{where} has {len(labels)} labels for {count} tokens: expected as many")
+    for label in labels:
+        for one in label if type(label) is list else [label]:
+            if not (one is None and label is None) and (type(one) is not str or one not in tags):
+                raise InvalidRequestError(
+                    f"{where} must be labels of the model, lists of them, or null, got {shown(one)}"
+                )
+        if label == []:
+            raise InvalidRequestError(f"{where} has an empty list of labels")
+    return labels
 
 
 def span_of(value: Any, count: int, tags: TagSet, where: str) -> tuple[int, int, str | None]:

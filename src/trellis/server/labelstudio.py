@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
 
+from trellis.server.answers import dumps
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import InvalidRequestError, TooLargeError
 from trellis.server.questions import TagAnswer, TagQuestion
-from trellis.server.requests import Prepared, dumps, parsed, sized, split, unicode
+from trellis.server.reading import parsed, unicode
+from trellis.server.requests import Prepared, sized, split
 from trellis.server.shelf import ModelShelf, ServedModel
 from trellis.untrusted import Fields, shown
 

@@ -21,6 +21,8 @@ class ServerLimits:
     """Of one text, token list, or sentence of a document."""
     k: int = 100
     """Labellings that may be asked for."""
+    lexicon_entries: int = 1000
+    """Entries of the lexicon of a request."""
     explained_tokens: int = 64
     """Positions that one request may ask reasons for."""
     seconds: float = 30.0

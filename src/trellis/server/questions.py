@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from trellis import chain
+from trellis.lexicon import Entry, Lexicon
 from trellis.models import CRF, Labelling, Posterior, Tagged
 from trellis.models.data import Label
 from trellis.models.explanation import Explanation
@@ -46,10 +48,11 @@ class TagQuestion:
     known: bool
     probabilities: bool = True
     k: int = 0
+    lexicon: tuple[Entry, ...] = ()
 
     def answer(self, parts: Sequence[Asked]) -> list[TagAnswer]:
         """One posterior for all."""
-        posterior = posterior_of(self.model, parts, raw=self.raw, known=self.known)
+        posterior = posterior_of(self.model, parts, raw=self.raw, known=self.known, lexicon=self.lexicon)
         labellings: Sequence[Sequence[Labelling]] = posterior.kbest(self.k) if self.k else [()] * len(parts)
         if not self.probabilities:
             return [TagAnswer(tags, None, own) for tags, own in zip(posterior.best(), labellings, strict=True)]
@@ -66,11 +69,12 @@ class TrellisQuestion:
     raw: bool
     known: bool
     k: int
+    lexicon: tuple[Entry, ...] = ()
 
     def answer(self, parts: Sequence[Asked]) -> list[dict[str, Any]]:
         """One posterior for all, one trellis each."""
-        posterior = posterior_of(self.model, parts, raw=self.raw, known=self.known)
-        tagged = TagQuestion(self.model, self.raw, self.known).answer(parts)
+        posterior = posterior_of(self.model, parts, raw=self.raw, known=self.known, lexicon=self.lexicon)
+        tagged = TagQuestion(self.model, self.raw, self.known, lexicon=self.lexicon).answer(parts)
         entropy = posterior.entropy().tolist()
         return [self._trellis(posterior, i, one.tagged, entropy[i]) for i, one in enumerate(tagged)]
 
@@ -106,10 +110,19 @@ class ExplainQuestion:
         return explanation_dict(found, self.top)
 
 
-def posterior_of(model: ServedModel, parts: Sequence[Asked], *, raw: bool, known: bool) -> Posterior:
+def posterior_of(
+    model: ServedModel, parts: Sequence[Asked], *, raw: bool, known: bool, lexicon: tuple[Entry, ...] = ()
+) -> Posterior:
     """The distribution that every answer is read from."""
     labels = [part.known or [None] * len(part.item) for part in parts] if known else None
-    return model.tagger.posterior([part.item for part in parts], known=labels, raw=raw)
+    items = [part.item for part in parts]
+    return model.tagger.posterior(items, known=labels, raw=raw, lexicon=_lexicon(lexicon) if lexicon else "own")
+
+
+@lru_cache(maxsize=16)
+def _lexicon(entries: tuple[Entry, ...]) -> Lexicon:
+    """A lexicon with its automaton, kept for the next batch."""
+    return Lexicon(entries)
 
 
 def steps_of(one: Posterior) -> list[list[float]]:

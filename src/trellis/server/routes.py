@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from trellis.server import labelstudio, openapi
+from trellis.server.answers import dumps
 from trellis.server.batcher import Batcher
 from trellis.server.bodies import check_type, read_body, unless_gone
 from trellis.server.limits import ServerLimits
@@ -20,7 +21,8 @@ from trellis.server.lines import LinesResponse
 from trellis.server.metrics import Metrics
 from trellis.server.page import page_files
 from trellis.server.problems import NotFoundError, RequestError, TooLateError, UnavailableError, problem_of
-from trellis.server.requests import Prepared, RequestReader, dumps, parsed
+from trellis.server.reading import parsed
+from trellis.server.requests import Prepared, RequestReader
 from trellis.server.security import problem_response
 from trellis.server.shelf import ModelShelf
 from trellis.server.teaching import Teaching
@@ -181,7 +183,7 @@ class Routes:
         if name not in self._files:
             raise NotFoundError("there is no such file")
         content, media = self._files[name]
-        return Response(content, media_type=media, headers={"cache-control": "no-cache"})
+        return Response(content, media_type=media)
 
 
 def _json(value: Any) -> Response:

@@ -83,6 +83,8 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
         "known": array(_or_null(array(ref("Label"))), "For each input, one label per token."),
         "known_spans": array(_or_null(array(ref("KnownSpan"))), "For each input, spans that are right."),
     }
+    lexicon = {"lexicon": array(ref("LexiconEntry")) | {"maxItems": limits.lexicon_entries}}
+    options |= lexicon
     one = common | {"text": TEXT, "tokens": ref("Tokens")}
     return {
         "Label": LABEL,
@@ -91,6 +93,11 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
             start=COUNT,
             end=COUNT,
             label=_or_null(TEXT),
+        ),
+        "LexiconEntry": record(
+            "A word or name: a bonus for its occurrences (prefer=2, in log odds) or a must.",
+            {"label": TEXT, "strength": {"anyOf": [TEXT, {"type": "number"}], "default": "prefer=2"}},
+            surface=TEXT,
         ),
         "Tokens": TOKENS,
         "Span": SPAN,
@@ -107,6 +114,7 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
         "TrellisRequest": record(
             "A text or a token list.",
             one
+            | lexicon
             | {
                 "known": array(ref("Label")),
                 "known_spans": array(ref("KnownSpan")),

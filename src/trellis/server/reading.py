@@ -1,0 +1,122 @@
+"""Fields of requests: checked one by one, with errors that say which, what was expected and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trellis.errors import TrellisError
+from trellis.lexicon import PREFER, Entry, Lexicon, parse_strength
+from trellis.server.problems import InvalidRequestError, MalformedError, TooLargeError
+from trellis.suggest import did_you_mean
+from trellis.untrusted import Fields, JSONSyntaxError, is_unicode, parse_json, shown
+
+_QUERY = ("model", "probabilities", "k_best", "spans_only")
+
+
+def parsed(body: bytes) -> Any:
+    """The JSON of a body."""
+    try:
+        return parse_json(body)
+    except JSONSyntaxError as error:
+        raise MalformedError(f"expected JSON: {error}") from None
+
+
+def fields_of(body: bytes, names: Sequence[str]) -> Fields:
+    """The fields of a request, none of which has another name."""
+    fields = Fields(parsed(body), "the request", InvalidRequestError)
+    unknown = next((name for name in fields.values if name not in names), None)
+    if unknown is not None:
+        raise InvalidRequestError(f"the request has an unknown field {shown(unknown)}{did_you_mean(unknown, names)}")
+    return fields
+
+
+def one_of(fields: Fields, names: Sequence[str]) -> str:
+    """The one of these fields that a request has."""
+    found = [name for name in names if name in fields]
+    if len(found) != 1:
+        raise InvalidRequestError(
+            f"the request must have one of {', '.join(names)}, got {' and '.join(found) or 'none'}"
+        )
+    return found[0]
+
+
+def check_spans_only(spans_only: bool, probabilities: bool) -> None:
+    """Refuse options that contradict each other."""
+    if spans_only and not probabilities:
+        raise InvalidRequestError("spans_only needs probabilities: spans come with theirs")
+
+
+def options_of(query: Mapping[str, str]) -> dict[str, Any]:
+    """The options of a query, as they would stand in JSON."""
+    unknown = next((name for name in query if name not in _QUERY), None)
+    if unknown is not None:
+        raise InvalidRequestError(f"the query has an unknown option {shown(unknown)}{did_you_mean(unknown, _QUERY)}")
+    words: dict[str, Any] = {"true": True, "false": False}
+    plain = {name: words.get(value, value) for name, value in query.items()}
+    return {name: int(value) if name == "k_best" and _is_number(value) else value for name, value in plain.items()}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
+
+
+def integer(fields: Fields, name: str, default: int, low: int, high: int) -> int:
+    """A whole number in ``low..high``, if it is given."""
+    return fields.integer(name, low, high) if name in fields else default
+
+
+def flag(fields: Fields, name: str, default: bool) -> bool:
+    """True or false."""
+    return bool(fields.value(name, bool)) if name in fields else default
+
+
+def texts_in(fields: Fields, form: str) -> list[str]:
+    """A list of texts."""
+    return [unicode(text, f"{form}[{i}]") for i, text in enumerate(fields.items(form, str))]
+
+
+def token_lists_in(fields: Fields) -> list[list[str]]:
+    """The field `tokens`, a list of lists."""
+    return [checked_tokens(item, f"tokens[{i}]") for i, item in enumerate(fields.items("tokens", list))]
+
+
+def checked_tokens(item: list[Any], where: str) -> list[str]:
+    """A list of tokens, none of which is empty."""
+    if not set(map(type, item)) <= {str}:
+        wrong = next(token for token in item if type(token) is not str)
+        raise InvalidRequestError(f"{where} must be a list of strings, got {shown(wrong)} in it")
+    if "" in item:
+        raise InvalidRequestError(f"{where} has an empty token")
+    if not "".join(item).isascii():
+        for token in item:
+            unicode(token, where)
+    return item
+
+
+def lexicon_in(fields: Fields, most: int) -> tuple[Entry, ...]:
+    """The entries of a lexicon; none if there is no such field."""
+    if "lexicon" not in fields:
+        return ()
+    given = fields.items("lexicon", dict)
+    if len(given) > most:
+        raise TooLargeError(f"lexicon has {len(given)} entries: expected at most {most}")
+    return tuple(_entry(item, f"lexicon[{i}]") for i, item in enumerate(given))
+
+
+def _entry(item: dict[str, Any], where: str) -> Entry:
+    fields = Fields(item, where, InvalidRequestError)
+    surface = unicode(fields.text("surface"), where)
+    label = unicode(fields.text("label"), where) if "label" in fields else None
+    strength = fields.value("strength", str, int, float) if "strength" in fields else PREFER
+    try:
+        return Lexicon([(surface, label, parse_strength(strength))])[0]
+    except TrellisError as error:
+        raise InvalidRequestError(f"{where}: {error}") from None
+
+
+def unicode(text: str, where: str) -> str:
+    """The text, if UTF-8 can write it."""
+    if not (text.isascii() or is_unicode(text)):
+        raise InvalidRequestError(f"{where} has half of a surrogate pair, which is no character")
+    return text

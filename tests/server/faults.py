@@ -1,0 +1,157 @@
+"""A server under fire: random bytes, killed workers, models that are replaced, clients that leave, and checked answers.
+
+    make faults                                     with the trainings, a minute
+    python -m tests.server.faults --seconds 600     as long as you like
+
+Two workers serve two models. Several threads ask, each in its own way, for the seconds given. Nothing may be answered
+with another status than those that openapi.json declares, no answer may belong to another request, the processes may
+not grow, and in the end the server answers as it did in the beginning.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import trellis
+from tests.cli.conftest import sentences
+from tests.server.process import Running, running
+from trellis.models import CRF, HMM, folder
+
+WORDS = [
+    "Anna",
+    "Smith",
+    "Paul",
+    "Jones",
+    "lives",
+    "met",
+    "in",
+    "New",
+    "York",
+    "Rome",
+    "Delhi",
+    "likes",
+    "old",
+    "It",
+    "rained",
+    ".",
+    ",",
+]
+DECLARED = {200, 400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 431, 503}
+HEAD = "POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+
+
+class Siege:
+    """What was seen, and until when to go on."""
+
+    def __init__(self, server: Running, models: dict[str, Path], seconds: float) -> None:
+        self.server, self.models, self.end = server, models, time.monotonic() + seconds
+        self.statuses: Counter[int] = Counter()
+        self.mixed = self.lost = 0
+        self.taggers = {name: trellis.load(path) for name, path in models.items()}
+        self._lock = threading.Lock()
+
+    def run(self, *works: Callable[[random.Random], None]) -> None:
+        """Each work again and again, in a thread of its own."""
+        threads = [threading.Thread(target=self._repeat, args=(work, seed)) for seed, work in enumerate(works)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _repeat(self, work: Callable[[random.Random], None], seed: int) -> None:
+        rng = random.Random(seed)
+        while time.monotonic() < self.end:
+            try:
+                work(rng)
+            except (OSError, http.client.HTTPException):  # a worker was killed with our request in its hands
+                with self._lock:
+                    self.lost += 1
+
+    def seen(self, status: int) -> None:
+        with self._lock:
+            self.statuses[status] += 1
+
+    def ask(self, rng: random.Random) -> None:
+        """A request whose answer is known: tokens that nobody else sends."""
+        tokens = [*rng.choices(WORDS, k=rng.randrange(1, 30)), str(rng.random())]
+        model = rng.choice(sorted(self.taggers))
+        status, answer = self.server.ask("/v1/tag", {"model": model, "tokens": [tokens], "probabilities": False})
+        self.seen(status)
+        if status == 200 and answer["results"] != [{"tags": self.taggers[model].predict([tokens])[0]}]:
+            self.mixed += 1
+
+    def disturb(self, rng: random.Random) -> None:
+        """Bytes of any kind, in a request or instead of one; the client may leave at any moment."""
+        junk = rng.randbytes(rng.randrange(200))
+        head = HEAD.format(rng.choice([len(junk), 5, 10**6, -1])).encode()
+        data = rng.choice([junk, head + junk, head[: rng.randrange(len(head))], head + b'{"texts": ["' + junk + b'"]}'])
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=5) as sock:
+            sock.sendall(data)
+            sock.settimeout(rng.choice([0.001, 0.05]))
+            try:
+                answer = sock.recv(4096)
+            except TimeoutError:
+                return
+        if answer:
+            self.seen(int(answer.split()[1]))
+
+    def kill(self, rng: random.Random) -> None:
+        """One of the workers."""
+        time.sleep(rng.uniform(1.0, 3.0))
+        children = f"/proc/{self.server.process.pid}/task/{self.server.process.pid}/children"
+        workers = [int(pid) for pid in Path(children).read_text().split()]
+        if len(workers) > 1:
+            os.kill(rng.choice(workers), signal.SIGKILL)
+
+    def replace(self, rng: random.Random) -> None:
+        """A model's file by half of it, by nothing, by itself."""
+        time.sleep(rng.uniform(0.2, 1.0))
+        file = self.models["crf"] / "model.safetensors"
+        whole = file.with_suffix(".whole").read_bytes()
+        file.write_bytes(rng.choice([whole[: len(whole) // 2], b"", whole]))
+
+
+def besieged(seconds: float) -> list[str]:
+    """What went wrong."""
+    with tempfile.TemporaryDirectory() as place:
+        models = {"crf": Path(place) / "crf", "hmm": Path(place) / "hmm"}
+        for path, tagger in zip(
+            models.values(), (CRF(features="ner").fit(sentences()), HMM().fit(sentences())), strict=True
+        ):
+            folder.save_model(folder.prepare(path), tagger)
+        shutil.copy(models["crf"] / "model.safetensors", models["crf"] / "model.whole")
+        with running(*(f"{name}={path}" for name, path in models.items()), "--workers", 2, "--timeout", 5) as server:
+            siege = Siege(server, models, seconds)
+            siege.run(siege.ask, siege.ask, siege.disturb, siege.disturb, siege.kill, siege.replace)
+            (models["crf"] / "model.safetensors").write_bytes((models["crf"] / "model.whole").read_bytes())
+            server.until("/readyz", lambda content: not content["problems"])
+            code, errors = server.stop()
+    print(f"{sum(siege.statuses.values())} answers {json.dumps(siege.statuses)}, {siege.lost} lost with killed workers")
+    wrong = [f"{siege.mixed} answers belong to another request"] if siege.mixed else []
+    wrong += [f"undeclared statuses {set(siege.statuses) - DECLARED}"] if set(siege.statuses) - DECLARED else []
+    wrong += [f"exit code {code}"] if code else []
+    return wrong + (["a traceback on standard error"] if "Traceback" in errors else [])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    wrong = besieged(parser.parse_args().seconds)
+    raise SystemExit("\n".join(wrong) or 0)
+
+
+if __name__ == "__main__":
+    main()
