@@ -1,6 +1,7 @@
 # Everything runs in the project's own virtual environment. The two commands of the README, `make demo` and
-# `make test`, build it the first time and reuse it afterwards.
-PYTHON ?= python3.11
+# `make test`, build it the first time and reuse it afterwards. PYTHON=... says with which Python; else it is the newest
+# one from 3.11 on.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -13,19 +14,21 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test faults fuzz sanitize check format bench docs clean
+.PHONY: help demo serve test faults fuzz sanitize wheel test-wheel matrix check format bench docs clean
 
 help:  ## what each target does
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	@python=$$(sh tools/prerequisites.sh python $(PYTHON)) && echo "$$python -m venv $(VENV)" && "$$python" -m venv $(VENV)
 
 $(VENV)/.neural: $(BIN)/python $(SOURCES)
+	@sh tools/prerequisites.sh compiler
 	$(PIP) install --quiet -c constraints.txt -e '.[neural]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(SOURCES)
+	@sh tools/prerequisites.sh compiler
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.neural $(VENV)/.serve
 
@@ -33,6 +36,7 @@ demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 	@$(BIN)/trellis demo
 
 $(VENV)/.serve: $(BIN)/python $(SOURCES)
+	@sh tools/prerequisites.sh compiler
 	$(PIP) install --quiet -c constraints.txt -e '.[serve]'
 	@touch $@
 
@@ -53,6 +57,20 @@ fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300), from 
 sanitize: $(VENV)/.dev  ## tests of native code, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/python -m tests.sanitize
 
+$(VENV)/.release: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) install --quiet -c constraints.txt $(shell sed -n 's/^release = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
+	@touch $@
+
+# PYTHONS="python3.11 python3.13" says for which; else python3.11 and the newest Python, if they are there.
+wheel: $(VENV)/.release  ## the sdist and wheels for users, in dist
+	$(BIN)/python -m tools.wheels $(PYTHONS)
+
+test-wheel:  ## the wheels of dist in fresh environments without a compiler; EXTRA=neural with torch
+	$(BIN)/python -m tests.wheel $(if $(EXTRA),--extra $(EXTRA)) $(PYTHONS)
+
+matrix: $(BIN)/python  ## the base tests on PYTHONS, with old and new NumPy, on the wheels of dist
+	$(BIN)/python -m tools.matrix $(PYTHONS)
+
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -71,6 +89,7 @@ bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora ad
 	$(BIN)/python benchmarks/scaling.py
 	$(if $(DATA),$(BIN)/python benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
 	$(if $(DATA),$(BIN)/python benchmarks/annotate.py $(DATA))
+	$(if $(DATA),$(BIN)/python benchmarks/segmentation.py $(DATA)/ud_chinese_gsd)
 	$(if $(DATA),$(BIN)/python benchmarks/tokenizing.py $(DATA))
 	$(if $(DATA),$(BIN)/python benchmarks/lexicon.py $(DATA))
 	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))

@@ -27,7 +27,10 @@ TESTS = [
     "tests/test_aligned.py",
     "tests/chain",
     "tests/features",
-    *(f"tests/nn/test_{name}.py" for name in ("alignment", "bilstm", "characters", "crf", "heads", "recurrence")),
+    *(
+        f"tests/nn/test_{name}.py"
+        for name in ("alignment", "bilstm", "characters", "crf", "heads", "recurrence", "semicrf")
+    ),
     "tests/models/crf",
     "tests/models/hmm",
     "tests/models/neural/test_contract.py",

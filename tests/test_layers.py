@@ -21,7 +21,7 @@ LAYERS = [
     ["lexicon"],
     ["training"],
     ["models"],
-    ["compat", "demo", "server"],
+    ["compat", "demo", "export", "server"],
     ["cli"],
 ]
 MODEL_ROOMS = ("crf", "functions", "hmm", "neural")

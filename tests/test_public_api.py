@@ -125,6 +125,7 @@ PARTS = [
     "corpus",
     "demo",
     "errors",
+    "export",
     "features",
     "lexicon",
     "metrics",

@@ -2,26 +2,45 @@
 
 #include <cstring>
 #include <initializer_list>
+#if defined(TRELLIS_X86)
+#include <cpuid.h>
+#endif
 
 namespace trellis {
 namespace {
 
-bool has_avx512() {
 #if defined(TRELLIS_X86)
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
-#else
-  return false;
-#endif
-}
 
-bool has_avx2() {
-#if defined(TRELLIS_X86)
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+// The processor is asked here, since __builtin_cpu_supports needs a library that clang-cl and zig do not link.
+struct Processor {
+  unsigned basic = 0;     // leaf 1, ecx
+  unsigned extended = 0;  // leaf 7, ebx
+  unsigned saved = 0;     // the registers that the operating system saves
+
+  Processor() {
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return;
+    basic = c;
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) extended = b;
+    constexpr unsigned osxsave = 1u << 27;
+    if (basic & osxsave) __asm__ volatile("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+  }
+  bool has(unsigned basics, unsigned extensions, unsigned registers) const {
+    return (basic & basics) == basics && (extended & extensions) == extensions && (saved & registers) == registers;
+  }
+};
+
+constexpr unsigned fma = 1u << 12, avx2 = 1u << 5, avx512 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;  // F DQ BW VL
+
+bool has_avx512() { return Processor().has(fma, avx2 | avx512, 0xe6); }
+bool has_avx2() { return Processor().has(fma, avx2, 0x06); }
+
 #else
-  return false;
+
+bool has_avx512() { return false; }
+bool has_avx2() { return false; }
+
 #endif
-}
 
 constexpr const char* kNames[] = {"baseline", "avx2", "avx512"};
 

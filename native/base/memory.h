@@ -7,6 +7,8 @@
 #include <new>
 #if defined(__linux__)
 #include <sys/mman.h>
+#elif defined(_WIN32)
+#include <malloc.h>
 #endif
 
 namespace TRELLIS_ISA {
@@ -19,7 +21,7 @@ class Block {
     constexpr size_t huge_page = size_t(1) << 21;
     const size_t wanted = size_t(count) * sizeof(T), step = wanted < 4 * huge_page ? 64 : huge_page;
     const size_t bytes = (wanted + step - 1) / step * step;
-    data_ = static_cast<T*>(std::aligned_alloc(step, bytes));
+    data_ = static_cast<T*>(allocate(step, bytes));
     if (!data_) throw std::bad_alloc();
 #if defined(__linux__)
     if (step == huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // else there is a page fault every four kilobytes
@@ -36,11 +38,19 @@ class Block {
     data_ = other.data_, other.data_ = mine;
     return *this;
   }
-  ~Block() { std::free(data_); }
+  ~Block() { release(data_); }
 
   operator T*() const { return data_; }
 
  private:
+#if defined(_WIN32)
+  static void* allocate(size_t alignment, size_t bytes) { return _aligned_malloc(bytes, alignment); }
+  static void release(void* data) { _aligned_free(data); }
+#else
+  static void* allocate(size_t alignment, size_t bytes) { return std::aligned_alloc(alignment, bytes); }
+  static void release(void* data) { std::free(data); }
+#endif
+
   T* data_ = nullptr;
 };
 

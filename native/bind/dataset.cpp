@@ -245,7 +245,7 @@ void bind_dataset(nb::module_& m) {
       .def_prop_ro_static("most_bytes", [](nb::handle) { return Scorer::most_bytes; });
   m.def("compile_tokens", &compile_tokens);
   m.def("compile_features", [](nb::handle sentences, Attributes& attributes, bool grow) {
-    return std::make_shared<Dataset>(read_features(sentences, attributes.source(grow)));
+    return std::make_shared<Dataset>(read_features(sentences, attributes, grow));
   });
   m.def("feature_strings", &feature_strings);
   m.def("score_dataset", &emissions_of);

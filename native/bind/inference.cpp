@@ -154,7 +154,7 @@ nb::list lists(const Layout& layout, nb::handle values, int64_t rows) {
       if (row(first + t) >= rows) throw nb::index_error("the array has too few rows for the layout");
       PyObject* number = PyLong_FromLongLong(from[row(first + t)]);
       if (!number) throw nb::python_error();
-      PyList_SET_ITEM(own.ptr(), t, number);
+      NB_LIST_SET_ITEM(own.ptr(), t, number);
     }
     found.append(own);
   }

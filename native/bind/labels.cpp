@@ -1,5 +1,6 @@
 // Python strings to small integers: the one loop over labels or words that nothing can do without.
 #include "bind/array.h"
+#include "bind/items.h"
 #include "bind/module.h"
 
 #include <cstdint>
@@ -22,17 +23,17 @@ struct Cache {
 // table[label] of every label of every sequence, with a 0 after each sequence. The table may register a label that it
 // meets for the first time (__missing__).
 nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle table) {
-  const nb::object outer = nb::steal(PySequence_Fast(sequences.ptr(), "labels must be sequences of strings"));
+  constexpr const char* otherwise = "labels must be sequences of strings";
+  const Items outer(sequences.ptr(), otherwise);
   if (!outer.is_valid()) throw nb::python_error();
   std::vector<uint32_t> codes;
-  std::vector<nb::object> alive;  // what the cache has addresses of
+  std::vector<Items> alive;  // what the cache has addresses of
   Cache cache;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(outer.ptr()); ++i) {
-    PyObject* sequence = PySequence_Fast_GET_ITEM(outer.ptr(), i);
-    alive.push_back(nb::steal(PySequence_Fast(sequence, "labels must be sequences of strings")));
+  for (Py_ssize_t i = 0; i < outer.size(); ++i) {
+    alive.emplace_back(outer[i], otherwise);
     if (!alive.back().is_valid()) throw nb::python_error();
-    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(alive.back().ptr()); ++j) {
-      PyObject* label = PySequence_Fast_GET_ITEM(alive.back().ptr(), j);
+    for (Py_ssize_t j = 0; j < alive.back().size(); ++j) {
+      PyObject* label = alive.back()[j];
       const size_t place = Cache::place(label);
       if (cache.keys[place] != label) {
         const nb::object code = nb::steal(PyObject_GetItem(table.ptr(), label));
@@ -58,12 +59,12 @@ nb::list name_numbers(const nb::list& names, const Array<const int64_t>& ids, co
     if (length < 0 || length > end - id) throw nb::value_error("lengths do not add up to the number of labels");
     PyObject* own = PyList_New(Py_ssize_t(length));
     if (!own) throw nb::python_error();
-    PyList_SET_ITEM(lists.ptr(), Py_ssize_t(b), own);
+    NB_LIST_SET_ITEM(lists.ptr(), Py_ssize_t(b), own);
     for (int64_t t = 0; t < length; ++t, ++id) {
-      if (*id < 0 || *id >= PyList_GET_SIZE(names.ptr())) throw nb::index_error("a label has no name");
-      PyObject* name = PyList_GET_ITEM(names.ptr(), Py_ssize_t(*id));
+      if (*id < 0 || *id >= NB_LIST_GET_SIZE(names.ptr())) throw nb::index_error("a label has no name");
+      PyObject* name = NB_LIST_GET_ITEM(names.ptr(), Py_ssize_t(*id));
       Py_INCREF(name);
-      PyList_SET_ITEM(own, Py_ssize_t(t), name);
+      NB_LIST_SET_ITEM(own, Py_ssize_t(t), name);
     }
   }
   return nb::borrow<nb::list>(lists);

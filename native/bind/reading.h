@@ -1,7 +1,7 @@
 // From Python objects to cells and features; the interpreter lock is held.
 #pragma once
 
-#include "features/dataset.h"
+#include "bind/attributes.h"
 
 #include <nanobind/nanobind.h>
 
@@ -13,6 +13,6 @@ void read_column(nanobind::handle sentences, const char* what, std::vector<int64
 
 // Ready features: for each token a list or set of strings, or a dict whose values are booleans, numbers, strings
 // (`key:value`), or again such lists and dicts (`key:inner`).
-Dataset read_features(nanobind::handle sentences, AttributeSource attributes);
+Dataset read_features(nanobind::handle sentences, Attributes& attributes, bool grow);
 
 }  // namespace trellis

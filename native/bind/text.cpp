@@ -1,4 +1,5 @@
 // Tokens of raw text, and where they are in it.
+#include "bind/items.h"
 #include "bind/module.h"
 #include "text/words.h"
 
@@ -46,20 +47,20 @@ nb::object split_words(const EasyWords& words, nb::str text, const nb::dict& kno
 
 // (start, end) of each token, searched for one after another.
 nb::object find_tokens(nb::str text, nb::handle tokens) {
-  const nb::object items = nb::steal(PySequence_Fast(tokens.ptr(), "tokens must be a sequence"));
+  const Items items(tokens.ptr(), "tokens must be a sequence");
   if (!items.is_valid()) throw nb::python_error();
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items.ptr()), length = PyUnicode_GetLength(text.ptr());
+  const Py_ssize_t count = items.size(), length = PyUnicode_GetLength(text.ptr());
   nb::object found = nb::steal(PyTuple_New(count));
   if (!found.is_valid()) throw nb::python_error();
   Py_ssize_t end = 0;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* token = PySequence_Fast_GET_ITEM(items.ptr(), i);
+    PyObject* token = items[i];
     if (!PyUnicode_Check(token)) throw nb::type_error("tokens must be strings");
     const Py_ssize_t start = PyUnicode_Find(text.ptr(), token, end, length, 1);
     if (start == -2) throw nb::python_error();
     if (start == -1) throw nb::value_error("a token is not in its text");
     end = start + PyUnicode_GetLength(token);
-    PyTuple_SET_ITEM(found.ptr(), i, nb::make_tuple(start, end).release().ptr());
+    NB_TUPLE_SET_ITEM(found.ptr(), i, nb::make_tuple(start, end).release().ptr());
   }
   return found;
 }

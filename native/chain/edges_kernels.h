@@ -65,7 +65,7 @@ R scale_step(const R* edge, const Prepared<R>& prepared, R* M, EdgeRunner<R>& ru
       const Vec<R> step = a * exp<R>(-below);
       const IntVec<R> small = step < EdgeRange<R>::least;
       least_step = min<R>(least_step, real ? step : least_step);
-      gap = min<R>(gap, small & (a > R(0)) & (e > -infinity<R>) ? below : gap);
+      gap = min<R>(gap, (small & (a > R(0)) & (e > -infinity<R>)) ? below : gap);
       store(M + i * P + j, small ? Vec<R>{} : step);
     }
   }

@@ -147,7 +147,7 @@ inline R exp_emissions(const R* emission, int64_t L, int64_t P, R* E, Runner<R>&
   peak = peak > Range<R>::lowest ? peak : Range<R>::lowest;  // all forbidden: E becomes zero
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> e = load(E + j), x = exp<R>(e - peak);
-    store(E + j, (x == R(0)) & (e > -infinity<R>) ? broadcast(R(-0.0)) : x);
+    store(E + j, ((x == R(0)) & (e > -infinity<R>)) ? broadcast(R(-0.0)) : x);
   }
   return peak;
 }

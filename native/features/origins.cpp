@@ -34,7 +34,7 @@ Origins::Origins(const TemplateSet& set) {
     forms_.push_back(std::move(form));
   }
   for (size_t i = 0; i < forms_.size(); ++i)
-    by_length_[forms_[i].texts[0].size()][forms_[i].texts[0]].push_back(int(i));
+    by_length_[forms_[i].texts[0].size()].forms[forms_[i].texts[0]].push_back(int(i));
 }
 
 int Origins::reading_of(const Piece& piece) {

@@ -57,13 +57,17 @@ class Origins {
   // f(form, values) for each way in which a template makes this name. False if there are too many to try: names that
   // consist of what parts values. `values` is memory to use.
   template <typename F>
-  bool for_origins(std::string_view name, std::vector<std::string_view>& values, F f) const {
+  bool for_origins(std::string_view name, std::vector<std::string_view>& values, F f) {
     int steps = 0;
-    for (const auto& [length, heads] : by_length_) {
+    for (auto& [length, heads] : by_length_) {
       if (name.size() < length) break;
-      const auto found = heads.find(name.substr(0, length));
-      if (found == heads.end()) continue;
-      for (const int i : found->second) {
+      const std::string_view head = name.substr(0, length);
+      if (!heads.last || heads.last_text != head) {  // names of one template come together
+        const auto found = heads.forms.find(head);
+        if (found == heads.forms.end()) continue;
+        heads.last_text = found->first, heads.last = &found->second;
+      }
+      for (const int i : *heads.last) {
         const Form& form = forms_[size_t(i)];
         values.resize(form.parts.size());
         if (!split(form, 0, name.substr(length), values, steps, f)) return false;
@@ -106,8 +110,13 @@ class Origins {
   std::vector<Reading> readings_;
   std::vector<Shape> shapes_;
   std::vector<Form> forms_;
-  // Forms by the length of their first text, and by the text.
-  std::map<size_t, std::unordered_map<std::string_view, std::vector<int>>> by_length_;
+  // Forms by their first text, and the text that was looked for last.
+  struct Heads {
+    std::unordered_map<std::string_view, std::vector<int>> forms;
+    std::string_view last_text;
+    const std::vector<int>* last = nullptr;
+  };
+  std::map<size_t, Heads> by_length_;
 };
 
 }  // namespace trellis

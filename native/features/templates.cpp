@@ -1,7 +1,6 @@
-#define PY_SSIZE_T_CLEAN
 #include "features/templates.h"
 
-#include <Python.h>  // Unicode's properties only: tables that need no interpreter lock
+#include "base/unicode.h"
 
 #include <algorithm>
 #include <map>
@@ -66,9 +65,9 @@ uint32_t shape_of(uint32_t code) {
     if (code >= 'A' && code <= 'Z') return 'X';
     return code >= '0' && code <= '9' ? 'd' : code;
   }
-  if (Py_UNICODE_ISUPPER(code) || Py_UNICODE_ISTITLE(code)) return 'X';
-  if (Py_UNICODE_ISALPHA(code)) return 'x';
-  return Py_UNICODE_ISDECIMAL(code) ? 'd' : code;
+  if (is_upper(code)) return 'X';
+  if (is_alpha(code)) return 'x';
+  return is_decimal(code) ? 'd' : code;
 }
 
 // f of each character, for ASCII text
@@ -80,7 +79,7 @@ void append_mapped(std::string_view s, std::string& out, F f) {
 }
 
 uint32_t lower_of(uint32_t code) {
-  return code >= 0x80 ? Py_UNICODE_TOLOWER(code) : code >= 'A' && code <= 'Z' ? code + 32 : code;
+  return code >= 0x80 ? to_lower(code) : code >= 'A' && code <= 'Z' ? code + 32 : code;
 }
 
 void append_lower(std::string_view s, std::string& out) {
@@ -106,9 +105,9 @@ bool is_numeral(uint32_t code) {  // 〇一二三四五六七八九十百千万�
 
 // d digit, n Chinese numeral, l letter of an alphabet, h ideograph or other letter, p anything else
 char type_of(uint32_t code) {
-  if (Py_UNICODE_ISDECIMAL(code)) return 'd';
+  if (is_decimal(code)) return 'd';
   if (is_numeral(code)) return 'n';
-  if (!Py_UNICODE_ISALPHA(code)) return 'p';
+  if (!is_alpha(code)) return 'p';
   return code < 0x2e80 || (code >= 0xff21 && code <= 0xff5a) ? 'l' : 'h';
 }
 

@@ -15,6 +15,19 @@ struct Read {
   std::vector<int32_t> entries, attributes;
 };
 
+// With keys for the numbers of values.
+template <typename R>
+std::vector<typename Grams<R>::Use> uses_of(const Read& read, const std::vector<uint64_t>& radices) {
+  std::vector<typename Grams<R>::Use> uses(read.entries.size());
+  const int32_t* values = read.values.data();
+  for (size_t i = 0; i < uses.size(); ++i, values += radices.size()) {
+    uint64_t key = 0;
+    for (size_t part = radices.size(); part-- > 0;) key = key * radices[part] + uint64_t(values[part]);
+    uses[i] = {key, read.entries[i], read.attributes[i]};
+  }
+  return uses;
+}
+
 }  // namespace
 
 template <typename R>
@@ -126,16 +139,11 @@ bool ValueWeights<R>::make(const IndexView& attributes, const Pairs& pairs, cons
     std::vector<uint64_t> counts;
     for (const Part& part : shapes[s].parts) counts.push_back(uint64_t(known[size_t(part.reading)].count()));
     if (!grams[s].set_radices(counts)) return false;
-    std::vector<typename Grams<R>::Use> uses(read[s].entries.size());
-    for (size_t i = 0; i < uses.size(); ++i) {
-      uint64_t key = 0;
-      for (size_t part = counts.size(); part-- > 0;)
-        key = key * counts[part] + uint64_t(read[s].values[i * counts.size() + part]);
-      uses[i] = {key, read[s].entries[i], read[s].attributes[i]};
-    }
-    read[s] = {};
-    grams[s].make(shapes[s], uses, pairs, weights);
   }
+  run_tasks(int64_t(shapes.size()), num_threads(), [&](int64_t s) {
+    grams[size_t(s)].make(shapes[size_t(s)], uses_of<R>(read[size_t(s)], grams[size_t(s)].radices()), pairs, weights);
+    read[size_t(s)] = {};
+  });
   return true;
 }
 

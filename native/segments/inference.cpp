@@ -101,7 +101,7 @@ Outcome SegmentInference::check_chain() const {
   const int64_t L = batch_.L;
   const bool fine = all_below_infinity(transitions_, L * L) && all_below_infinity(start_, L) &&
                     all_below_infinity(end_, L);
-  return {fine ? exact : bad_chain_score, 0};
+  return fine ? Outcome{exact, 0} : Outcome{bad_chain_score, 0};
 }
 
 bool SegmentInference::is_finite(int64_t b) const {

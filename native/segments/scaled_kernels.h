@@ -13,7 +13,8 @@
 // Why this is exact. An exponential below exp(least_log), where arithmetic may lose digits, is one of several terms of a
 // sum. If the sum is above `enough`, what may be lost is less than exp(-50) of it; else the sequence is redone in log
 // space, as it is if any row keeps a number below `tiny`: `tiny` times the least exponential is still a normal number.
-// On the way back errors are those of probabilities: what is lost times its forward part stays below exp(-50) each.
+// On the way back errors are those of probabilities: what is lost times its forward part stays below exp(-50) each. Only
+// what no path reaches has no such bound: it counts for nothing, unless it is infinite, and then the sequence is redone.
 #pragma once
 
 #include "chain/logspace_kernels.h"
@@ -78,8 +79,7 @@ class ScaledSegments {
     IntVec<double> lost{};
     for (int64_t l = 0; l < L_; ++l) beta[T_ - 1][l] = prepared_.end[l] / z_;
     for (int64_t t = T_ - 1; t >= 0; --t) {
-      if (t < T_ - 1) go_on_after(t, from[t + 1], beta[t], lost);
-      drop_unreached(alpha_[t], beta[t]);
+      if (t < T_ - 1) go_on_after(t, from[t + 1], beta[t]);
       go_on_from(t, beta, tape, weight, from[t], lost);
     }
     double total = 0.0;
@@ -158,20 +158,9 @@ class ScaledSegments {
   }
 
   // beta[t, i] = sum_j A[i, j] from[t+1, j] / scale[t+1]
-  void go_on_after(int64_t t, const double* from, double* beta, IntVec<double>& lost) const {
+  void go_on_after(int64_t t, const double* from, double* beta) const {
     multiply_row(from, prepared_.backward, L_, P_, beta);
-    const double scale = scale_[t + 1];
-    for (int64_t i = 0; i < P_; i += width<double>) {
-      const Vec<double> x = load(beta + i) / scale;
-      lost |= ~(x < most) & (load(alpha_[t] + i) > 0.0);
-      store(beta + i, x);
-    }
-  }
-
-  // What no path reaches may be as large as it likes: it counts for nothing.
-  void drop_unreached(const double* alpha, double* beta) const {
-    for (int64_t l = 0; l < P_; l += width<double>)
-      store(beta + l, load(alpha + l) > 0.0 ? load(beta + l) : Vec<double>{});
+    for (int64_t i = 0; i < P_; i += width<double>) store(beta + i, load(beta + i) / scale_[t + 1]);
   }
 
   void go_on_from(int64_t t, const Rows& beta, double* tape, double weight, double* from, IntVec<double>& lost) const {

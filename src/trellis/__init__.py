@@ -40,6 +40,7 @@ _PARTS = (
     "corpus",
     "demo",
     "errors",
+    "export",
     "features",
     "lexicon",
     "metrics",

@@ -130,18 +130,24 @@ def test_samples_have_the_frequencies_of_the_distribution() -> None:
 
 
 def test_the_gradient_of_the_loss_is_marginals_minus_indicators() -> None:
-    scores, path = some([4, 2]), [[(0, 2, 1), (2, 3, 0), (3, 4, 0)], [(0, 2, 0)]]
-    expected = scores.marginals().segments
-    for token, length, label in ((1, 1, 1), (2, 0, 0), (3, 0, 0), (5, 1, 0)):
-        expected[token, length, label] -= 1.0
-    for place in np.ndindex(expected.shape):
-        values = []
-        for step in (1e-6, -1e-6):
-            moved = scores.segments.copy()
-            moved[place] += step
-            other = SegmentScores(moved, scores.lengths, scores.transitions, scores.start, scores.end)
-            values.append(other.nll(path).sum())
-        assert (values[0] - values[1]) / 2e-6 == pytest.approx(expected[place], abs=1e-7)
+    scores, paths = some([4, 0, 2]), [[(0, 2, 1), (2, 3, 0), (3, 4, 0)], [], [(0, 2, 0)]]
+    weights = np.array([1.0, 3.0, -0.5])
+    found = scores.nll_gradient(paths, weights)
+    names = ("segments", "transitions", "start", "end")
+    for name in names:
+        gradient = getattr(found, name)
+        for place in np.ndindex(gradient.shape):
+            values = []
+            for step in (1e-6, -1e-6):
+                parts = {own: getattr(scores, own).copy() for own in names}
+                parts[name][place] += step
+                other = SegmentScores(parts["segments"], scores.lengths, *(parts[own] for own in names[1:]))
+                values.append((weights * other.nll(paths)).sum())
+            assert (values[0] - values[1]) / 2e-6 == pytest.approx(gradient[place], abs=1e-7)
+    unweighted = scores.nll_gradient(paths)
+    assert unweighted.start.sum() == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(ShapeError, match=r"weights must be \(B,\) = \(3,\), got \(2,\)"):
+        scores.nll_gradient(paths, [1.0, 2.0])
 
 
 def test_segments_of_one_token_are_a_chain() -> None:
@@ -303,3 +309,44 @@ def test_a_label_that_nothing_reaches_may_have_any_score() -> None:
     scores = SegmentScores(segments, [6], transitions, [0.0, -np.inf])
     assert scores.log_partition()[0] == pytest.approx(np.log(13))  # ways to cut six tokens into ones and twos
     assert scores.marginals().segments[:, :, 1].max() == 0.0
+
+
+def far_below(place: str) -> SegmentScores:
+    """Two tokens, one of two labels: 1 1 has the score -900, all of it at one place, and 0 0 has -2000, at its end."""
+    segments, transitions = np.zeros((2, 1, 2)), np.array([[0.0, -np.inf], [-np.inf, 0.0]])
+    start, end = np.zeros(2), np.zeros(2)
+    if place == "end":
+        end[:] = -2000.0, -900.0
+        return SegmentScores(segments, [2], transitions, start, end)
+    segments[1, 0, 0] = -2000.0
+    array, index = {"segments": (segments, (0, 0, 1)), "start": (start, 1), "transitions": (transitions, (1, 1))}[place]
+    array[index] = -900.0
+    return SegmentScores(segments, [2], transitions, start, end)
+
+
+@pytest.mark.parametrize("place", ["segments", "start", "end", "transitions"])
+def test_the_best_path_is_not_lost_where_it_is_far_below_another(place: str) -> None:
+    scores = far_below(place)
+    assert sorted(score for _, score in coverings(scores, 0))[-2:] == [-2000.0, -900.0]
+    assert scores.log_partition().tolist() == [-900.0]
+    found = scores.marginals()
+    assert found.log_partition.tolist() == [-900.0]
+    assert found.segments[:, 0, 1].tolist() == [1.0, 1.0]
+
+
+def test_the_only_path_is_not_lost() -> None:
+    """Nothing else is possible, and it ends with a score that is flushed to zero beside a forbidden one."""
+    scores = SegmentScores(np.zeros((1, 1, 2)), [1], np.zeros((2, 2)), [-np.inf, 0.0], [0.0, -900.0])
+    assert scores.log_partition().tolist() == [-900.0]
+
+
+def test_what_leads_nowhere_may_be_as_large_as_it_likes() -> None:
+    segments = np.zeros((3, 1, 2))
+    segments[:, 0, 0] = 300.0
+    transitions = np.array([[0.0, -np.inf], [-np.inf, 0.0]])
+    scores = SegmentScores(segments, [3], transitions, [0.0, 0.0], [-np.inf, 0.0])
+    assert scores.log_partition().tolist() == [0.0]
+    assert scores.marginals().segments[:, 0, 1].tolist() == [1.0] * 3
+    backwards = SegmentScores(segments, [3], transitions, [-np.inf, 0.0], [0.0, 0.0])
+    assert backwards.log_partition().tolist() == [0.0]
+    assert backwards.marginals().segments[:, 0].tolist() == [[0.0, 1.0]] * 3

@@ -126,10 +126,10 @@ def test_a_sequence_without_a_bonus_keeps_its_chain():
     assert parts[0].scores.num_labels == 4
 
 
-def test_tracks_that_do_not_overlap_share_their_copies():
+def test_tracks_that_share_at_most_one_token_share_their_copies():
     tags = TAG_SETS["words"]
     scores = random_scores(np.random.default_rng(1), tags, [9], legal=True)
-    begin = np.array([0, 2, 4, 6])
+    begin = np.array([0, 1, 3, 5])
     bonuses = Bonuses(np.zeros(4, dtype=int), begin, begin + 2, np.zeros(4, dtype=int), np.ones(4))
     (part,) = rewarded(scores, SpanStates.of(scores, tags, None), bonuses)
     assert part.scores.num_labels == 4 + 4

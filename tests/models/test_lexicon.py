@@ -163,7 +163,8 @@ def test_a_must_against_known_labels_is_an_error_that_names_both() -> None:
     known = np.ones((4, 5), dtype=bool)
     known[2] = [True, True, False, False, False]
     with pytest.raises(
-        ModelError, match=r"tokens 1 to 2 \('a b'\) must be one span of type PER.*token 2 is O or B-LOC"
+        ModelError,
+        match=r"tokens 1 to 2 \('a b'\) must be one span of type PER, and known labels say that token 2 is O or B-LOC",
     ):
         with_lexicon(plain, lexicon, known)
     known[2] = True
@@ -250,6 +251,9 @@ FAMILIES = {
     "hmm": lambda: HMM(),
     "softmax": lambda: NeuralTagger(
         head="softmax", encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}
+    ),
+    "semicrf": lambda: NeuralTagger(
+        head="semicrf", encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}
     ),
     "bilstm-crf": lambda: NeuralTagger(encoder={"hidden": 8, "words": {"size": 8}}, training={"epochs": 3}),
 }
@@ -345,6 +349,11 @@ class TestSegmentation:
         assert "北京 大学" not in model("他在北京 大学").words
         assert "北京 大学" in model("他在北京 大学", lexicon=Lexicon([("北京 大学", None, "must")])).words
         assert "北京 大学" not in model("他在北京 大学", lexicon=Lexicon([("北京大学", None, "must")])).words
+
+    def test_documents_take_lexicons(self, model: CRF) -> None:
+        lexicon = Lexicon([("北京大", None, "must")])
+        document = model("他在北京大学。他和北京大学。", sentences=True, lexicon=lexicon)
+        assert document.words.count("北京大") == 2
 
     def test_a_word_that_does_not_come_out_changes_nothing(self, model: CRF) -> None:
         """What people complain about: a word that was added cuts others to pieces, as 和服 in 产品和服务."""

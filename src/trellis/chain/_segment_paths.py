@@ -45,6 +45,21 @@ def check_paths(paths: Paths, lengths: IntArray, longest: int, num_labels: int) 
     return counts, flat
 
 
+def places_of(counts: IntArray, flat: IntArray, lengths: IntArray) -> dict[str, tuple[tuple[IntArray, ...], IntArray]]:
+    """The scores that checked segments use, by the name of their array: where they are, and of which sequence."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    begin, end, label = flat.T
+    follows = np.flatnonzero(owner[1:] == owner[:-1]) + 1
+    bounds = offsets_of(counts)
+    first, last = bounds[:-1][counts > 0], bounds[1:][counts > 0] - 1
+    return {
+        "segments": ((offsets_of(lengths)[owner] + end - 1, end - begin - 1, label), owner),
+        "transitions": ((label[follows - 1], label[follows]), owner[follows]),
+        "start": ((label[first],), owner[first]),
+        "end": ((label[last],), owner[last]),
+    }
+
+
 def _triples(b: int, path: npt.ArrayLike) -> IntArray:
     array = any_array(path)
     array = array.reshape(0, 3) if array.size == 0 else array

@@ -26,7 +26,7 @@ from trellis.aligned import any_array, plain_array
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.chain._checks import MOST_TAGS, check_count, check_sample, check_seed
 from trellis.chain._problems import BAD_CHAIN_SCORE, NO_PATH, NOT_FINITE, raise_bad_chain_score
-from trellis.chain._segment_paths import Paths, about, check_paths, raise_forbidden
+from trellis.chain._segment_paths import Paths, about, check_paths, places_of, raise_forbidden
 from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError
 from trellis.ragged import check_lengths, offsets_of, rows_of, split
 
@@ -176,6 +176,20 @@ class SegmentScores:
         by_sequence = 0 if weights is None else plain_array(weights, np.float64)
         self._check(self._inference().marginals(by_sequence, out, probabilities, a, s, e))
         return SegmentMarginals(out, probabilities, a, s, e)
+
+    def nll_gradient(self, paths: Paths, weights: npt.ArrayLike | None = None) -> SegmentMarginals:
+        """The gradient of the sum of `nll`, each sequence times its weight ``(B,)``: probabilities minus paths.
+
+        Its fields are the derivatives by the scores of the same name; `log_partition` is log Z itself.
+        """
+        counts, flat = check_paths(paths, self.lengths, self.longest, self.num_labels)
+        by_sequence = np.ones(len(counts)) if weights is None else plain_array(weights, np.float64)
+        if by_sequence.shape != counts.shape:
+            raise ShapeError(f"weights must be (B,) = {counts.shape}, got {by_sequence.shape}")
+        found = self.weighted_marginals(by_sequence)
+        for name, (places, owner) in places_of(counts, flat, self.lengths).items():
+            np.subtract.at(getattr(found, name), places, by_sequence[owner])
+        return found
 
     def viterbi(self) -> Segmented:
         """The best segments of each sequence; among equals, from the end, the shortest and of the smallest label."""

@@ -33,6 +33,7 @@ _COMMANDS = (
     ("serve", "serve", "serve", "Serve models over HTTP, with a page to try them."),
     ("check", "check", "check", "Check files before training: labels, tag scheme, duplicates."),
     ("convert", "convert", "convert", "Convert a corpus to another format, another tag scheme, or both."),
+    ("export", "export", "export", "Write a model as an ONNX file for other programs."),
     ("score", "score", "score", "Score predicted tags against gold tags."),
 )
 

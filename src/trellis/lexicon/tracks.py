@@ -98,7 +98,10 @@ class Tracks:
 
 
 def _slots(owner: IntArray, begin: IntArray, end: IntArray) -> IntArray:
-    """The first copies that are free, for tracks sorted by owner and begin."""
+    """The first copies that are free, for tracks sorted by owner and begin.
+
+    A track may begin on the last token of another: there one is in its first state, the other in its last or its exit.
+    """
     slots: list[int] = []
     before = -1
     ends: list[int] = []
@@ -106,7 +109,7 @@ def _slots(owner: IntArray, begin: IntArray, end: IntArray) -> IntArray:
         if own != before:
             before, ends = own, []
         for slot, taken in enumerate(ends):
-            if taken <= first:
+            if taken <= first + 1:
                 ends[slot] = last
                 break
         else:

@@ -394,8 +394,9 @@ class Tagger(Estimator[C], ABC):
         lexicon: LexiconOption = "own",
     ) -> Iterator[Posterior]:
         """Block by block, so that memory does not grow with the input."""
+        labels = len(self._fitted_tags())
         cells = self._cells() * (_TRACKS if self._lexicons(lexicon) else 1)
-        inputs, size = listed(X), sentences_at_once(len(self._fitted_tags()), cells)
+        inputs, size = listed(X), sentences_at_once(labels, cells)
         given = None if known is None else Labelled.of(inputs, known)
         for i in range(0, len(inputs), size):
             own = None if given is None else given.part(i, i + size)

@@ -129,7 +129,7 @@ def _check_inside(goes_on: BoolArray) -> None:
     if other.any():  # from one inner state to another: then the states between two ends are not known
         raise ModelError(
             "inside a span, a state of this chain can follow another one: expected the states of a tag scheme, "
-            "not histories of labels (order 2)"
+            "not histories of labels (order 2) or counts of tokens (head = semicrf)"
         )
 
 

@@ -10,6 +10,7 @@ from trellis.chain.torch import library
 from trellis.errors import ChainError, ConfigError, ShapeError
 from trellis.nn import arguments
 from trellis.nn.arguments import Constraints
+from trellis.nn.exporting import ExportDecoder
 
 
 class CRF(nn.Module):
@@ -296,7 +297,15 @@ class CRF(nn.Module):
             raise ChainError("one-hot tags must be a single 1 among zeros, or zeros where there is no token")
         return torch.where(ones.any(2), ones.to(torch.uint8).argmax(2), self.ignore_index)
 
+    def decoder_for_export(self) -> ExportDecoder:
+        """The decoder in plain tensor operations, for `torch.onnx.export`, `torch.jit.trace` and `torch.export`.
+
+        It shares the parameters of this module; its constraints and `batch_first` are those of now.
+        """
+        return ExportDecoder(self)
+
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
+        library.refuse_exporters()
         arguments.check_padded(emissions, tags, mask, self.num_tags)
 
     def _places(self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None) -> Tensor | None:

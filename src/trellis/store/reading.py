@@ -135,6 +135,9 @@ def _content(path: str, header: Fields) -> Fields:
     except JSONSyntaxError as error:
         raise _damaged(path, f"its manifest is not JSON: {error}") from None
     version = content.value("format", int)
+    if version > FORMAT:
+        newer = "it was saved by a newer version of Trellis, which opens it"
+        raise StoreError(f"{path} has format {version}; this version of Trellis reads format {FORMAT}: {newer}")
     if version != FORMAT:
         raise StoreError(f"{path} has format {version}; this version of Trellis reads format {FORMAT}")
     return content

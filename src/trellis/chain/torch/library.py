@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trellis.chain.torch.answers import Decoded
 from trellis.chain.torch.scores import ChainScores
+from trellis.errors import ChainError
 
 
 @torch.library.custom_op("trellis::nll", mutates_args=())
@@ -70,6 +71,20 @@ def _viterbi(
     return decoded.tags, decoded.scores
 
 
+def is_traced() -> bool:
+    """Whether `torch.jit.trace` is at work."""
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
+
+
+def refuse_exporters() -> None:
+    """An error for exporters, which would write down the answers of their example, or a node that nobody knows."""
+    if is_traced() or torch.onnx.is_in_onnx_export():
+        raise ChainError(
+            "trellis.nn.CRF runs native code, which torch.jit.trace and torch.onnx.export cannot see: call what "
+            "trellis.nn.CRF.decoder_for_export() gives in its place"
+        )
+
+
 def _present(*tensors: Tensor | None) -> list[Tensor]:
     return [x for x in tensors if x is not None]
 
@@ -80,6 +95,7 @@ def _loss_dtype(emissions: Tensor) -> torch.dtype:
 
 @_nll.register_fake
 def _(emissions: Tensor, *rest: Any) -> Tensor:
+    refuse_exporters()  # for them, torch.compile does not see that it is they who ask
     batch = emissions.shape[0] if rest[6] else emissions.shape[1]
     return emissions.new_empty((batch,), dtype=_loss_dtype(emissions))
 
@@ -92,6 +108,7 @@ def _(grad: Tensor, emissions: Tensor, tags: Tensor, mask: Tensor | None, *rest:
 
 @_viterbi.register_fake
 def _(emissions: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    refuse_exporters()
     batch = emissions.shape[0] if rest[5] else emissions.shape[1]
     scores = emissions.new_empty((batch,), dtype=_loss_dtype(emissions))
     return emissions.new_empty(emissions.shape[:2], dtype=torch.int64), scores

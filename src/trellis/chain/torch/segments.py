@@ -12,14 +12,14 @@ from torch import Tensor
 
 from trellis.arrays import IntArray
 from trellis.chain import segments as arrays
-from trellis.chain._segment_paths import Paths, check_paths, raise_forbidden
+from trellis.chain._segment_paths import Paths, check_paths, places_of, raise_forbidden
 from trellis.chain.segments import Segmented, SegmentPaths
 from trellis.chain.torch._scan.segments import log_partition as scanned_log_partition
 from trellis.chain.torch.answers import SegmentMarginals
 from trellis.chain.torch.batch import to_numpy
 from trellis.chain.torch.inference import layout_lengths, layout_of_mask, token_rows
 from trellis.errors import ShapeError
-from trellis.ragged import check_lengths, offsets_of
+from trellis.ragged import check_lengths
 
 Scores = tuple[Tensor, Tensor, Tensor, Tensor]
 """Segments, transitions, start, end."""
@@ -179,22 +179,10 @@ class SegmentScores:
 
     def _score(self, counts: IntArray, flat: IntArray) -> Tensor:
         """The sum of segments transitions, start and end of each sequence, by picking what the paths use."""
-        device, owner = self.segments.device, np.repeat(np.arange(len(counts)), counts)
-        begin, end, label = flat.T
-        row = offsets_of(self.lengths)[owner] + end - 1
-        follows = np.flatnonzero(owner[1:] == owner[:-1]) + 1
-        bounds = offsets_of(counts)
-        first, last = bounds[:-1][counts > 0], bounds[1:][counts > 0] - 1
-        picked = (
-            (self.segments, (row, end - begin - 1, label), owner),
-            (self.transitions, (label[follows - 1], label[follows]), owner[follows]),
-            (self.start, (label[first],), owner[first]),
-            (self.end, (label[last],), owner[last]),
-        )
-        total = self.segments.new_zeros(len(counts))
-        for tensor, places, sequences in picked:
-            values = tensor[tuple(torch.from_numpy(place).to(device) for place in places)]
-            total = total.index_add(0, torch.from_numpy(sequences).to(device), values.to(total.dtype))
+        device, total = self.segments.device, self.segments.new_zeros(len(counts))
+        for name, (places, owner) in places_of(counts, flat, self.lengths).items():
+            values = getattr(self, name)[tuple(torch.from_numpy(place).to(device) for place in places)]
+            total = total.index_add(0, torch.from_numpy(owner).to(device), values)
         return total
 
     def _graph_of_marginals(self) -> SegmentMarginals:

@@ -205,7 +205,8 @@ class CRF(Parameters):
         limit = _LIMITS.get(algorithm) if self.max_iterations is None else self.max_iterations
         given |= {"num_memories": self.num_memories, "max_iterations": limit, "c": self.c}
         settings = {_NAMES.get(name, name): _plain(name, value) for name, value in given.items() if value is not None}
-        return settings | {"features": "given", "algorithm": algorithm, "constraints": False, "scheme": "plain"}
+        fixed = {"features": "given", "algorithm": algorithm, "constraints": False, "scheme": "plain", "prune": 0.0}
+        return settings | fixed
 
     def _progress(self, log: TrainingLog) -> Any:
         if not self.verbose:

@@ -1,0 +1,32 @@
+// The items of a Python sequence, by what the limited API has: one binary serves every Python from 3.12 on.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <utility>
+
+namespace trellis {
+
+// The list or tuple that PySequence_Fast gives; not valid, with Python's error set, if the object is no sequence.
+class Items {
+ public:
+  explicit Items(PyObject* sequence, const char* otherwise = "")
+      : own_(nanobind::steal(PySequence_Fast(sequence, otherwise))),
+        is_list_(own_.is_valid() && PyList_Check(own_.ptr())) {}
+
+  bool is_valid() const { return own_.is_valid(); }
+  // Of a list, what it is now: Python code that runs on the way may change it.
+  Py_ssize_t size() const { return is_list_ ? NB_LIST_GET_SIZE(own_.ptr()) : NB_TUPLE_GET_SIZE(own_.ptr()); }
+  // Borrowed.
+  PyObject* operator[](Py_ssize_t i) const {
+    return is_list_ ? NB_LIST_GET_ITEM(own_.ptr(), i) : NB_TUPLE_GET_ITEM(own_.ptr(), i);
+  }
+  // Kept alive, for when Python code may take it out of the list.
+  nanobind::object owned(Py_ssize_t i) const { return nanobind::borrow((*this)[i]); }
+
+ private:
+  nanobind::object own_;
+  bool is_list_;
+};
+
+}  // namespace trellis

@@ -1,0 +1,13 @@
+"""Models for other programs: one ONNX file with the decoder inside, and a JSON file that says how to call it.
+
+    to_onnx(trellis.load("model"), "model.onnx")      model.onnx and model.json
+    feeds(tagger, sentences)                          what the file takes, as arrays
+
+The answers are those of the tagger: the best labels, the exact probability of each label at each token, and the
+probability of the best path. docs/guides/onnx.md has the details.
+"""
+
+from trellis.export.feeding import feeds
+from trellis.export.model import to_onnx
+
+__all__ = ["feeds", "to_onnx"]

@@ -1,0 +1,86 @@
+"""A graph of ONNX that is written node by node: each method gives the name of what it adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from trellis.arrays import AnyArray
+from trellis.errors import ModelError
+
+OPSET = 18
+Shape = Sequence[int | str | None]
+_TYPES = {"float32": 1, "int32": 6, "int64": 7, "bool": 9}
+
+
+def onnx_module() -> ModuleType:
+    """The library, or an error that says how to get it."""
+    try:
+        import onnx
+    except ModuleNotFoundError:
+        raise ModelError("exporting to ONNX needs onnx: pip install 'trellis-crf[onnx]'") from None
+    return onnx
+
+
+class Graph:
+    """Nodes, constants, inputs and outputs; a body of a loop is a graph that sees the names of the one around it."""
+
+    def __init__(self, prefix: str = "") -> None:
+        self._helper = onnx_module().helper
+        self._prefix, self._count = prefix, 0
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.inputs: list[Any] = []
+        self.outputs: list[Any] = []
+
+    def input(self, name: str, dtype: str, shape: Shape) -> str:
+        """Something that the caller gives; a string in the shape names a length that may vary."""
+        self.inputs.append(self._helper.make_tensor_value_info(self._prefix + name, _TYPES[dtype], shape))
+        return self._prefix + name
+
+    def output(self, value: str, name: str, dtype: str, shape: Shape) -> None:
+        """Give a value to the caller under this name."""
+        self.nodes.append(self._helper.make_node("Identity", [value], [self._prefix + name]))
+        self.outputs.append(self._helper.make_tensor_value_info(self._prefix + name, _TYPES[dtype], shape))
+
+    def constant(self, array: AnyArray | np.generic | float | Sequence[int]) -> str:
+        """An array; a float is one of float32, a list of integers of int64."""
+        values = np.asarray(array, dtype=np.float32) if isinstance(array, float) else np.asarray(array)
+        name = self._name("constant")
+        self.constants.append(onnx_module().numpy_helper.from_array(np.ascontiguousarray(values), name))
+        return name
+
+    def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """A node; its output's name, or a list of several."""
+        names = [self._name(kind) for _ in range(outputs)]
+        self.nodes.append(self._helper.make_node(kind, list(inputs), names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def reduce(self, kind: str, value: str, axis: int, *, keep: bool = True) -> str:
+        """A reduction over one axis."""
+        return str(self.add(kind, value, self.constant([axis]), keepdims=int(keep)))
+
+    def at(self, value: str, axis: int) -> str:
+        """The value with a new axis of length 1."""
+        return str(self.add("Unsqueeze", value, self.constant([axis])))
+
+    def body(self, name: str) -> Any:
+        """The graph as the body of a loop, or as a whole."""
+        return self._helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants)
+
+    def model(self, metadata: Mapping[str, str]) -> Any:
+        """The graph as a model that was checked."""
+        onnx = onnx_module()
+        versions = [self._helper.make_opsetid("", OPSET)]
+        model = self._helper.make_model(self.body("trellis"), opset_imports=versions, ir_version=9)
+        model.producer_name = "trellis"
+        self._helper.set_model_props(model, dict(metadata))
+        onnx.checker.check_model(model)
+        return model
+
+    def _name(self, kind: str) -> str:
+        self._count += 1
+        return f"{self._prefix}{kind}_{self._count}"

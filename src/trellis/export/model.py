@@ -1,0 +1,91 @@
+"""A tagger as an ONNX file, and beside it a JSON file with what a program needs to call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trellis import __version__, config
+from trellis.errors import ModelError
+from trellis.export.decoder import Decoder
+from trellis.export.feeding import exported_network
+from trellis.export.graph import OPSET, Graph
+from trellis.export.network import add_network
+from trellis.files import replacing
+from trellis.models.base import Tagger
+from trellis.text import splitter
+
+FORMAT = 1
+"""The version of the JSON file."""
+
+
+def to_onnx(tagger: Tagger[Any], path: str | Path) -> Path:
+    """Write the tagger to `path` and its description to the same name with .json, which is returned.
+
+    A BiLSTM tagger is exported from the ids of its tokens on; others from emissions on (see `feeds`). The lexicon of a
+    tagger is not exported, and neither are transitions that depend on the place.
+    """
+    target = Path(path)
+    if target.suffix == ".json":
+        raise ModelError(f"{target} would be the description: name the file of the graph, such as model.onnx")
+    graph = _graph(tagger)
+    model = graph.model({"trellis": __version__, "labels": json.dumps(list(tagger.labels_), ensure_ascii=False)})
+    with replacing(target) as partial:
+        Path(partial).write_bytes(model.SerializeToString())
+    sidecar = target.with_suffix(".json")
+    with replacing(sidecar) as partial:
+        Path(partial).write_text(_described(tagger, graph), encoding="utf-8", errors="surrogatepass")
+    return sidecar
+
+
+def _graph(tagger: Tagger[Any]) -> Graph:
+    decoder = _decoder(tagger)
+    graph, network = Graph(), exported_network(tagger)
+    mask = graph.input("mask", "bool", ["batch", "length"])
+    if network is None:
+        emissions = graph.input("emissions", "float32", ["batch", "length", decoder.num_states])
+    else:
+        emissions = add_network(graph, network, mask)
+    decoder.add_to(graph, emissions, mask)
+    return graph
+
+
+def _decoder(tagger: Tagger[Any]) -> Decoder:
+    """The chain, which is the same for every input: it is read off a sentence of one token."""
+    posterior = tagger.posterior([["x"]], lexicon=None)
+    if posterior.scores.edges is not None or tagger.posterior([["x", "x"]], lexicon=None).scores.edges is not None:
+        raise ModelError("this tagger cannot be exported: its transitions depend on the place")
+    scores = posterior.scores
+    labels = posterior.state_labels
+    own = None if labels is None else np.asarray(labels, dtype=np.int64)
+    return Decoder(scores.transitions, scores.start, scores.end, own, len(posterior.tags))
+
+
+def _described(tagger: Tagger[Any], graph: Graph) -> str:
+    """Labels, settings and vocabulary; ids count from 2, 0 is padding and 1 unknown."""
+    network = exported_network(tagger)
+    content = {
+        "format": FORMAT,
+        "trellis": __version__,
+        "opset": OPSET,
+        "kind": tagger.kind,
+        "starts_at": "emissions" if network is None else "tokens",
+        "inputs": [given.name for given in graph.inputs],
+        "outputs": [given.name for given in graph.outputs],
+        "labels": list(tagger.labels_),
+        "scheme": tagger.tagset_.scheme.value,
+        "tokenizer": splitter(tagger.tokenizer_).to_dict(),
+        "settings": config.to_dict(tagger.settings_),
+    }
+    if network is not None:
+        content["vocabulary"] = _vocabulary(tagger.model_.vocabulary)  # type: ignore[attr-defined]
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+def _vocabulary(vocabulary: Any) -> dict[str, Any]:
+    names = {name: list(getattr(vocabulary, name).names) for name in ("words", "vectors", "characters", "pairs")}
+    columns = {name: list(symbols.names) for name, symbols in vocabulary.columns.items()}
+    return {**names, "columns": columns, "lower": vocabulary.lower}
