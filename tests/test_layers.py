@@ -283,3 +283,26 @@ class TestTheCheckOfRoomsItself:
     )
     def test_sees_broken_rules(self, file: str, code: str, found: set[str]) -> None:
         assert broken_rules(file, code) == found
+
+
+# What Python's headers write in capitals (PyList_GET_ITEM, Py_UNICODE_ISALPHA) looks into objects whose layout changes
+# from version to version; one wheel for all of them cannot.
+PRIVATE = re.compile(r"\bPy[A-Za-z]+_[A-Z][A-Z_]+\b|\bPy_UNICODE_\w+|\btp_\w+|<Python\.h>")
+
+
+@pytest.mark.parametrize("file", SOURCES)
+def test_native_code_uses_only_what_the_limited_api_has(file: str) -> None:
+    code = re.sub(
+        r"#if(?:ndef Py_| !defined\(Py_)LIMITED_API.*?#endif",
+        "",
+        (NATIVE / file).read_text(encoding="utf-8"),
+        flags=re.S,
+    )
+    assert PRIVATE.findall(code) == []
+
+
+def test_macros_that_look_into_objects_are_found() -> None:
+    assert PRIVATE.findall("PyFloat_AS_DOUBLE(x); Py_UNICODE_ISALPHA(c); Py_INCREF(x); NB_LIST_GET_ITEM(x, 0)") == [
+        "PyFloat_AS_DOUBLE",
+        "Py_UNICODE_ISALPHA",
+    ]

@@ -182,7 +182,7 @@ class FeatureReader {
       if (number < 0) return false;
       keys_.put(key, number);
     }
-    const double size = text ? 1.0 : PyFloat_CheckExact(value) ? PyFloat_AS_DOUBLE(value) : double(value == Py_True);
+    const double size = text ? 1.0 : PyFloat_CheckExact(value) ? PyFloat_AsDouble(value) : double(value == Py_True);
     if (!std::isfinite(size)) return false;
     const auto place = [&]() -> int32_t& {
       return text ? memory_.with(number, text_of(value, spare_)) : memory_.alone(number);

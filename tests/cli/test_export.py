@@ -1,0 +1,36 @@
+"""`trellis export`: two files, or one line that says what is missing."""
+
+import json
+import sys
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+from tests.cli.conftest import Shell, sentences
+from trellis.models import CRF
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.safetensors"
+    CRF(max_iterations=5).fit(sentences()).save(path)
+    return path
+
+
+def test_a_graph_and_its_description_are_written(shell: Shell, model: Path) -> None:
+    target = model.with_name("out.onnx")
+    ran = shell("export", model, "--onnx", target)
+    assert (ran.code, ran.out) == (0, "")
+    assert str(target) in ran.err
+    described = json.loads(target.with_suffix(".json").read_text(encoding="utf-8"))
+    session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
+    assert [given.name for given in session.get_outputs()] == described["outputs"]
+    assert described["starts_at"] == "emissions"
+
+
+def test_without_onnx_one_line_says_how_to_get_it(shell: Shell, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    ran = shell("export", model, "--onnx", model.with_name("out.onnx"))
+    assert ran.code == 1
+    assert ran.err == "trellis: exporting to ONNX needs onnx: pip install 'trellis-crf[onnx]'\n"
