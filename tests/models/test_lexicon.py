@@ -157,6 +157,30 @@ def test_two_musts_for_one_span_leave_the_label_open() -> None:
     check(with_lexicon(plain, lexicon), 0, weights)
 
 
+def test_the_label_stays_open_also_where_other_musts_overlap() -> None:
+    plain = make(NAMES, [list("abxcde")])
+    torn = [("cd", "PER", "must"), ("de", "PER", "must")]
+    lexicon = Lexicon([("ab", "PER", "must"), ("ab", "LOC", "must"), *torn], boundaries="character")
+    both = {Span(0, 2, "PER"), Span(0, 2, "LOC")}
+    weights = {path: w for path, w in weights_of(plain, 0).items() if spans_of(path, NAMES) & both}
+    rivals = {Span(3, 5, "PER"), Span(4, 6, "PER")}
+    best = max((path for path in weights if spans_of(path, NAMES) & rivals), key=weights.__getitem__)
+    (kept,) = spans_of(best, NAMES) & rivals
+    posterior = with_lexicon(plain, lexicon)
+    check(posterior, 0, {path: w for path, w in weights.items() if kept in spans_of(path, NAMES)})
+    assert [one.start for one in posterior.lexicon_report().lost if one.probability == 0.0] == [7 - kept.start]
+
+
+def test_segments_are_those_of_a_model_without_a_lexicon() -> None:
+    plain = make(NAMES, [list("xaby")])
+    assert (
+        with_lexicon(plain, Lexicon(["zz"])).segments().scores.log_partition()
+        == plain.segments().scores.log_partition()
+    )
+    with pytest.raises(ModelError, match="with lexicon=None"):
+        with_lexicon(plain, Lexicon(["ab"], boundaries="character")).segments()
+
+
 def test_a_must_against_known_labels_is_an_error_that_names_both() -> None:
     plain = make(NAMES, [list("xaby")])
     lexicon = Lexicon([("ab", "PER", "must")], boundaries="character")
@@ -222,8 +246,13 @@ class TestGiven:
 
     def test_what_cannot_be_is_said_at_once(self) -> None:
         plain = make(NAMES, [list("abcd")])
-        with pytest.raises(NoPathError, match="sentence 0"):
+        problem = r"sentence 0: no labelling that is possible here has the span \(0, 2, 'PER'\) and the labels {1: 'O'}"
+        with pytest.raises(NoPathError, match=problem):
             plain.given(span=(0, 2, "PER"), labels={1: "O"})
+        with pytest.raises(ModelError, match=r"a span must be \(start, end, label\), got \(0.0, 2.0, 'PER'\)"):
+            plain.given(span=(0.0, 2.0, "PER"))  # type: ignore[arg-type]
+        with pytest.raises(ModelError, match=r"index must be in 0\.\.0 of 1 inputs, got 'a'"):
+            plain.given(span=(0, 2, "PER"), index="a")  # type: ignore[arg-type]
         with pytest.raises(ModelError, match=r"\(2, 9, 'PER'\) does not lie in an input of 4 tokens"):
             plain.given(span=(2, 9, "PER"))
         with pytest.raises(ModelError, match="it has LOC, PER"):
@@ -232,6 +261,11 @@ class TestGiven:
             plain.given(labels={4: "O"})
         with pytest.raises(ModelError, match="a span must be"):
             plain.given(span=(1, 2))  # type: ignore[arg-type]
+
+    def test_places_may_be_integers_of_numpy(self) -> None:
+        plain = make(NAMES, [list("abcd")])
+        two = np.arange(3)[2]
+        assert plain.given(span=(two, two + 1, "PER"), labels={two + 1: "O"}).best()[0][2:] == ["B-PER", "O"]
 
     def test_it_follows_a_lexicon(self) -> None:
         plain = make(WORDS, [list("abcd")])

@@ -235,10 +235,11 @@ def _largest_set(
     (found,) = rewarded(one, finer, every)
     assert found.state_labels is not None
     spans = batch.tags.find_spans(found.state_labels[found.scores.viterbi().tags], one.lengths)
-    held = {(b, e, spans.kinds[k]) for b, e, k in zip(*(x.tolist() for x in spans[1:4]), strict=True)}
+    won = {(b, e, spans.kinds[k]) for b, e, k in zip(*(x.tolist() for x in spans[1:4]), strict=True)}
     kinds = [finer.kinds if k == _ANY else (finer.kinds[k],) for k in musts.kind.tolist()]
-    rows = zip(musts.begin.tolist(), musts.end.tolist(), kinds, strict=True)
-    return np.array([any((b, e, kind) in held for kind in own) for b, e, own in rows], dtype=np.bool_)
+    rows = list(zip(musts.begin.tolist(), musts.end.tolist(), kinds, strict=True))
+    held = {(b, e) for b, e, own in rows if any((b, e, kind) in won for kind in own)}
+    return np.array([(b, e) in held for b, e, _ in rows], dtype=np.bool_)  # the label of a span that holds stays open
 
 
 def _check_losers(batch: ScoredInputs, musts: Occurrences, held: BoolArray) -> None:
