@@ -17,6 +17,7 @@ from trellis.metrics import segmentation_scores
 from trellis.models import Ensemble, Posterior, Tagger
 from trellis.models.lexical import ScoredInputs, applied, find
 from trellis.tags import Scheme, Span, TagSet, spans_from_tags, validate_tags
+from trellis.text import splitter
 
 WORDS = TagSet(("B", "M", "E", "S"), Scheme.BMES)
 NAMES = TagSet(("O", "B-LOC", "I-LOC", "B-PER", "I-PER"), Scheme.IOB2)
@@ -383,6 +384,32 @@ class TestSegmentation:
         assert "北京 大学" not in model("他在北京 大学").words
         assert "北京 大学" in model("他在北京 大学", lexicon=Lexicon([("北京 大学", None, "must")])).words
         assert "北京 大学" not in model("他在北京 大学", lexicon=Lexicon([("北京大学", None, "must")])).words
+
+    @pytest.mark.parametrize("strengths", [(2.0,), (-3.0,), (1.5, -1.0), ("must",), ("must", 2.0), ("must", "must")])
+    def test_no_other_word_runs_across_white_space(self, model: CRF, strengths: tuple[float | str, ...]) -> None:
+        random = np.random.default_rng(1)
+        letters = sorted({c for s in SEGMENTED for c in s.tokens})
+        for _ in range(8):
+            tokens, gap = random.choice(letters, size=6, replace=False).tolist(), int(random.integers(2, 5))
+            ends = {(int(random.integers(gap)), int(random.integers(gap + 1, 7))): own for own in strengths}
+            entries = [
+                ("".join(tokens[a:gap]) + " " + "".join(tokens[gap:b]), None, own) for (a, b), own in ends.items()
+            ]
+            weights = {}
+            for one in model.posterior([tokens]).kbest(100)[0]:
+                words = {(s.start, s.end) for s in spans_of(tuple(one.tags), model.tagset_)}
+                if all(end <= gap or begin >= gap or (begin, end) in ends for begin, end in words):
+                    bonus = sum(own for place, own in ends.items() if own != "must" and place in words)
+                    weights[tuple(one.tags)] = np.log(one.probability) + bonus
+            musts = {Span(*place, "") for place, own in ends.items() if own == "must"}
+            best = max(weights, key=lambda p: (len(musts & spans_of(p, model.tagset_)), weights[p]))
+            held = musts & spans_of(best, model.tagset_)
+            sentence = splitter("characters").sentence("".join([*tokens[:gap], " ", *tokens[gap:]]))
+            posterior = model.posterior([sentence], raw=True, lexicon=Lexicon(entries))
+            check(posterior, 0, {p: w for p, w in weights.items() if held <= spans_of(p, model.tagset_)})
+            alone = model.posterior([sentence], raw=True, lexicon=None)
+            assert all(alone.span_probabilities([[Span(*place, "")]])[0][0].probability == 0.0 for place in ends)
+            assert all(one.alone == 0.0 for one in posterior.lexicon_report().occurrences)
 
     def test_a_word_that_does_not_come_out_changes_nothing(self, model: CRF) -> None:
         """What people complain about: a word that was added cuts others to pieces, as 和服 in 产品和服务."""
