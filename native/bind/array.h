@@ -3,7 +3,7 @@
 // since kernels would read it with undefined behaviour.
 #pragma once
 
-#include "bind/python.h"
+#include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // The items of a Python sequence, by what the limited API has: one binary serves every Python from 3.12 on.
 #pragma once
 
-#include "bind/python.h"
+#include <nanobind/nanobind.h>
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // What each file of this folder adds to the Python module.
 #pragma once
 
-#include "bind/python.h"
+#include <nanobind/nanobind.h>
 
 namespace trellis {
 

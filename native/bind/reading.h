@@ -3,7 +3,7 @@
 
 #include "bind/attributes.h"
 
-#include "bind/python.h"
+#include <nanobind/nanobind.h>
 
 namespace trellis {
 

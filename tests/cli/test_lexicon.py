@@ -116,6 +116,23 @@ def test_a_model_learns_from_a_lexicon_and_keeps_it(text, shell):
     assert model.lexical_ == (None,)
     on, off = (shell("tag", "model", "text.txt", "--to", "jsonl", *more).out for more in ((), ("--no-lexicon",)))
     assert on != off
+    assert "lexicon of 3 entries, matches are features\n" in shell("inspect", "model").out
+    assert json.loads(shell("inspect", "model", "--json").out)["lexicon"] == 3
+
+
+def test_a_chain_of_models_takes_words_where_words_are_made(text, shell):
+    Path("train.seg").write_text("我 喜欢 音乐\n他 也 喜欢 北京\n我们 在 北京 学习\n音乐 很 好\n", encoding="utf-8")
+    Path("train.tag").write_text("我/PN 喜欢/V 音乐/N\n我们/PN 在/P 北京/N 学习/V\n", encoding="utf-8")
+    for task, model in (("seg", "seg"), ("pos", "pos")):
+        form = "wordtag" if task == "pos" else "segmented"
+        source = "train.tag" if task == "pos" else "train.seg"
+        shell("train", "-m", "crf", "--task", task, "--format", form, "--train", source, "-o", model, "-q")
+    Path("zh.txt").write_text("我喜欢北京音乐\n", encoding="utf-8")
+    Path("words.txt").write_text("北京音乐\n", encoding="utf-8")
+    options = ("tag", "--pipe", "seg", "pos", "zh.txt", "--to", "wordtag", "-q")
+    assert "北京音乐" in shell(*options, "--lexicon", "words.txt", "--strength", "must").out
+    assert "北京音乐" not in shell(*options, "--no-lexicon").out
+    assert "leave out" in shell(*options, "--lexicon", "words.txt", "--lexicon-report", "r.txt").err
 
 
 def test_help_has_examples(shell):

@@ -385,6 +385,11 @@ class TestSegmentation:
         assert "北京 大学" in model("他在北京 大学", lexicon=Lexicon([("北京 大学", None, "must")])).words
         assert "北京 大学" not in model("他在北京 大学", lexicon=Lexicon([("北京大学", None, "must")])).words
 
+    def test_documents_take_lexicons(self, model: CRF) -> None:
+        lexicon = Lexicon([("北京大", None, "must")])
+        document = model("他在北京大学。他和北京大学。", sentences=True, lexicon=lexicon)
+        assert document.words.count("北京大") == 2
+
     @pytest.mark.parametrize("strengths", [(2.0,), (-3.0,), (1.5, -1.0), ("must",), ("must", 2.0), ("must", "must")])
     def test_no_other_word_runs_across_white_space(self, model: CRF, strengths: tuple[float | str, ...]) -> None:
         random = np.random.default_rng(1)

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -200,6 +200,19 @@ def test_above_the_high_mark_requests_are_refused_until_the_low_mark() -> None:
         await asyncio.gather(first.answer, more.answer, *(one.answer for one in jobs[:4]))
 
     run(test)
+
+
+def test_no_more_is_accepted_than_a_slow_model_answers_in_time() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+        batcher._speed = 30.0  # tokens per second: 30 in half of the two seconds that a request has
+        job(batcher, echo, "fits", tokens=20)
+        with pytest.raises(OverloadedError, match="expected at most 30 with this request"):
+            job(batcher, echo, "too much", tokens=20)
+        echo.gate.set()
+
+    run(test, replace(SMALL, seconds=2.0))
 
 
 def test_a_request_that_can_wait_is_woken_at_the_low_mark() -> None:

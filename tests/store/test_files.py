@@ -152,7 +152,9 @@ def test_a_newer_format_is_refused(tmp_path):
     content = {"format": 99, "kind": "test", "crc32": {}, "manifest": {}}
     text = json.dumps(content)
     save_file({}, tmp_path / "x", metadata={"trellis": f"{zlib.crc32(text.encode()):08x} {text}"})
-    with pytest.raises(StoreError, match="has format 99; this version of Trellis reads format 1: it was saved by a newer version"):
+    with pytest.raises(
+        StoreError, match="has format 99; this version of Trellis reads format 1: it was saved by a newer version"
+    ):
         store.load(tmp_path / "x")
 
 

@@ -180,7 +180,7 @@ class SegmentScores:
         return SegmentMarginals(out, probabilities, a, s, e)
 
     def nll_gradient(self, paths: Paths, weights: npt.ArrayLike | None = None) -> SegmentMarginals:
-        """The gradient of the sum of `nll`, where each sequence counts by its weight ``(B,)``: probabilities minus paths.
+        """The gradient of the sum of `nll`, each sequence times its weight ``(B,)``: probabilities minus paths.
 
         Its fields are the derivatives by the scores of the same name; `log_partition` is log Z itself.
         """

@@ -80,6 +80,7 @@ def _as_dict(
         "states": list(_heatmap.state_names(tagger)),
         "scheme": _scheme(tagger),
         "tokenizer": str(tagger.tokenizer_),
+        "lexicon": None if tagger.lexicon_ is None else len(tagger.lexicon_),
         "transitions": rows,
         "features": features,
         "training": record,
@@ -101,6 +102,9 @@ def _print(
     console.print(f"[bold]{escape(repr(tagger))}[/bold]")
     console.print(f"scheme {_scheme(tagger)}, raw text is split into {tagger.tokenizer_}", soft_wrap=True)
     console.print(f"{len(tagger.labels_)} labels: {escape(' '.join(tagger.labels_))}")
+    if tagger.lexicon_ is not None:
+        learned = ", matches are features" if tagger.lexical_ else ""
+        console.print(f"lexicon of {len(tagger.lexicon_):,} entries{learned}")
     if heat_map is not None:
         console.print(heat_map.title)
         console.print(heat_map.to_rich(console.width))

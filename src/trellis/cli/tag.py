@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Annotated, Any, Literal
 
@@ -166,7 +166,9 @@ def tag(
     inputs = Inputs(reader, how, source, "raise" if strict else "skip", column, first.makes_words)
     known = None if constrain is None else Constraints(constrain, reader)
     job = Job(tagger, probs, kbest, known, not strict, column, pipeline=pipeline)
-    job.lexicon = None if no_lexicon else known_words or "own"
+    job.lexicon = None if no_lexicon else "own" if pipe else known_words or "own"
+    if pipe:
+        _give_lexicon(taggers, known_words, off=no_lexicon)
     watched = sys.stderr.isatty() and not (out == "-" and sys.stdout.isatty())
     with open_output(out) as file, report_file(lexicon_report) as job.report, counted(watched) as tell:
         for path in paths or ["-"]:
@@ -191,10 +193,21 @@ def _check_lexicon(
         raise ConfigError("--strength is that of a lexicon: give one with --lexicon")
     if lexicon and off:
         raise ConfigError("--no-lexicon switches lexicons off, and --lexicon gives one: give one of them")
-    if lexicon and pipe:
-        raise ConfigError("--lexicon goes with one model, and --pipe has several: save the lexicon with one of them")
-    if report is not None and (off or sentences):
-        raise ConfigError("--lexicon-report is about sentences and a lexicon: leave out --no-lexicon and --sentences")
+    if report is not None and (off or sentences or pipe):
+        raise ConfigError(
+            "--lexicon-report is about the sentences and the lexicon of one model: leave out --no-lexicon, --sentences "
+            "and --pipe"
+        )
+
+
+def _give_lexicon(taggers: Sequence[Tagger[Any]], lexicon: Lexicon | None, *, off: bool) -> None:
+    """A lexicon for models in a chain: words are for the one that makes words, if there is one, names for the last."""
+    if off:
+        for tagger in taggers:
+            tagger.lexicon_ = None
+    if lexicon is not None:
+        target = taggers[0] if taggers[0].makes_words else taggers[-1]
+        target.lexicon_ = lexicon if target.lexicon_ is None else target.lexicon_ | lexicon
 
 
 @dataclass

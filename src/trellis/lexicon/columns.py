@@ -50,6 +50,8 @@ def with_columns(
     flat = [np.full(int(lengths.sum()), "-", dtype=object) for _ in labels]
     found: list[list[Matches]] = [[] for _ in labels]
     for lexicon in lexicons:
+        if not lexicon.has_features:
+            continue
         match = lexicon.matches(inputs)
         kept = lexicon.columns.codes[match.entry] == FEATURE_CODE
         if gold is not None:
@@ -77,7 +79,7 @@ def _joined(item: Any, columns: dict[str, tuple[str, ...]]) -> Sentence:
 def _fill(values: Any, matches: list[Matches], offsets: IntArray) -> None:
     """The value of each token, from the longest matches that begin, go on and end there."""
     if not sum(len(own.entry) for own in matches):
-        return
+        return  # nothing matches, or there is no lexicon
     sequence, begin, end, _ = (np.concatenate(column) for column in zip(*matches, strict=True))
     first, sizes = offsets[sequence] + begin, end - begin
     length = np.minimum(sizes, _LONGEST)

@@ -221,9 +221,15 @@ class Lexicon:
         used = np.unique(self.columns.labels[self.columns.codes == FEATURE_CODE]).tolist()
         return tuple(None if label < 0 else self.columns.names[label] for label in used)
 
-    def has(self, *codes: int) -> bool:
-        """Whether there are entries of these strengths."""
-        return bool(np.isin(self.columns.codes, codes).any())
+    @cached
+    def has_features(self) -> bool:
+        """Whether there are entries to learn from."""
+        return bool((self.columns.codes == FEATURE_CODE).any())
+
+    @cached
+    def has_spans(self) -> bool:
+        """Whether there are entries that prefer or must."""
+        return bool((self.columns.codes != FEATURE_CODE).any())
 
     def find(self, sentence: Any) -> list[tuple[int, int, Entry]]:
         """The occurrences in one sentence or token list: first token, one behind the last, and the entry."""

@@ -51,6 +51,15 @@ class Folding:
             plain = fold_width(plain)
         return plain.casefold() if self.case else plain
 
+    def each(self, texts: Sequence[str]) -> list[str]:
+        """The same for many texts, all at once if none has white space inside."""
+        parts = "\n".join(texts).split()
+        if len(parts) != len(texts):
+            return list(map(self, texts))
+        whole = "\n".join(parts)
+        whole = fold_width(whole) if self.width else whole
+        return (whole.casefold() if self.case else whole).split("\n") if texts else []
+
 
 class _Folded(dict[str, str]):
     """The folded form of each token, found when it is first asked for."""
@@ -91,7 +100,7 @@ class Matcher:
     @classmethod
     def of(cls, surfaces: Sequence[str], folding: Folding, boundaries: Boundaries) -> Matcher:
         """Of the surfaces of entries."""
-        folded = list(map(folding, surfaces))
+        folded = folding.each(surfaces)
         single = sorted({s for s in folded if len(s) == 1})
         numbers = {s: number for number, s in enumerate(single)}
         of_entry = np.fromiter((numbers.setdefault(s, len(numbers)) for s in folded), np.int64, len(folded))

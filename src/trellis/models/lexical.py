@@ -117,6 +117,8 @@ def find(inputs: Sequence[Any], lexicons: Sequence[Lexicon], tags: TagSet) -> Oc
     kinds = span_types(tags)
     columns: list[list[Any]] = []
     for number, lexicon in enumerate(lexicons):
+        if not lexicon.has_spans:
+            continue
         of_label = check_labels(lexicon, kinds)
         match = lexicon.matches(inputs)
         code, kind = lexicon.columns.codes[match.entry], of_label[lexicon.columns.labels[match.entry]]

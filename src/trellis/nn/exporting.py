@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from trellis.chain.torch.library import is_traced
+
 if TYPE_CHECKING:
     from trellis.nn.crf import CRF
 
@@ -33,7 +35,7 @@ class ExportDecoder(nn.Module):
         """The labels, the probability of each label at each token, and that of each sequence's path ``(B,)``."""
         first = self.crf.batch_first
         by_time, places = (emissions.transpose(0, 1), mask.transpose(0, 1)) if first else (emissions, mask)
-        decode = _by_script() if torch.jit.is_tracing() else _by_scan if torch.compiler.is_exporting() else by_loop
+        decode = _by_script() if is_traced() else _by_scan if torch.compiler.is_exporting() else by_loop
         tags, marginals, total = decode(by_time, places.bool(), *self.crf.chain_parameters())
         return (tags.t(), marginals.transpose(0, 1), total) if first else (tags, marginals, total)
 
@@ -73,7 +75,7 @@ def _by_scan(
         here = tuple(x.clone() for x in carry)
         return _before(*carry, *given, transitions), here
 
-    def ahead(carry: tuple[Tensor, Tensor, Tensor], given: tuple[Tensor, ...]) -> Any:
+    def ahead(carry: tuple[Tensor, Tensor, Tensor], given: tuple[Tensor, Tensor, Tensor, Tensor]) -> Any:
         found = _after(*carry, *given, rows)
         return found[:3], found[3:]
 
@@ -88,7 +90,7 @@ def _by_scan(
 def _by_script() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
     with warnings.catch_warnings():  # scripts are deprecated, but nothing else keeps a loop in a trace
         warnings.simplefilter("ignore")
-        return torch.jit.script(by_loop)  # type: ignore[no-any-return]
+        return torch.jit.script(by_loop)
 
 
 def _before(beta: Tensor, best: Tensor, e: Tensor, m: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,8 @@ for more.
 The event loop never waits for the thread, and the thread never for the loop.
 
 The queue is bounded in tokens: a request that would lift it above the high mark is refused, and so is every other until
-it has fallen to the low mark. A job whose client has gone, or whose time is over, leaves the queue at once.
+it has fallen to the low mark. The marks are lower for a slow model, so that what is accepted can be answered in time. A
+job whose client has gone, or whose time is over, leaves the queue at once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import OverloadedError, RequestError, TooLateError, UnavailableError, problem_of
-from trellis.server.queueing import PACE, FairQueue, Question, QueuedJob, QueuedPart, Taken
+from trellis.server.queueing import FairQueue, Question, QueuedJob, QueuedPart, Taken
 
 Told = tuple[QueuedJob, Any]
 """A job and its answer or error."""
@@ -51,7 +52,7 @@ class Batcher:
         self._thread: threading.Thread | None = None
         self._jobs: set[QueuedJob] = set()
         self._refusing = self._stopping = self._closed = False
-        self._speed = float(PACE)
+        self._speed = math.inf  # tokens per second, of late
         self._changed = asyncio.Event()
 
     @property
@@ -83,7 +84,7 @@ class Batcher:
 
     async def room(self) -> None:
         """Wait until the queue has fallen to its low mark: for those who can wait instead of being refused."""
-        while self.queued > self._limits.low_tokens and not self._stopping:
+        while self.queued > self._marks()[1] and not self._stopping:
             self._changed.clear()
             await self._changed.wait()
 
@@ -105,14 +106,21 @@ class Batcher:
     def _admit(self, tokens: int) -> None:
         if self._stopping:
             raise UnavailableError("the server is stopping", retry_after=1)
-        limits, queued = self._limits, self.queued
-        self._refusing = self._refusing and queued > limits.low_tokens
+        queued, (high, low) = self.queued, self._marks()
+        self._refusing = self._refusing and queued > low
         # A request of any allowed size fits into an empty queue, though its k best may weigh more than the mark.
-        if self._refusing or (queued and queued + tokens > limits.high_tokens):
+        if self._refusing or (queued and queued + tokens > high):
             self._refusing = True
-            wait = math.ceil(max(0, queued - limits.low_tokens) / self._speed)
-            problem = f"{queued} tokens wait already: expected at most {limits.high_tokens} with this request"
+            wait = math.ceil(max(0, queued - low) / self._speed)
+            problem = f"{queued} tokens wait already: expected at most {high} with this request"
             raise OverloadedError(problem, retry_after=min(max(wait, 1), 60))
+
+    def _marks(self) -> tuple[int, int]:
+        """The high and the low mark: no more may wait than a slow model answers in half the time of a request."""
+        limits = self._limits
+        soon = max(self._speed * limits.seconds / 2, limits.batch_tokens)
+        high = limits.high_tokens if soon > limits.high_tokens else int(soon)
+        return high, min(limits.low_tokens, high // 2)
 
     def _expire(self, job: QueuedJob, seconds: float) -> None:
         self._tell([(job, TooLateError(f"there was no answer within {seconds:g} seconds", retry_after=1))])
@@ -136,7 +144,8 @@ class Batcher:
                 job.answer.set_result(answer)
         self._changed.set()
         if record is not None:
-            self._speed = 0.9 * self._speed + 0.1 * record.tokens / max(record.seconds, 1e-6)
+            speed = record.tokens / max(record.seconds, 1e-6)
+            self._speed = speed if math.isinf(self._speed) else 0.9 * self._speed + 0.1 * speed
             if self._watch is not None:
                 self._watch(record)
 

@@ -59,20 +59,21 @@ async def pieces_of(receive: Receive, seconds: float) -> AsyncIterator[bytes]:
 
 async def unless_gone(receive: Receive, answer: asyncio.Future[Any]) -> Any:
     """The answer; if the client goes away first, it is cancelled, so that nobody works for it."""
-    gone = asyncio.ensure_future(_departure(receive))
+    gone = asyncio.ensure_future(_departure(receive, answer))
     try:
-        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise ClientDisconnect
-        return answer.result()
+        return await answer
+    except asyncio.CancelledError:
+        if gone.done():
+            raise ClientDisconnect from None
+        raise
     finally:
         gone.cancel()
-        answer.cancel()
 
 
-async def _departure(receive: Receive) -> None:
+async def _departure(receive: Receive, answer: asyncio.Future[Any]) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+    answer.cancel()
 
 
 async def _too_large(receive: Receive, limits: ServerLimits) -> TooLargeError:

@@ -32,6 +32,7 @@ class Metrics:
         self._batch_seconds = Histogram("trellis_batch_seconds", "Time of a batch.", buckets=_SECONDS, registry=own)
         self._queued = Gauge("trellis_queued_tokens", "Tokens that wait.", registry=own, multiprocess_mode="livesum")
         self._waiting: Callable[[], int] = int
+        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         self._reloads = Counter("trellis_reloads", "Models that were replaced while serving.", registry=own)
 
     def watch_queue(self, tokens: Callable[[], int]) -> None:
@@ -48,8 +49,12 @@ class Metrics:
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """Count a request."""
-        self._requests.labels(path, str(status)).inc()
-        self._seconds.labels(path).observe(seconds)
+        key = path, status
+        if key not in self._known:
+            self._known[key] = self._requests.labels(path, str(status)), self._seconds.labels(path)
+        count, times = self._known[key]
+        count.inc()
+        times.observe(seconds)
 
     def reloaded(self, count: int) -> None:
         """Count models that were replaced."""

@@ -183,7 +183,7 @@ class Routes:
         if name not in self._files:
             raise NotFoundError("there is no such file")
         content, media = self._files[name]
-        return Response(content, media_type=media, headers={"cache-control": "no-cache"})
+        return Response(content, media_type=media)
 
 
 def _json(value: Any) -> Response:

@@ -11,10 +11,9 @@ import base64
 import hashlib
 import hmac
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,16 +25,18 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/health", "/", "/docs", "/openapi.json")
 """Addresses that need no key: probes, and what is the same for everybody."""
 _SHORTEST = 16
-_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-}
+_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_HEADERS = (
+    (b"content-security-policy", _POLICY),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
 
 
 class Keys:
@@ -101,29 +102,26 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("cache-control", "no-store")
+                message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
         try:
-            self._check(Headers(scope=scope), scope["path"])
+            self._check({name: value.decode("latin-1") for name, value in scope["headers"]}, scope["path"])
         except RequestError as error:
             return await problem_response(error)(scope, receive, guarded)
         return await self._app(scope, receive, guarded)
 
-    def _check(self, headers: Headers, path: str) -> None:
-        host = headers.get("host", "")
+    def _check(self, headers: Mapping[bytes, str], path: str) -> None:
+        host = headers.get(b"host", "")
         if "*" not in self._hosts and _name(host) not in self._hosts:
             raise WrongHostError(f"this server is not called {_name(host)[:80]!r}: --allow-host adds a name")
-        origin = headers.get("origin")
+        origin = headers.get(b"origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise ForeignOriginError("a page of another site may not ask this server")
-        if headers.get("sec-fetch-site") == "cross-site" and path not in OPEN:
+        if headers.get(b"sec-fetch-site") == "cross-site" and path not in OPEN:
             raise ForeignOriginError("a page of another site may not ask this server")
         if path not in OPEN and not path.startswith("/page/"):
-            self._keys.admit(headers.get("authorization"))
+            self._keys.admit(headers.get(b"authorization"))
 
 
 def problem_response(error: RequestError) -> Response:

@@ -71,9 +71,14 @@ def _viterbi(
     return decoded.tags, decoded.scores
 
 
+def is_traced() -> bool:
+    """Whether `torch.jit.trace` is at work."""
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
+
+
 def refuse_exporters() -> None:
     """An error for exporters, which would write down the answers of their example, or a node that nobody knows."""
-    if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
+    if is_traced() or torch.onnx.is_in_onnx_export():
         raise ChainError(
             "trellis.nn.CRF runs native code, which torch.jit.trace and torch.onnx.export cannot see: call what "
             "trellis.nn.CRF.decoder_for_export() gives in its place"
