@@ -18,7 +18,7 @@ from trellis.errors import ModelError, NoPathError
 from trellis.lexicon import Entry, Lexicon
 from trellis.lexicon.entries import FEATURE_CODE, MUST_CODE
 from trellis.lexicon.spanned import SpanStates
-from trellis.lexicon.tracks import Bonuses, rewarded
+from trellis.lexicon.tracks import NO_GAPS, Bonuses, Gaps, rewarded
 from trellis.models.data import name_of, tokens_of
 from trellis.models.parts import ChainPart
 from trellis.ragged import offsets_of
@@ -79,6 +79,8 @@ class ScoredInputs(NamedTuple):
     first: int
     known: BoolArray | None
     """``(N, L)``: the labels that known labels allow."""
+    gaps: Gaps = NO_GAPS
+    """White space that words of lexicons run across; no others may."""
 
     def name(self, sequence: int) -> str:
         """How messages call an input."""
@@ -93,16 +95,20 @@ def applied(batch: ScoredInputs, found: Occurrences) -> Applied:
     states = SpanStates.of(batch.scores, batch.tags, batch.state_labels)
     bonuses = _bonuses(found, len(states.kinds))
     if not found.must.any():
-        return Applied(_rewarded(batch.scores, states, bonuses, batch.state_labels, np.arange(count)), found)
+        return Applied(
+            _rewarded(batch.scores, states, bonuses, batch.state_labels, np.arange(count), batch.gaps), found
+        )
     with_musts = np.unique(found.sequence[found.must])
     others = np.setdiff1d(np.arange(count), with_musts)
     parts = []
     if len(others):
         own = _of_sequences(bonuses, others)
-        parts += _rewarded(batch.scores.take(others), states, own, batch.state_labels, others)
+        gaps = batch.gaps.of_sequences(others)
+        parts += _rewarded(batch.scores.take(others), states, own, batch.state_labels, others, gaps)
     strict, lost = _obeyed(batch, states, found, bonuses, with_musts)
     finer = SpanStates.of(strict, batch.tags, states.labels)
-    parts += _rewarded(strict, finer, _of_sequences(bonuses, with_musts), states.labels, with_musts)
+    gaps = _outside(batch.gaps, found.taken(found.must & ~lost)).of_sequences(with_musts)
+    parts += _rewarded(strict, finer, _of_sequences(bonuses, with_musts), states.labels, with_musts, gaps)
     return Applied(parts, replace(found, lost=lost))
 
 
@@ -170,12 +176,25 @@ def _of_sequences(bonuses: Bonuses, sequences: IntArray) -> Bonuses:
     return Bonuses(place[kept], *(column[kept] for column in bonuses[1:]))
 
 
+def _outside(gaps: Gaps, held: Occurrences) -> Gaps:
+    """The gaps that do not lie inside a must that holds."""
+    places = zip(held.sequence.tolist(), held.begin.tolist(), held.end.tolist(), strict=True)
+    inside = {(b, place) for b, begin, end in places for place in range(begin + 1, end)}
+    rows = [n for n, gap in enumerate(zip(*(x.tolist() for x in gaps), strict=True)) if gap not in inside]
+    return Gaps(gaps.sequence[rows], gaps.place[rows])
+
+
 def _rewarded(
-    scores: ChainScores, states: SpanStates, bonuses: Bonuses, labels: IntArray | None, sequences: IntArray
+    scores: ChainScores,
+    states: SpanStates,
+    bonuses: Bonuses,
+    labels: IntArray | None,
+    sequences: IntArray,
+    gaps: Gaps,
 ) -> list[ChainPart]:
     return [
         ChainPart(one.scores, labels if one.state_labels is None else one.state_labels, sequences[one.sequences])
-        for one in rewarded(scores, states, bonuses)
+        for one in rewarded(scores, states, bonuses, gaps)
     ]
 
 
@@ -193,8 +212,9 @@ def _obeyed(
     torn = _overlapping(musts)
     for number in np.unique(place[torn]).tolist():
         own = np.flatnonzero(place == number)
-        wanted = _of_sequences(bonuses, sequences[number : number + 1])
-        held[own] = _largest_set(batch, states, chain.part(number), musts.taken(own), wanted)
+        only = sequences[number : number + 1]
+        wanted, gaps = _of_sequences(bonuses, only), batch.gaps.of_sequences(only)
+        held[own] = _largest_set(batch, states, chain.part(number), musts.taken(own), wanted, gaps)
         _check_losers(batch, musts.taken(own), held[own])
     strict = chain.restricted(_conditions(states, chain, musts.taken(held), place[held]))
     try:
@@ -219,7 +239,7 @@ def _overlapping(musts: Occurrences) -> BoolArray:
 
 
 def _largest_set(
-    batch: ScoredInputs, states: SpanStates, one: ChainScores, musts: Occurrences, wanted: Bonuses
+    batch: ScoredInputs, states: SpanStates, one: ChainScores, musts: Occurrences, wanted: Bonuses, gaps: Gaps
 ) -> BoolArray:
     """Which musts of one input hold in its best labelling among those in which as many as possible do.
 
@@ -234,13 +254,14 @@ def _largest_set(
     begin, end, kind = np.array(sorted(places), dtype=np.int64).reshape(-1, 3).T
     paid = Bonuses(np.zeros_like(begin), begin, end, kind, np.full(len(begin), worth))
     every = Bonuses(*(np.concatenate(pair) for pair in zip(paid, wanted, strict=True)))
-    (found,) = rewarded(one, finer, every)
+    (found,) = rewarded(one, finer, every, gaps)
     assert found.state_labels is not None
     spans = batch.tags.find_spans(found.state_labels[found.scores.viterbi().tags], one.lengths)
-    held = {(b, e, spans.kinds[k]) for b, e, k in zip(*(x.tolist() for x in spans[1:4]), strict=True)}
+    won = {(b, e, spans.kinds[k]) for b, e, k in zip(*(x.tolist() for x in spans[1:4]), strict=True)}
     kinds = [finer.kinds if k == _ANY else (finer.kinds[k],) for k in musts.kind.tolist()]
-    rows = zip(musts.begin.tolist(), musts.end.tolist(), kinds, strict=True)
-    return np.array([any((b, e, kind) in held for kind in own) for b, e, own in rows], dtype=np.bool_)
+    rows = list(zip(musts.begin.tolist(), musts.end.tolist(), kinds, strict=True))
+    held = {(b, e) for b, e, own in rows if any((b, e, kind) in won for kind in own)}
+    return np.array([(b, e) in held for b, e, _ in rows], dtype=np.bool_)  # the label of a span that holds stays open
 
 
 def _check_losers(batch: ScoredInputs, musts: Occurrences, held: BoolArray) -> None:
