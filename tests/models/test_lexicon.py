@@ -15,7 +15,8 @@ from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain, corpus
 from trellis.errors import ModelError, NoPathError, TemplateError
 from trellis.metrics import segmentation_scores
 from trellis.models import Ensemble, Posterior, Tagger
-from trellis.models.lexical import ScoredInputs, applied, find
+from trellis.models.lexical import ScoredInputs, find
+from trellis.models.musts import applied
 from trellis.tags import Scheme, Span, TagSet, spans_from_tags, validate_tags
 from trellis.text import splitter
 

@@ -40,7 +40,8 @@ from trellis.models.estimator import C, Estimator
 from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
 from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
-from trellis.models.lexical import ScoredInputs, applied, find
+from trellis.models.lexical import ScoredInputs, find
+from trellis.models.musts import applied
 from trellis.models.posterior import Known, Posterior
 from trellis.models.raw_text import cuts_words, documents, folded, gaps_of, inputs_of, kept_apart, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
