@@ -361,6 +361,15 @@ def test_parts_of_speech_are_spans_of_one_token() -> None:
         assert model.predict([["the", "dog", "barks"]], lexicon=lexicon)[0][:2] == ["DET", "VERB"]
 
 
+def test_musts_of_several_tokens_are_refused_where_spans_have_one() -> None:
+    model = HMM().fit([Sentence(["a", "b", "c"], ["X", "Y", "X"])])
+    for entries in (["a b"], ["a b", "b c"]):
+        with pytest.raises(
+            ModelError, match=r"no labelling that the model allows obeys .* tokens 0 to 1 \('a b'\) must be"
+        ):
+            model.predict([["a", "b", "c"]], lexicon=Lexicon(entries, strength="must"))
+
+
 def test_ensembles_take_lexicons() -> None:
     both = Ensemble.of([CRF(features="ner", c2=c).fit(TRAIN) for c in (0.1, 1.0)])
     (tags,) = both.predict([["Karl", "Marx"]], lexicon=Lexicon([("Karl Marx", "LOC", "must")]))

@@ -135,8 +135,8 @@ def _largest_set(
     paid = Bonuses(np.zeros_like(begin), begin, end, kind, np.full(len(begin), worth))
     every = Bonuses(*(np.concatenate(pair) for pair in zip(paid, wanted, strict=True)))
     (found,) = rewarded(one, finer, every, gaps)
-    assert found.state_labels is not None
-    spans = batch.tags.find_spans(found.state_labels[found.scores.viterbi().tags], one.lengths)
+    labels = states.labels if found.state_labels is None else found.state_labels  # None: no must can be a span
+    spans = batch.tags.find_spans(labels[found.scores.viterbi().tags], one.lengths)
     won = {(b, e, spans.kinds[k]) for b, e, k in zip(*(x.tolist() for x in spans[1:4]), strict=True)}
     kinds = [finer.kinds if k == ANY else (finer.kinds[k],) for k in musts.kind.tolist()]
     rows = list(zip(musts.begin.tolist(), musts.end.tolist(), kinds, strict=True))
