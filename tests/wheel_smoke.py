@@ -26,9 +26,9 @@ def command(*arguments: str, text: str = "") -> str:
 
 def check_demo() -> None:
     neural = importlib.util.find_spec("torch") is not None
-    shown = command("demo")
+    shown = " ".join(command("demo").split())  # lines are as long as the terminal
     assert "hmm" in shown.lower()
-    assert ("pip install 'trellis-crf[neural]'" in shown) is not neural, shown
+    assert ("The BiLSTM taggers need torch" in shown) is not neural, shown
 
 
 def check_tagging(folder: Path) -> None:
