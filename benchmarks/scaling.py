@@ -1,8 +1,10 @@
 """Time per token of long inputs at 1x, 4x and 16x the length: what is linear shows the same figure three times.
 
     python benchmarks/scaling.py [PART OF A NAME ...]
+    python benchmarks/scaling.py --families [--picture docs/images/scaling.svg]
 
-With arguments, only the cases whose names contain one of them are run. Prints a table and writes
+With arguments, only the cases whose names contain one of them are run. With `--families`, each family is fitted to 1x,
+4x and 16x the data, and to data with 5, 20, 80 and 320 labels, instead. Prints tables and writes
 benchmarks/results/scaling.json. Times are the best of several; the bar is that a token at 16x takes at most twice the
 time that it takes at 1x.
 """
@@ -12,20 +14,24 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from random import Random
 
+from _families import FAMILIES, ITERATIONS, cost
 from _harness import Bar, Row, Section, best_of, machine, make_console, write_json
+from _plot import Lines, picture
 
-from trellis import corpus
+from trellis import chain, corpus
 from trellis.models.hmm import HMM
 from trellis.text import Sentence
 
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
 FACTORS = (1, 4, 16)
+LABELS = (5, 20, 80, 320)
+TOKENS = 2_000  # of the families' data at 1x
 CHUNKS = [["O"], ["O"], *([f"B-{kind}", *[f"I-{kind}"] * more] for kind in "XYZ" for more in range(3))]
 WORDS = ("Ada", "wrote", "the", "first", "program", "in", "London", "1843", "über", "好")
 
@@ -109,19 +115,70 @@ def measure(case: Case, folder: Path) -> Row:
     return row
 
 
+def families() -> list[Section]:
+    """What a token costs each family to fit and to tag, by the size of the data and by the number of labels."""
+    chain.set_num_threads(1)
+    sizes: list[Row] = []
+    labels: list[Row] = []
+    for name, make in FAMILIES.items():
+        by_size = [cost(make, factor * TOKENS, 20) for factor in FACTORS]
+        by_labels = [cost(make, 4 * TOKENS, L) for L in LABELS]
+        for what, number in (("fit", 0), ("tag", 1)):
+            named = {"family": name, "what": what}
+            sizes.append(named | {f"{factor}x, us": own[number] for factor, own in zip(FACTORS, by_size, strict=True)})
+            labels.append(named | {f"L = {L}, us": own[number] for L, own in zip(LABELS, by_labels, strict=True)})
+    bars = [
+        Bar(f"{row['family']}, {row['what']}: 16x over 1x", row["16x, us"] / row["1x, us"], 2.0, at_least=False)
+        for row in sizes
+    ]
+    note = f"One epoch of the BiLSTM-CRF, {ITERATIONS} iterations of the CRF; one thread, CPU time."
+    return [
+        Section(f"CPU time per token, {TOKENS} tokens at 1x, 20 labels", sizes, bars, note),
+        Section(f"CPU time per token, {4 * TOKENS} tokens, by number of labels", labels),
+    ]
+
+
+def draw(sections: list[Section], path: Path) -> None:
+    sizes, labels = (section.rows for section in sections)
+
+    def lines(rows: list[Row], what: str, places: Sequence[float]) -> Lines:
+        own = [list(row.values()) for row in rows if row["what"] == what]
+        return {str(row[0]): list(zip(places, map(float, row[2:]), strict=True)) for row in own}
+
+    data = [factor * TOKENS / 1000 for factor in FACTORS]
+    panels = [(f"{what}, us per token", "thousand tokens, L = 20", lines(sizes, what, data)) for what in ("fit", "tag")]
+    panels += [(f"{what}, us per token", "labels L", lines(labels, what, LABELS)) for what in ("fit", "tag")]
+    path.write_text(picture("What a token costs, by size of the data and number of labels", panels), encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help="parts of the names of the cases to run")
-    parts = parser.parse_args().parts
+    parser.add_argument("--families", action="store_true", help="fit and tag with each family instead")
+    parser.add_argument("--picture", type=Path, nargs="*", default=[], help="files to draw the costs of families into")
+    options = parser.parse_args()
+    if options.families:
+        show(families(), options.picture)
+    else:
+        show([long_inputs(options.parts, parser)])
+
+
+def long_inputs(parts: list[str], parser: argparse.ArgumentParser) -> Section:
     cases = [case for case in CASES if not parts or any(part.lower() in case.name.lower() for part in parts)]
     if not cases:
         parser.error(f"no case has such a name; the cases are {', '.join(case.name for case in CASES)}")
     with tempfile.TemporaryDirectory() as folder:
         rows = [measure(case, Path(folder)) for case in cases]
     bars = [Bar(f"{row['case']}: time per token at 16x over 1x", row["16x / 1x"], 2.0, at_least=False) for row in rows]
-    section = Section("Time per token of long inputs", rows, bars)
-    section.show(make_console())
-    write_json(RESULTS, {"machine": machine(["trellis"]), "sections": [section.to_json()]})
+    return Section("Time per token of long inputs", rows, bars)
+
+
+def show(sections: list[Section], drawings: Sequence[Path] = ()) -> None:
+    for section in sections:
+        section.show(make_console())
+    write_json(RESULTS, {"machine": machine(["trellis"]), "sections": [section.to_json() for section in sections]})
+    for path in drawings:
+        draw(sections, path)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def picture(found: dict[str, tuple[list[int], dict[str, list[float]]]]) -> str:
     wide, high, parts = 340, 240, []
     for number, (name, (grid, means)) in enumerate(found.items()):
         top = max(max(own) for own in means.values()) * 1.1
-        left = 50 + number * (wide + 60)
+        left = 50 + number * (wide + 90)
         x = [left + wide * (tokens - grid[0]) / (grid[-1] - grid[0]) for tokens in grid]
         parts.append(f'<text x="{left + wide / 2}" y="20" text-anchor="middle" font-weight="bold">{name}</text>')
         parts.append(f'<path d="M{left} 30V{30 + high}H{left + wide}" fill="none" stroke="#888"/>')
@@ -145,7 +145,7 @@ def picture(found: dict[str, tuple[list[int], dict[str, list[float]]]]) -> str:
             parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
             y = 30 + high * (1 - own[-1] / top)
             parts.append(f'<text x="{x[-1] + 4}" y="{y + 4}" fill="{colour}">{by}</text>')
-    total = 50 + len(found) * (wide + 60) + 20
+    total = 50 + len(found) * (wide + 90) + 20
     body = "".join(parts)
     style = 'font-family="system-ui,sans-serif" font-size="12" fill="#666"'
     caption = f'<text x="{total / 2}" y="{high + 66}" text-anchor="middle">tokens labelled (across), F1 (up)</text>'

@@ -140,7 +140,7 @@ def test_every_page_is_in_the_navigation(settings: str, folder: str) -> None:
     assert sorted(f"{folder}/{page}" for page in listed) == [page for page in own if page.startswith("docs/")]
 
 
-TRANSLATED = ("index.md", "quickstart.md", "guides/", "how-it-works/")
+TRANSLATED = ("index.md", "quickstart.md", "performance.md", "guides/", "how-it-works/")
 
 
 def test_every_guide_and_every_lesson_is_there_in_chinese() -> None:
@@ -187,15 +187,15 @@ def test_both_readmes_have_the_same_code_and_the_same_figures() -> None:
     rows = [re.findall(rivals, (ROOT / page).read_text(), re.MULTILINE) for page in pages]
     speed = re.compile(r"[\d.]+ million|每秒 \d+ 万")  # the one kind of number that the languages write differently
     figures = [[re.findall(r"[\d.]+(?:e-\d+)?", speed.sub("", row)) for row in table] for table in rows]
-    assert len(figures[0]) >= 9
+    assert len(figures[0]) >= 5
     assert figures[0] == figures[1]
 
 
-def test_the_figures_of_the_migration_guide_are_those_of_the_readme() -> None:
+def test_the_figures_of_the_migration_guide_and_of_the_readme_are_those_of_the_page_about_performance() -> None:
     claims = re.compile(r"(?:[\d.]+ to )?[\d.]+(?=\s+times)")
-    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("|")]
+    rows = [line for line in (ROOT / "docs/performance.md").read_text().splitlines() if line.startswith("|")]
     measured = set(re.findall(r"[\d.]+", " ".join(rows)))
-    guide = "\n".join(pages.prose(ROOT / "docs/guides/migrating.md"))
+    guide = "\n".join("\n".join(pages.prose(ROOT / page)) for page in ("docs/guides/migrating.md", "README.md"))
     figures = {figure for claim in claims.findall(guide) for figure in re.findall(r"[\d.]+", claim)}
     assert len(figures) >= 8
     assert figures <= measured

@@ -1,4 +1,4 @@
-"""The picture of the page in README and guide: ``python -m tools.screenshot`` draws docs/images/page.png.
+"""The pictures of the page: ``python -m tools.screenshot`` draws docs/images/page.png, and the one in docs/zh.
 
 It starts ``trellis serve --demo`` and needs chromium, whose path may be in TRELLIS_CHROMIUM.
 """
@@ -14,15 +14,16 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-IMAGE = Path(__file__).parent.parent / "docs" / "images" / "page.png"
+DOCS = Path(__file__).parent.parent / "docs"
+IMAGES = {"en-GB": DOCS / "images" / "page.png", "zh-CN": DOCS / "zh" / "images" / "page.png"}
 
 
-def draw(url: str) -> None:
+def draw(url: str, locale: str, image: Path) -> None:
     """The page with its example, one span of which is explained."""
     browser = os.environ.get("TRELLIS_CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as started:
         found = started.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = found.new_page(viewport={"width": 1000, "height": 1000}, locale="en-GB", color_scheme="light")
+        page = found.new_page(viewport={"width": 1000, "height": 1000}, locale=locale, color_scheme="light")
         page.goto(url)
         page.wait_for_selector("html[data-ready]:not([data-busy])")
         page.locator("#result").focus()
@@ -30,7 +31,7 @@ def draw(url: str) -> None:
             page.keyboard.press("w")
         page.wait_for_selector("html:not([data-busy])")
         page.evaluate("scrollTo(0, 0)")
-        page.screenshot(path=IMAGE, full_page=True)
+        page.screenshot(path=image, full_page=True)
         found.close()
 
 
@@ -41,7 +42,9 @@ def main() -> None:
         assert server.stdout is not None
         try:
             urls = (re.search(r"http://\S+", line) for line in server.stdout)
-            draw(next(url for url in urls if url)[0])
+            url = next(url for url in urls if url)[0]
+            for locale, image in IMAGES.items():
+                draw(url, locale, image)
         finally:
             server.terminate()
 

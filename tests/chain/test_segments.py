@@ -199,6 +199,12 @@ def test_scores_before_the_sequence_are_ignored() -> None:
     assert np.array_equal(other.marginals().segments, scores.marginals().segments)
 
 
+@pytest.mark.parametrize("weights", [np.ones(3), np.ones(0), np.ones((1, 1))])
+def test_weights_are_those_of_the_sequences(weights: np.ndarray) -> None:
+    with pytest.raises(ShapeError, match=r"weights must be \(B,\) = \(1,\), got"):
+        SegmentScores(np.zeros((2, 2, 1)), [2], np.zeros((1, 1))).weighted_marginals(weights)
+
+
 def test_restricted_forbids_segments() -> None:
     scores = some([4])
     allowed = np.ones(scores.segments.shape, dtype=bool)

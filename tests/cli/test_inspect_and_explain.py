@@ -25,7 +25,7 @@ def test_inspect_shows_labels_transitions_and_features(here, shell, ner_model):
     done = shell("inspect", ner_model, "--top", "2")
     assert done.code == 0
     assert done.out.startswith(
-        "CRF(c2=0.1, delta=1e-05, period=10, scheme='iob2', learn_scheme='bioes', precision='double')\n"
+        "CRF(c2=0.1, delta=1e-05, period=10, scheme='iob2', learn_scheme='bioes', precision='double', \nprune=0.0)\n"
         "scheme IOB2, raw text is split into words\n5 labels: O B-LOC I-LOC B-PER"
     )
     top = trellis.load(ner_model).top_features("B-LOC", 2).features[0]

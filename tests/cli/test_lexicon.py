@@ -49,6 +49,12 @@ def test_case_may_be_ignored_and_a_format_given(text, shell, ner_model):
     assert "[Karl Marx](PER)" in folded.out
 
 
+def test_a_saved_lexicon_keeps_its_folding(text, shell, ner_model):
+    Lexicon([("karl MARX", "LOC", "must")], fold_case=True).save("folded.safetensors")
+    done = shell("tag", ner_model, "text.txt", "--lexicon", "folded.safetensors", "--to", "inline")
+    assert "[Karl Marx](LOC)" in done.out
+
+
 def test_the_report_lists_every_occurrence_or_sums_them_up(text, shell, ner_model):
     options = ("tag", ner_model, "text.txt", "text.txt", "--lexicon", "names.tsv", "--lexicon-report")
     assert shell(*options, "report.jsonl").code == 0
@@ -94,7 +100,10 @@ def test_a_must_against_a_constraint_names_both_and_may_be_passed_on(text, shell
     done = shell(*options)
     assert done.code != 0
     assert "must be one span of type PER, and known labels say that token 0 is O" in done.err
-    assert shell(*options, "--on-error", "pass").code == 0
+    Path("in.conll").write_text(Path("in.conll").read_text() + "\nKarl\t_\nMarx\t_\n")
+    assert shell(*options, "--on-error", "pass", "--lexicon-report", "r.jsonl").code == 0
+    rows = [json.loads(line) for line in Path("r.jsonl").read_text().splitlines()]
+    assert [row["sentence"] for row in rows] == [2]
 
 
 def test_a_model_learns_from_a_lexicon_and_keeps_it(text, shell):

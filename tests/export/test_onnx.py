@@ -143,3 +143,10 @@ def test_transitions_that_depend_on_the_place_are_refused(tmp_path: Path) -> Non
 def test_the_description_does_not_overwrite_the_graph(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="such as model"):
         to_onnx(trellis.HMM().fit(*corpus()), tmp_path / "model.json")
+
+
+def test_scores_of_whole_spans_cannot_be_exported(tmp_path):
+    settings = {"encoder": {"hidden": 8, "words": {"size": 4}}, "training": {"epochs": 1}}
+    tagger = trellis.NeuralTagger(head="semicrf", **settings).fit([["a", "b"]], [["B-X", "I-X"]])
+    with pytest.raises(ModelError, match="head = semicrf cannot be exported"):
+        to_onnx(tagger, tmp_path / "model.onnx")

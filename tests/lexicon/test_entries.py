@@ -29,6 +29,19 @@ class TestEntries:
         assert lexicon.labels == ("X", "Y")
         assert repr(lexicon) == "Lexicon(5 entries: 'a', 'b', 'c', ...)"
 
+    @pytest.mark.parametrize("entries", ["云计算", b"abc", {"New York": "LOC"}])
+    def test_a_string_or_a_mapping_is_no_list_of_entries(self, entries):
+        with pytest.raises(DataError, match=r"entries must be surfaces or tuples \(surface, label, strength\), got"):
+            Lexicon(entries)
+
+    def test_only_lexicons_that_find_alike_are_joined(self):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            Lexicon(["a"]) | ["b"]
+        with pytest.raises(
+            DataError, match=r"same folding and boundaries, got Folding\(case=False.* and Folding\(case=True"
+        ):
+            Lexicon(["a"]) | Lexicon(["b"], fold_case=True)
+
     def test_the_last_of_several_with_one_surface_and_label_counts(self):
         lexicon = Lexicon([("a", "X", 1), ("a", "Y", 2), ("a", "X", 3)])
         assert sorted(lexicon) == [Entry("a", "X", 3.0), Entry("a", "Y", 2.0)]

@@ -15,8 +15,10 @@ from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain, corpus
 from trellis.errors import ModelError, NoPathError, TemplateError
 from trellis.metrics import segmentation_scores
 from trellis.models import Ensemble, Posterior, Tagger
-from trellis.models.lexical import ScoredInputs, applied, find
+from trellis.models.lexical import ScoredInputs, find
+from trellis.models.musts import applied
 from trellis.tags import Scheme, Span, TagSet, spans_from_tags, validate_tags
+from trellis.text import splitter
 
 WORDS = TagSet(("B", "M", "E", "S"), Scheme.BMES)
 NAMES = TagSet(("O", "B-LOC", "I-LOC", "B-PER", "I-PER"), Scheme.IOB2)
@@ -157,6 +159,30 @@ def test_two_musts_for_one_span_leave_the_label_open() -> None:
     check(with_lexicon(plain, lexicon), 0, weights)
 
 
+def test_the_label_stays_open_also_where_other_musts_overlap() -> None:
+    plain = make(NAMES, [list("abxcde")])
+    torn = [("cd", "PER", "must"), ("de", "PER", "must")]
+    lexicon = Lexicon([("ab", "PER", "must"), ("ab", "LOC", "must"), *torn], boundaries="character")
+    both = {Span(0, 2, "PER"), Span(0, 2, "LOC")}
+    weights = {path: w for path, w in weights_of(plain, 0).items() if spans_of(path, NAMES) & both}
+    rivals = {Span(3, 5, "PER"), Span(4, 6, "PER")}
+    best = max((path for path in weights if spans_of(path, NAMES) & rivals), key=weights.__getitem__)
+    (kept,) = spans_of(best, NAMES) & rivals
+    posterior = with_lexicon(plain, lexicon)
+    check(posterior, 0, {path: w for path, w in weights.items() if kept in spans_of(path, NAMES)})
+    assert [one.start for one in posterior.lexicon_report().lost if one.probability == 0.0] == [7 - kept.start]
+
+
+def test_segments_are_those_of_a_model_without_a_lexicon() -> None:
+    plain = make(NAMES, [list("xaby")])
+    assert (
+        with_lexicon(plain, Lexicon(["zz"])).segments().scores.log_partition()
+        == plain.segments().scores.log_partition()
+    )
+    with pytest.raises(ModelError, match="with lexicon=None"):
+        with_lexicon(plain, Lexicon(["ab"], boundaries="character")).segments()
+
+
 def test_a_must_against_known_labels_is_an_error_that_names_both() -> None:
     plain = make(NAMES, [list("xaby")])
     lexicon = Lexicon([("ab", "PER", "must")], boundaries="character")
@@ -222,8 +248,13 @@ class TestGiven:
 
     def test_what_cannot_be_is_said_at_once(self) -> None:
         plain = make(NAMES, [list("abcd")])
-        with pytest.raises(NoPathError, match="sentence 0"):
+        problem = r"sentence 0: no labelling that is possible here has the span \(0, 2, 'PER'\) and the labels {1: 'O'}"
+        with pytest.raises(NoPathError, match=problem):
             plain.given(span=(0, 2, "PER"), labels={1: "O"})
+        with pytest.raises(ModelError, match=r"a span must be \(start, end, label\), got \(0.0, 2.0, 'PER'\)"):
+            plain.given(span=(0.0, 2.0, "PER"))  # type: ignore[arg-type]
+        with pytest.raises(ModelError, match=r"index must be in 0\.\.0 of 1 inputs, got 'a'"):
+            plain.given(span=(0, 2, "PER"), index="a")  # type: ignore[arg-type]
         with pytest.raises(ModelError, match=r"\(2, 9, 'PER'\) does not lie in an input of 4 tokens"):
             plain.given(span=(2, 9, "PER"))
         with pytest.raises(ModelError, match="it has LOC, PER"):
@@ -232,6 +263,11 @@ class TestGiven:
             plain.given(labels={4: "O"})
         with pytest.raises(ModelError, match="a span must be"):
             plain.given(span=(1, 2))  # type: ignore[arg-type]
+
+    def test_places_may_be_integers_of_numpy(self) -> None:
+        plain = make(NAMES, [list("abcd")])
+        two = np.arange(3)[2]
+        assert plain.given(span=(two, two + 1, "PER"), labels={two + 1: "O"}).best()[0][2:] == ["B-PER", "O"]
 
     def test_it_follows_a_lexicon(self) -> None:
         plain = make(WORDS, [list("abcd")])
@@ -325,6 +361,15 @@ def test_parts_of_speech_are_spans_of_one_token() -> None:
         assert model.predict([["the", "dog", "barks"]], lexicon=lexicon)[0][:2] == ["DET", "VERB"]
 
 
+def test_musts_of_several_tokens_are_refused_where_spans_have_one() -> None:
+    model = HMM().fit([Sentence(["a", "b", "c"], ["X", "Y", "X"])])
+    for entries in (["a b"], ["a b", "b c"]):
+        with pytest.raises(
+            ModelError, match=r"no labelling that the model allows obeys .* tokens 0 to 1 \('a b'\) must be"
+        ):
+            model.predict([["a", "b", "c"]], lexicon=Lexicon(entries, strength="must"))
+
+
 def test_ensembles_take_lexicons() -> None:
     both = Ensemble.of([CRF(features="ner", c2=c).fit(TRAIN) for c in (0.1, 1.0)])
     (tags,) = both.predict([["Karl", "Marx"]], lexicon=Lexicon([("Karl Marx", "LOC", "must")]))
@@ -354,6 +399,32 @@ class TestSegmentation:
         lexicon = Lexicon([("北京大", None, "must")])
         document = model("他在北京大学。他和北京大学。", sentences=True, lexicon=lexicon)
         assert document.words.count("北京大") == 2
+
+    @pytest.mark.parametrize("strengths", [(2.0,), (-3.0,), (1.5, -1.0), ("must",), ("must", 2.0), ("must", "must")])
+    def test_no_other_word_runs_across_white_space(self, model: CRF, strengths: tuple[float | str, ...]) -> None:
+        random = np.random.default_rng(1)
+        letters = sorted({c for s in SEGMENTED for c in s.tokens})
+        for _ in range(8):
+            tokens, gap = random.choice(letters, size=6, replace=False).tolist(), int(random.integers(2, 5))
+            ends = {(int(random.integers(gap)), int(random.integers(gap + 1, 7))): own for own in strengths}
+            entries = [
+                ("".join(tokens[a:gap]) + " " + "".join(tokens[gap:b]), None, own) for (a, b), own in ends.items()
+            ]
+            weights = {}
+            for one in model.posterior([tokens]).kbest(100)[0]:
+                words = {(s.start, s.end) for s in spans_of(tuple(one.tags), model.tagset_)}
+                if all(end <= gap or begin >= gap or (begin, end) in ends for begin, end in words):
+                    bonus = sum(own for place, own in ends.items() if own != "must" and place in words)
+                    weights[tuple(one.tags)] = np.log(one.probability) + bonus
+            musts = {Span(*place, "") for place, own in ends.items() if own == "must"}
+            best = max(weights, key=lambda p: (len(musts & spans_of(p, model.tagset_)), weights[p]))
+            held = musts & spans_of(best, model.tagset_)
+            sentence = splitter("characters").sentence("".join([*tokens[:gap], " ", *tokens[gap:]]))
+            posterior = model.posterior([sentence], raw=True, lexicon=Lexicon(entries))
+            check(posterior, 0, {p: w for p, w in weights.items() if held <= spans_of(p, model.tagset_)})
+            alone = model.posterior([sentence], raw=True, lexicon=None)
+            assert all(alone.span_probabilities([[Span(*place, "")]])[0][0].probability == 0.0 for place in ends)
+            assert all(one.alone == 0.0 for one in posterior.lexicon_report().occurrences)
 
     def test_a_word_that_does_not_come_out_changes_nothing(self, model: CRF) -> None:
         """What people complain about: a word that was added cuts others to pieces, as 和服 in 产品和服务."""

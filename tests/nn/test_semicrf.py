@@ -82,6 +82,30 @@ def test_lengths_that_are_not_allowed_never_occur() -> None:
     assert probabilities[:, 1:, 1].max() > 0.0
 
 
+@pytest.mark.parametrize("large", [-np.inf, float(np.finfo(np.float32).min)])
+def test_a_token_that_forbids_a_label_leaves_other_segments_as_they_are(large: float) -> None:
+    made, scores = layer(), torch.randn(6, L, dtype=torch.float64)
+    before = made.segments(scores, [6]).segments
+    scores[1, 0] = large
+    scores.requires_grad_()
+    found = made.segments(scores, [6])
+    values = found.segments.tolist()
+    for end, k, label in np.ndindex(6, K, L):
+        if label == 0 and max(end - k, 0) <= 1 <= end:
+            assert values[end][k][label] <= large / 2
+        else:
+            assert values[end][k][label] == pytest.approx(before[end, k, label].item(), abs=1e-12)
+    found.log_partition().sum().backward()
+    assert torch.isfinite(scores.grad).all()
+
+
+def test_a_sequence_scores_the_same_whatever_else_is_in_the_batch() -> None:
+    made, scores = layer(), torch.randn(6, L, dtype=torch.float64) * 100
+    together, alone = made.segments(scores, [4, 2]).segments[4:], made.segments(scores[4:], [2]).segments
+    assert torch.equal(together[0, 0], alone[0, 0])
+    assert torch.equal(together[1, :2], alone[1, :2])
+
+
 def test_bad_arguments_are_named() -> None:
     with pytest.raises(ConfigError, match="must be at least 1"):
         SemiCRF(2, 0)
@@ -89,6 +113,13 @@ def test_bad_arguments_are_named() -> None:
         SemiCRF(2, 3, allowed=torch.ones(2, 3).bool())
     with pytest.raises(ShapeError, match=r"scores of tokens must be \(N, L\)"):
         layer().segments(torch.zeros(3, 5), [3])
+    with pytest.raises(ShapeError, match=r"first must be \(1, 4, 2\) to match the scores of tokens, got \(1, 3, 2\)"):
+        layer(batch_first=True).decode(TokenScores(torch.zeros(1, 4, L), first=torch.zeros(1, 3, L)))
+    with pytest.raises(ShapeError, match=r"last must be \(3, 2\) to match the scores of tokens, got \(3, 5\)"):
+        layer().segments(TokenScores(torch.zeros(3, L), last=torch.zeros(3, 5)), [3])
+    for options, given in (({}, torch.zeros(3, R)), ({"rank": R}, None)):
+        with pytest.raises(ShapeError, match="left and right are given if and only if rank > 0"):
+            layer(**options).segments(TokenScores(torch.zeros(3, L), left=given, right=given), [3])
     with pytest.raises(ConfigError, match="invalid reduction"):
         layer().nll(torch.zeros(1, 1, L), [[(0, 1, 0)]], reduction="max")
 

@@ -174,6 +174,8 @@ class SegmentScores:
         out, probabilities = self._by_sequence(), np.empty_like(self.segments)
         a, s, e = (np.zeros_like(x) for x in (self.transitions, self.start, self.end))
         by_sequence = 0 if weights is None else plain_array(weights, np.float64)
+        if weights is not None and np.shape(by_sequence) != out.shape:
+            raise ShapeError(f"weights must be (B,) = {out.shape}, got {np.shape(by_sequence)}")
         self._check(self._inference().marginals(by_sequence, out, probabilities, a, s, e))
         return SegmentMarginals(out, probabilities, a, s, e)
 
@@ -184,8 +186,6 @@ class SegmentScores:
         """
         counts, flat = check_paths(paths, self.lengths, self.longest, self.num_labels)
         by_sequence = np.ones(len(counts)) if weights is None else plain_array(weights, np.float64)
-        if by_sequence.shape != counts.shape:
-            raise ShapeError(f"weights must be (B,) = {counts.shape}, got {by_sequence.shape}")
         found = self.weighted_marginals(by_sequence)
         for name, (places, owner) in places_of(counts, flat, self.lengths).items():
             np.subtract.at(getattr(found, name), places, by_sequence[owner])

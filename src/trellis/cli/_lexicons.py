@@ -61,8 +61,8 @@ def _read(path: str, form: str | None, strength: str, ignore_case: bool, given: 
         raise ConfigError(f"--strength: {error}") from None
     if path.endswith(_STORED):
         stored = Lexicon.load(path)
-        if ignore_case != stored.folding.case:
-            stored = Lexicon.of_columns(stored.columns, replace(stored.folding, case=ignore_case), stored.boundaries)
+        if ignore_case:
+            stored = Lexicon.of_columns(stored.columns, replace(stored.folding, case=True), stored.boundaries)
         return stored.with_strength(default) if given else stored
     reading = read_entries(path, form, default, None)
     if not quiet:

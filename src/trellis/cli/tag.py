@@ -39,6 +39,7 @@ from trellis.corpus import FORMATS, CorpusError, open_output
 from trellis.errors import ConfigError, DataError, TrellisError
 from trellis.lexicon import Lexicon
 from trellis.models import Pipeline, Tagger, folder
+from trellis.models.occurrences import LexiconReport
 from trellis.models.raw_text import segments
 from trellis.tags import Scheme
 from trellis.text import Sentence, splitter
@@ -268,22 +269,26 @@ class Job:
             sentences = self.pipeline.words(sentences, raw=self.raw)
         raw = self.raw and self.pipeline is None
         posterior = self.tagger.posterior(sentences, known=known, raw=raw, lexicon=self.lexicon)
-        if self.report is not None and posterior.occurrences is not None:
-            self.report.add(posterior.lexicon_report(), len(sentences))
         if self.probs:
             separator = splitter(self.tagger.tokenizer_).separator
             answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
         else:  # tags alone need no probabilities, and come several times faster
             tagged = zip(sentences, posterior.best(), strict=True)
             answers = [Answer(sentence.with_tags(tags)) for sentence, tags in tagged]
-        if not self.kbest:
-            return answers
-        return [replace(one, labellings=paths) for one, paths in zip(answers, posterior.kbest(self.kbest), strict=True)]
+        if self.kbest:
+            paths = posterior.kbest(self.kbest)
+            answers = [replace(one, labellings=own) for one, own in zip(answers, paths, strict=True)]
+        if self.report is not None:  # last: sentences that are refused together are asked about one by one
+            found = LexiconReport() if posterior.occurrences is None else posterior.lexicon_report()
+            self.report.add(found, len(sentences))
+        return answers
 
     def _alone(self, sentence: Sentence, known: Any) -> Answer | CorpusError:
         try:
             return self._answers([sentence], None if known is None else [known])[0]
         except TrellisError as error:
+            if self.report is not None:
+                self.report.add(LexiconReport(), 1)  # it has a number all the same
             return self._refused(sentence, error)
 
     def drawn(self, answer: Answer | CorpusError, form: str, style: Drawing) -> tuple[Answer | CorpusError, bytes]:

@@ -13,6 +13,8 @@ def add_network(graph: Graph, network: Any, mask: str) -> str:
     """The emissions ``(B, T, S)`` of a network without a transformer; its inputs are added to the graph."""
     if network.edges is not None:
         raise ModelError("a tagger with edges cannot be exported: its transitions depend on the place")
+    if network.head.histories is not None:
+        raise ModelError("a tagger with head = semicrf cannot be exported: its spans are scored as a whole")
     weights = network.state_dict()
     parts = [_part(graph, name, part, weights) for name, part in network.encoder.parts.items()]
     features = graph.add("Concat", *parts, axis=2) if len(parts) > 1 else parts[0]

@@ -12,7 +12,7 @@ occurrence is a span. *feature*: a model that was trained with the lexicon has l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -112,6 +112,8 @@ class Lexicon:
         boundaries: Boundaries = "token",
     ) -> None:
         default = parse_strength(strength)
+        if isinstance(entries, str | bytes | Mapping):
+            raise DataError(f"entries must be surfaces or tuples (surface, label, strength), got {shown(entries)}")
         checked = (_checked(number, item, default) for number, item in enumerate(entries))
         self._set(Columns.of(checked), Folding(fold_case, fold_width), boundaries)
 
@@ -171,8 +173,13 @@ class Lexicon:
 
     def __or__(self, other: Lexicon) -> Lexicon:
         """The entries of both; where both have a surface with the same label, that of the other counts."""
+        if not isinstance(other, Lexicon):
+            return NotImplemented
         if (self.folding, self.boundaries) != (other.folding, other.boundaries):
-            raise DataError("lexicons that are joined must have the same folding and boundaries")
+            raise DataError(
+                "lexicons that are joined must have the same folding and boundaries, "
+                f"got {self.folding}, {self.boundaries!r} and {other.folding}, {other.boundaries!r}"
+            )
         return Lexicon.of_columns(Columns.of([*self, *other]), self.folding, self.boundaries)
 
     def with_strength(self, strength: Strength | str) -> Lexicon:

@@ -84,15 +84,29 @@ class _Text(NamedTuple):
     place: IntArray  # [N] its place in the sequence
 
 
+class _Found(NamedTuple):
+    """Places of the text, and the number of the entry there."""
+
+    begin: IntArray
+    end: IntArray
+    number: IntArray
+
+    def taken(self, rows: IntArray) -> _Found:
+        """Some of them."""
+        return _Found(self.begin[rows], self.end[rows], self.number[rows])
+
+
 @dataclass(frozen=True, eq=False)
 class Matcher:
     """An automaton of distinct folded surfaces, and the entries of each."""
 
-    automaton: Any  # of the patterns with two characters or more, which have the numbers from `singles` on
-    singles: IntArray  # the code points of the patterns with one character, which a look-up finds faster
+    automaton: Any  # of the patterns with two characters or more; a look-up finds the others faster
+    singles: IntArray  # by code point: the pattern of that one character, -1 for none; the last is for all beyond
+    first_longer: int  # the number of the first pattern of the automaton
     patterns: IntArray  # [E] entries, sorted by pattern
     ends: IntArray  # [patterns + 1] where the entries of a pattern begin and end
     blanks: dict[int, tuple[int, ...]]  # of entries with white space: its places in the folded surface
+    has_blanks: BoolArray  # [E]
     folding: Folding
     boundaries: Boundaries
     folded: _Folded
@@ -107,24 +121,25 @@ class Matcher:
         order = np.argsort(of_entry, kind="stable")
         ends = offsets_of(np.bincount(of_entry, minlength=len(numbers)).astype(np.int64))
         blanks = {number: _blanks(s, folding) for number, s in enumerate(surfaces) if len(s.split(None, 1)) > 1}
-        automaton, points = _automaton(list(numbers)[len(single) :]), _code_points("".join(single))
-        return cls(automaton, points, order, ends, blanks, folding, boundaries, _Folded(folding))
+        has_blanks = np.zeros(len(surfaces), dtype=np.bool_)
+        has_blanks[list(blanks)] = True
+        points = _code_points("".join(single))
+        singles = np.full(int(points.max(initial=-1)) + 2, -1, dtype=np.int64)
+        singles[points] = np.arange(len(single))
+        automaton, first = _automaton(list(numbers)[len(single) :]), len(single)
+        return cls(automaton, singles, first, order, ends, blanks, has_blanks, folding, boundaries, _Folded(folding))
 
     def matches(self, sentences: Sequence[Any]) -> Matches:
         """All occurrences."""
         block = self._text(sentences)
         found = self._found(block.text)
-        begin, end = block.first[found[:, 0]], block.last[found[:, 1]]
+        begin, end = block.first[found.begin], block.last[found.end]
         same = (begin >= 0) & (end >= begin)
-        same[same] = block.owner[begin[same]] == block.owner[end[same]]
-        found, begin, end = found[same], begin[same], end[same]
-        sizes = self.ends[found[:, 2] + 1] - self.ends[found[:, 2]]
-        rows = np.repeat(np.arange(len(found)), sizes)
-        entry = self.patterns[np.repeat(self.ends[found[:, 2]], sizes) + _counted(sizes)]
-        kept = self._fits(block, sentences, found[rows], entry)
-        rows, entry = rows[kept], entry[kept]
-        begin, end = begin[rows], end[rows]
-        return Matches(block.owner[begin], block.place[begin], block.place[end] + 1, entry)
+        same &= block.owner[begin] == block.owner[end]  # a token -1 is some other one, which does no harm
+        found = found.taken(np.flatnonzero(same))
+        found = found.taken(np.flatnonzero(self._fits(block, sentences, found)))
+        begin, end = block.first[found.begin], block.last[found.end]
+        return Matches(block.owner[begin], block.place[begin], block.place[end] + 1, found.number)
 
     def _text(self, sentences: Sequence[Any]) -> _Text:
         tokens = [item.tokens if isinstance(item, Sentence) else item for item in sentences]
@@ -143,41 +158,42 @@ class Matcher:
         owner = np.repeat(np.arange(len(lengths)), lengths)
         return _Text("".join(flat), first, last, owner, _counted(lengths))
 
-    def _found(self, text: str) -> IntArray:
-        """``(M, 3)``: begin and end in the text, and the pattern."""
+    def _found(self, text: str) -> _Found:
+        """The entries at each place of the text."""
         found: list[tuple[int, int, int]] = []
         if self.automaton is not None:
             # Half a surrogate pair is in no entry; one character stays one.
             plain = text if is_unicode(text) else text.encode("utf-8", "replace").decode()
             found = self.automaton.find_overlapping(plain)
-        longer = np.fromiter(chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3)
-        longer[:, 2] += len(self.singles)
-        if not len(self.singles):
-            return longer
-        points = _code_points(text)
-        number = np.minimum(np.searchsorted(self.singles, points), len(self.singles) - 1)
-        places = np.flatnonzero(self.singles[number] == points)
-        return np.concatenate([np.stack([places, places + 1, number[places]], axis=1), longer])
+        begin, end, longer = np.fromiter(chain.from_iterable(found), np.int64, 3 * len(found)).reshape(-1, 3).T
+        number = np.take(self.singles, _code_points(text), mode="clip")
+        places = np.flatnonzero(number >= 0)
+        patterns = np.concatenate([number[places], longer + self.first_longer])
+        every = _Found(np.concatenate([places, begin]), np.concatenate([places + 1, end]), patterns)
+        if len(self.ends) == len(self.patterns) + 1:  # each pattern is that of one entry
+            return every._replace(number=self.patterns[patterns])
+        sizes = self.ends[patterns + 1] - self.ends[patterns]
+        entry = self.patterns[np.repeat(self.ends[patterns], sizes) + _counted(sizes)]
+        return every.taken(np.repeat(np.arange(len(patterns)), sizes))._replace(number=entry)
 
-    def _fits(self, block: _Text, sentences: Sequence[Any], found: IntArray, entry: IntArray) -> BoolArray:
+    def _fits(self, block: _Text, sentences: Sequence[Any], found: _Found) -> BoolArray:
         """Whether white space is where the entry has it, and no word is cut."""
         kind, characters = _places(block, sentences), _of_characters(block)
         joins = np.zeros(len(kind), dtype=np.bool_)  # letters of one word on both sides
         letters = _is_latin(block.text)
         joins[1:-1] = letters[1:] & letters[:-1]
-        begin, end = found[:, 0], found[:, 1]
         inner = (kind == _GAP) | ((kind == _UNSURE) & joins & ~characters)
         passed = np.cumsum(inner)
         # passed[end - 1] - passed[begin]: gaps at the places begin + 1 .. end - 1
-        kept: BoolArray = passed[end - 1] == passed[begin]
+        between = passed[found.end - 1] - passed[found.begin]
+        kept: BoolArray = between == 0
         if self.boundaries == "token":
-            cut = joins & np.isin(kind, (_UNSURE, _CLOSE)) & characters
-            kept &= ~cut[begin] & ~cut[end]
-        if self.blanks:
-            for row in np.flatnonzero(np.isin(entry, list(self.blanks))).tolist():
-                places = begin[row] + np.array(self.blanks[int(entry[row])])
-                between = passed[end[row] - 1] - passed[begin[row]]
-                kept[row] = np.isin(kind[places], (_UNSURE, _GAP)).all() and inner[places].sum() == between
+            cut = joins & (kind != _INSIDE) & (kind != _GAP) & characters
+            kept &= ~cut[found.begin] & ~cut[found.end]
+        for row in np.flatnonzero(self.has_blanks[found.number]).tolist():
+            places = found.begin[row] + np.array(self.blanks[int(found.number[row])])
+            apart = (kind[places] == _UNSURE) | (kind[places] == _GAP)
+            kept[row] = apart.all() and inner[places].sum() == between[row]
         return kept
 
 

@@ -41,6 +41,28 @@ class Bonuses(NamedTuple):
     bonus: FloatArray  # [M] in log odds; those of one span add up
 
 
+class Gaps(NamedTuple):
+    """White space before tokens of sequences, which only spans with a bonus may run across."""
+
+    sequence: IntArray  # [G]
+    place: IntArray  # [G] of the token behind it
+
+    @classmethod
+    def of(cls, rows: IntArray, lengths: IntArray) -> Gaps:
+        """Before the tokens with these numbers in the batch, in ascending order."""
+        offsets = offsets_of(lengths)
+        sequence = np.searchsorted(offsets, rows, side="right") - 1
+        return cls(sequence, rows - offsets[sequence])
+
+    def of_sequences(self, sequences: IntArray) -> Gaps:
+        """Those of some sequences, in ascending order, which are numbered in that order."""
+        kept = np.isin(self.sequence, sequences)
+        return Gaps(np.searchsorted(sequences, self.sequence[kept]), self.place[kept])
+
+
+NO_GAPS = Gaps(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
 class Rewarded(NamedTuple):
     """A chain with bonuses for some sequences of a batch, and the label of each of its states."""
 
@@ -119,15 +141,15 @@ def _slots(owner: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     return np.array(slots, dtype=np.int64)
 
 
-def rewarded(scores: ChainScores, states: SpanStates, bonuses: Bonuses) -> Iterator[Rewarded]:
+def rewarded(scores: ChainScores, states: SpanStates, bonuses: Bonuses, gaps: Gaps = NO_GAPS) -> Iterator[Rewarded]:
     """Chains with the bonuses, of sequences that need the same copies together; others as they are.
 
-    The score of a labelling is that of the chain and the bonuses of its spans. The sequences of all parts together
-    are those of the batch, each once.
+    The score of a labelling is that of the chain and the bonuses of its spans. Spans across a gap are forbidden unless
+    they have a bonus, whatever it is. The sequences of all parts together are those of the batch, each once.
     """
     tracks = Tracks.of(bonuses, states)
     touched = np.zeros(len(scores.lengths), dtype=np.int64)
-    touched[tracks.sequence] = 1
+    touched[tracks.sequence] = touched[gaps.sequence] = 1
     needs = np.column_stack([touched, tracks.depths(len(touched), len(states.kinds))])
     keys, group = np.unique(needs, axis=0, return_inverse=True)
     for number, key in enumerate(keys):
@@ -137,7 +159,7 @@ def rewarded(scores: ChainScores, states: SpanStates, bonuses: Bonuses) -> Itera
             yield Rewarded(sequences, part, None)
             continue
         layout = TrackStates.of(states, key[1:])
-        chain = layout.chain(part, tracks.of_sequences(sequences))
+        chain = layout.chain(part, tracks.of_sequences(sequences), gaps.of_sequences(sequences))
         yield Rewarded(sequences, chain, states.labels[layout.base])
 
 
@@ -187,23 +209,39 @@ class TrackStates:
         transitions = own.transitions[np.ix_(self.base, self.base)] & (~goes_on | stays)
         return PossibleSteps(transitions, own.start[self.base], own.end[self.base])
 
-    def chain(self, scores: ChainScores, tracks: Tracks) -> ChainScores:
+    def chain(self, scores: ChainScores, tracks: Tracks, gaps: Gaps = NO_GAPS) -> ChainScores:
         """The chain of these states, with bonuses."""
-        own, first = self.states.own[self.base], offsets_of(scores.lengths)[tracks.sequence]
+        offsets = offsets_of(scores.lengths)
+        own, first, behind = self.states.own[self.base], offsets[tracks.sequence], offsets[gaps.sequence] + gaps.place
         plain = scores.emissions[:, own]
         emissions = np.where(self.slot < 0, plain, plain.dtype.type(-np.inf))
+        self._part(emissions, behind)
+        passed = np.cumsum(np.bincount(behind, minlength=len(plain)))  # gaps up to each token
         for kind, slot in sorted(set(zip(tracks.kind.tolist(), tracks.slot.tolist(), strict=True))):
             chosen = (tracks.kind == kind) & (tracks.slot == slot)
             mine = (self.kind == kind) & (self.slot == slot)
+            rows = first[chosen] + tracks.end[chosen] - 1
             if slot >= 0:
                 opening = np.flatnonzero(chosen & tracks.opens)
                 begin, longest = (first[opening] + x[opening] for x in (tracks.begin, tracks.longest))
                 self._open(emissions, plain, kind, mine, begin, longest)
+                self._cut(emissions, mine, _Runs(begin, longest, rows, passed))
             paid = mine & self.ends & (self.starts if slot < 0 else ~self.starts)
-            rows = first[chosen] + tracks.end[chosen] - 1
             for column in np.flatnonzero(paid).tolist():
                 np.add.at(emissions[:, column], rows, tracks.bonus[chosen])
         return expanded(scores, own, self.steps, emissions)
+
+    def _part(self, emissions: AnyArray, behind: IntArray) -> None:
+        """Close the plain states of spans that would run across gaps before these tokens."""
+        spans = (self.slot < 0) & (self.kind >= 0)
+        emissions[np.ix_(behind, np.flatnonzero(spans & ~self.starts))] = -np.inf
+        emissions[np.ix_(behind - 1, np.flatnonzero(spans & ~self.ends))] = -np.inf
+
+    def _cut(self, emissions: AnyArray, mine: BoolArray, runs: _Runs) -> None:
+        """On tracks, close the ends behind a gap that have no bonus, and the exits there."""
+        inside = mine & ~self.starts
+        emissions[np.ix_(runs.ends_behind_gaps(), np.flatnonzero(inside & self.ends))] = -np.inf
+        emissions[np.ix_(runs.exits_behind_gaps(), np.flatnonzero(inside & self.leaves))] = -np.inf
 
     def _open(
         self, emissions: AnyArray, plain: AnyArray, kind: int, mine: BoolArray, begin: IntArray, longest: IntArray
@@ -221,6 +259,26 @@ class TrackStates:
             emissions[places] = plain[places]
         closed = (self.slot < 0) & (self.kind == kind) & self.starts & ~self.ends
         emissions[np.ix_(begin, np.flatnonzero(closed))] = -np.inf
+
+
+class _Runs(NamedTuple):
+    """Where tracks run, as tokens of the batch."""
+
+    begin: IntArray
+    longest: IntArray
+    paid: IntArray  # the last tokens of spans with a bonus
+    passed: IntArray  # [N] how many gaps there are up to each token
+
+    def ends_behind_gaps(self) -> IntArray:
+        """Tokens behind a gap in a track at which no span with a bonus ends."""
+        rows = _ranges(self.begin + 1, self.longest)
+        before = np.repeat(self.passed[self.begin], self.longest - self.begin - 1)
+        return rows[(self.passed[rows] > before) & ~np.isin(rows, self.paid)]
+
+    def exits_behind_gaps(self) -> IntArray:
+        """The last tokens of tracks that have a gap."""
+        last = self.longest - 1
+        return last[self.passed[last] > self.passed[self.begin]]
 
 
 def _ranges(begin: IntArray, end: IntArray) -> IntArray:

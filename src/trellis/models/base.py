@@ -28,20 +28,22 @@ from typing import Any, ClassVar, Literal, Self, overload
 import numpy as np
 
 from trellis import chain, config, store
-from trellis.arrays import Arrays, FloatArray, IntArray
+from trellis.arrays import Arrays, BoolArray, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
 from trellis.lexicon import Lexicon
 from trellis.lexicon.columns import with_columns
 from trellis.lexicon.learning import spans_with_surfaces
 from trellis.lexicon.storage import from_stored, to_stored
+from trellis.lexicon.tracks import Gaps
 from trellis.models.data import Label, Labelled, Supervised, listed, mended
 from trellis.models.estimator import C, Estimator
 from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
 from trellis.models.folder import ModelFolder
 from trellis.models.lattice_view import LatticeView
-from trellis.models.lexical import ScoredInputs, applied, find
+from trellis.models.lexical import ScoredInputs, find
+from trellis.models.musts import applied
 from trellis.models.posterior import Known, Posterior
-from trellis.models.raw_text import cuts_words, documents, folded, inputs_of, kept_apart, tokenizer_for
+from trellis.models.raw_text import cuts_words, documents, folded, gaps_of, inputs_of, kept_apart, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
@@ -422,17 +424,17 @@ class Tagger(Estimator[C], ABC):
         as_given = self._folds_itself() and not self.lexical_
         scores = self._scores(inputs if as_given else self._prepared(inputs, lexicons))
         found = find(inputs, lexicons, tags) if lexicons else None
-        apart = None
-        if raw is not None and any(raw) and self.makes_words:
-            apart = kept_apart(inputs, raw, tags, None if found is None else found.joined(scores.lengths))
         choices = None if known is None else known.allowed(tags)
-        for allowed in (choices, apart):
-            if allowed is not None:
-                scores = scores.restricted(allowed if finer is None else allowed[:, finer])
+        scores = _restricted(scores, choices, finer)
+        gaps = gaps_of(inputs, raw) if raw is not None and any(raw) and self.makes_words else np.empty(0, np.int64)
+        alone = _restricted(scores, kept_apart(gaps, len(scores.emissions), tags), finer)
         if found is None:
-            return Posterior(scores, tags, finer, inputs, first)
-        parts, found = applied(ScoredInputs(scores, tags, finer, inputs, first, choices), found)
-        return Posterior(scores, tags, finer, inputs, first, parts, found)
+            return Posterior(alone, tags, finer, inputs, first)
+        bridged = np.isin(gaps, found.joined(scores.lengths))  # a lexicon has words with white space there
+        open_ = _restricted(scores, kept_apart(gaps[~bridged], len(scores.emissions), tags), finer)
+        across = Gaps.of(gaps[bridged], scores.lengths)
+        parts, found = applied(ScoredInputs(open_, tags, finer, inputs, first, choices, across), found)
+        return Posterior(alone, tags, finer, inputs, first, parts, found)
 
     def _folded(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """The inputs as the model sees them."""
@@ -517,3 +519,8 @@ def _stored_tags(stored: store.Stored) -> TagSet:
         return TagSet(labels, scheme, style)
     except TagError as error:
         raise StoreError(f"{stored.where}: the saved labels do not fit their scheme: {error}") from None
+
+
+def _restricted(scores: chain.ChainScores, allowed: BoolArray | None, finer: IntArray | None) -> chain.ChainScores:
+    """The scores with these labels alone; all if there is no mask."""
+    return scores if allowed is None else scores.restricted(allowed if finer is None else allowed[:, finer])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ def conditioned(
     """The chain in which only those paths are left that have the span and the labels."""
     T = len(scores.emissions)
     for position in labels:
-        if not (isinstance(position, int) and 0 <= position < T):
+        if not (isinstance(position, int | np.integer) and 0 <= position < T):
             raise ModelError(f"labels are given for position {shown(position)}: expected 0..{T - 1}")
     if labels:
         known = Labelled.of([range(T)], [[labels.get(t) for t in range(T)]]).allowed(tags)
@@ -50,6 +51,7 @@ def conditioned(
 def _checked(span: tuple[int, int, str | None], T: int, kinds: tuple[str, ...]) -> tuple[int, int, int | None]:
     try:
         start, end, label = span
+        start, end = index(start), index(end)
         inside = 0 <= start < end <= T
     except (TypeError, ValueError):
         raise ModelError(f"a span must be (start, end, label), got {shown(span)}") from None

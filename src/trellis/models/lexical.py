@@ -1,8 +1,4 @@
-"""Lexicons in a distribution: bonuses for preferred spans, conditions for those that must be, and what came of each.
-
-Musts that overlap cannot all hold. As many as possible do, and among these sets the one with the best labelling does;
-the others are reported as lost. A must that contradicts known labels is an error that names both.
-"""
+"""Where entries of lexicons occur in the inputs of a tagger, and the bonuses of those that are preferred."""
 
 from __future__ import annotations
 
@@ -14,18 +10,16 @@ import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
 from trellis.chain import ChainScores
-from trellis.errors import ModelError, NoPathError
+from trellis.errors import ModelError
 from trellis.lexicon import Entry, Lexicon
 from trellis.lexicon.entries import FEATURE_CODE, MUST_CODE
-from trellis.lexicon.spanned import SpanStates
-from trellis.lexicon.tracks import Bonuses, rewarded
-from trellis.models.data import name_of, tokens_of
-from trellis.models.parts import ChainPart
+from trellis.lexicon.tracks import NO_GAPS, Bonuses, Gaps
+from trellis.models.data import name_of
 from trellis.ragged import offsets_of
 from trellis.tags import Role, TagSet
-from trellis.untrusted import shown
 
-_ANY = -1
+ANY = -1
+"""The type of an entry without a label."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +56,6 @@ class Occurrences:
         return replace(self, **columns)
 
 
-class Applied(NamedTuple):
-    """The chains of a batch with lexicons, and the occurrences in it."""
-
-    parts: list[ChainPart]
-    found: Occurrences
-
-
 class ScoredInputs(NamedTuple):
     """The chain of a model for some inputs."""
 
@@ -79,31 +66,12 @@ class ScoredInputs(NamedTuple):
     first: int
     known: BoolArray | None
     """``(N, L)``: the labels that known labels allow."""
+    gaps: Gaps = NO_GAPS
+    """White space that words of lexicons run across; no others may."""
 
     def name(self, sequence: int) -> str:
         """How messages call an input."""
         return name_of(self.first + sequence, self.inputs[sequence])
-
-
-def applied(batch: ScoredInputs, found: Occurrences) -> Applied:
-    """The distribution with what lexicons say; inputs in which nothing occurs keep their chain."""
-    count = len(batch.scores.lengths)
-    if not len(found):
-        return Applied([ChainPart(batch.scores, batch.state_labels, np.arange(count))], found)
-    states = SpanStates.of(batch.scores, batch.tags, batch.state_labels)
-    bonuses = _bonuses(found, len(states.kinds))
-    if not found.must.any():
-        return Applied(_rewarded(batch.scores, states, bonuses, batch.state_labels, np.arange(count)), found)
-    with_musts = np.unique(found.sequence[found.must])
-    others = np.setdiff1d(np.arange(count), with_musts)
-    parts = []
-    if len(others):
-        own = _of_sequences(bonuses, others)
-        parts += _rewarded(batch.scores.take(others), states, own, batch.state_labels, others)
-    strict, lost = _obeyed(batch, states, found, bonuses, with_musts)
-    finer = SpanStates.of(strict, batch.tags, states.labels)
-    parts += _rewarded(strict, finer, _of_sequences(bonuses, with_musts), states.labels, with_musts)
-    return Applied(parts, replace(found, lost=lost))
 
 
 def find(inputs: Sequence[Any], lexicons: Sequence[Lexicon], tags: TagSet) -> Occurrences:
@@ -116,7 +84,7 @@ def find(inputs: Sequence[Any], lexicons: Sequence[Lexicon], tags: TagSet) -> Oc
         of_label = check_labels(lexicon, kinds)
         match = lexicon.matches(inputs)
         code, kind = lexicon.columns.codes[match.entry], of_label[lexicon.columns.labels[match.entry]]
-        kept = (code != FEATURE_CODE) & (kind >= _ANY)
+        kept = (code != FEATURE_CODE) & (kind >= ANY)
         which = np.full(int(kept.sum()), number)
         columns.append([*(x[kept] for x in match[:3]), which, match.entry[kept], kind[kept], code[kept] == MUST_CODE])
     empty = [np.empty(0, dtype=np.int64)] * 6 + [np.empty(0, dtype=np.bool_)]
@@ -133,15 +101,15 @@ def check_labels(lexicon: Lexicon, kinds: tuple[str, ...]) -> IntArray:
     """
     names = lexicon.labels
     if kinds == ("",):
-        return np.full(len(names) + 1, _ANY)
+        return np.full(len(names) + 1, ANY)
     numbers = {kind: number for number, kind in enumerate(kinds)}
-    found = [numbers.get(name, _ANY - 1) for name in names]
+    found = [numbers.get(name, ANY - 1) for name in names]
     if names and max(found) < 0 and (lexicon.columns.labels >= 0).all():
         raise ModelError(
             f"no entry of the lexicon has a label of this model: the lexicon has {_listed(names)}, "
             f"the model {_listed(kinds)}"
         )
-    return np.array([*found, _ANY], dtype=np.int64)
+    return np.array([*found, ANY], dtype=np.int64)
 
 
 def span_types(tags: TagSet) -> tuple[str, ...]:
@@ -149,165 +117,25 @@ def span_types(tags: TagSet) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind for role, kind in tags.parsed if role is not Role.O))
 
 
-def _bonuses(found: Occurrences, kinds: int) -> Bonuses:
+def bonuses_of(found: Occurrences, kinds: int) -> Bonuses:
     """Bonuses by type; an entry without a label gives its bonus to every type."""
     own = found.taken(~found.must)
     bonus = np.zeros(len(own))
     for number, lexicon in enumerate(own.lexicons):
         mine = own.lexicon == number
         bonus[mine] = lexicon.columns.bonus[own.entry[mine]]
-    repeats = np.where(own.kind == _ANY, kinds, 1)
+    repeats = np.where(own.kind == ANY, kinds, 1)
     rows = np.repeat(np.arange(len(own)), repeats)
     within = np.arange(len(rows)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    kind = np.where(own.kind[rows] == _ANY, within, own.kind[rows])
+    kind = np.where(own.kind[rows] == ANY, within, own.kind[rows])
     return Bonuses(own.sequence[rows], own.begin[rows], own.end[rows], kind, bonus[rows])
 
 
-def _of_sequences(bonuses: Bonuses, sequences: IntArray) -> Bonuses:
+def of_sequences(bonuses: Bonuses, sequences: IntArray) -> Bonuses:
     """The bonuses of some sequences, in ascending order, numbered anew."""
     place = np.searchsorted(sequences, bonuses.sequence)
     kept = (place < len(sequences)) & (sequences[np.minimum(place, len(sequences) - 1)] == bonuses.sequence)
     return Bonuses(place[kept], *(column[kept] for column in bonuses[1:]))
-
-
-def _rewarded(
-    scores: ChainScores, states: SpanStates, bonuses: Bonuses, labels: IntArray | None, sequences: IntArray
-) -> list[ChainPart]:
-    return [
-        ChainPart(one.scores, labels if one.state_labels is None else one.state_labels, sequences[one.sequences])
-        for one in rewarded(scores, states, bonuses)
-    ]
-
-
-def _obeyed(
-    batch: ScoredInputs, states: SpanStates, found: Occurrences, bonuses: Bonuses, sequences: IntArray
-) -> tuple[ChainScores, BoolArray]:
-    """The chain of these inputs in which all musts hold that can, and which of the occurrences lost."""
-    chain = states.chain(batch.scores.take(sequences))
-    rows = np.flatnonzero(found.must)
-    order = rows[np.lexsort((found.end[rows], found.begin[rows], found.sequence[rows]))]
-    musts = found.taken(order)
-    place = np.searchsorted(sequences, musts.sequence)
-    _check_known(batch, states, musts)
-    held = np.ones(len(musts), dtype=np.bool_)
-    torn = _overlapping(musts)
-    for number in np.unique(place[torn]).tolist():
-        own = np.flatnonzero(place == number)
-        wanted = _of_sequences(bonuses, sequences[number : number + 1])
-        held[own] = _largest_set(batch, states, chain.part(number), musts.taken(own), wanted)
-        _check_losers(batch, musts.taken(own), held[own])
-    strict = chain.restricted(_conditions(states, chain, musts.taken(held), place[held]))
-    try:
-        strict.log_partition()
-    except NoPathError as error:
-        raise _impossible(batch, musts.taken(place == error.sequence)) from None
-    lost = np.zeros(len(found), dtype=np.bool_)
-    lost[order] = ~held
-    return strict, lost
-
-
-def _overlapping(musts: Occurrences) -> BoolArray:
-    """Which musts share a token with another one that is not the same span, for musts in order."""
-    result = np.zeros(len(musts), dtype=np.bool_)
-    for i in range(len(musts)):
-        for j in range(i + 1, len(musts)):
-            if musts.sequence[j] != musts.sequence[i] or musts.begin[j] >= musts.end[i]:
-                break
-            if (musts.begin[j], musts.end[j]) != (musts.begin[i], musts.end[i]):
-                result[i] = result[j] = True
-    return result
-
-
-def _largest_set(
-    batch: ScoredInputs, states: SpanStates, one: ChainScores, musts: Occurrences, wanted: Bonuses
-) -> BoolArray:
-    """Which musts of one input hold in its best labelling among those in which as many as possible do.
-
-    Each must is worth more than all differences between scores, so the best path counts them first.
-    """
-    finer = SpanStates.of(one, batch.tags, states.labels)
-    scores = (one.emissions, one.transitions, one.start, one.end, np.zeros(1) if one.edges is None else one.edges)
-    largest = max(float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in scores)
-    worth = 1.0 + 4.0 * (len(one.emissions) + 1) * largest + 2.0 * float(np.abs(wanted.bonus).sum())
-    worth_of_one = _bonuses(replace(musts, must=np.zeros(len(musts), dtype=np.bool_)), len(finer.kinds))
-    places = {tuple(row) for row in np.stack(worth_of_one[1:4], axis=1).tolist()}  # one span counts once
-    begin, end, kind = np.array(sorted(places), dtype=np.int64).reshape(-1, 3).T
-    paid = Bonuses(np.zeros_like(begin), begin, end, kind, np.full(len(begin), worth))
-    every = Bonuses(*(np.concatenate(pair) for pair in zip(paid, wanted, strict=True)))
-    (found,) = rewarded(one, finer, every)
-    assert found.state_labels is not None
-    spans = batch.tags.find_spans(found.state_labels[found.scores.viterbi().tags], one.lengths)
-    held = {(b, e, spans.kinds[k]) for b, e, k in zip(*(x.tolist() for x in spans[1:4]), strict=True)}
-    kinds = [finer.kinds if k == _ANY else (finer.kinds[k],) for k in musts.kind.tolist()]
-    rows = zip(musts.begin.tolist(), musts.end.tolist(), kinds, strict=True)
-    return np.array([any((b, e, kind) in held for kind in own) for b, e, own in rows], dtype=np.bool_)
-
-
-def _check_losers(batch: ScoredInputs, musts: Occurrences, held: BoolArray) -> None:
-    """Refuse a must that fails though no other stands in its way."""
-    for row in np.flatnonzero(~held).tolist():
-        beside = (musts.begin < musts.end[row]) & (musts.end > musts.begin[row]) & held
-        if not beside.any():
-            raise _impossible(batch, musts.taken(np.array([row])))
-
-
-def _conditions(states: SpanStates, chain: ChainScores, musts: Occurrences, place: IntArray) -> BoolArray:
-    """``(N, A)``: the states with which each must is a span; of several labels of one span, any."""
-    allowed = np.ones(chain.emissions.shape, dtype=np.bool_)
-    first = offsets_of(chain.lengths)
-    spans: dict[tuple[int, int, int], BoolArray] = {}
-    for b, begin, end, kind in zip(
-        place.tolist(), *(x.tolist() for x in (musts.begin, musts.end, musts.kind)), strict=True
-    ):
-        mask = states.inside(end - begin, None if kind == _ANY else kind)
-        spans[b, begin, end] = spans.get((b, begin, end), False) | mask
-    for (b, begin, end), mask in spans.items():
-        allowed[first[b] + begin : first[b] + end] &= mask
-    return allowed
-
-
-def _check_known(batch: ScoredInputs, states: SpanStates, musts: Occurrences) -> None:
-    """Refuse a must with a token whose known labels leave none that the span could have there."""
-    if batch.known is None:
-        return
-    first = offsets_of(batch.scores.lengths)
-    for row in range(len(musts)):
-        b, begin, end, kind = (int(x[row]) for x in (musts.sequence, musts.begin, musts.end, musts.kind))
-        mask = states.inside(end - begin, None if kind == _ANY else kind)
-        known = batch.known[first[b] + begin : first[b] + end]
-        stuck = np.flatnonzero(~(mask & known[:, states.labels]).any(axis=1))
-        if len(stuck):
-            raise ModelError(
-                f"{batch.name(b)}: the lexicon says that {_must(batch, musts, row)}, "
-                f"and known labels say that token {begin + stuck[0]} is {_labels(batch.tags, known[stuck[0]])}"
-            )
-
-
-def _impossible(batch: ScoredInputs, musts: Occurrences) -> ModelError:
-    """The error for musts that no labelling of their input obeys."""
-    b = int(musts.sequence[0])
-    said = "; ".join(_must(batch, musts, row) for row in range(min(len(musts), 3)))
-    if batch.known is None:
-        return ModelError(
-            f"{batch.name(b)}: no labelling that the model allows obeys the lexicon, which says that {said}"
-        )
-    rows = batch.known[slice(*offsets_of(batch.scores.lengths)[b : b + 2])]
-    told = [f"token {t} is {_labels(batch.tags, row)}" for t, row in enumerate(rows) if not row.all()]
-    return ModelError(
-        f"{batch.name(b)}: the lexicon says that {said}, which contradicts known labels: {'; '.join(told[:5])}"
-    )
-
-
-def _must(batch: ScoredInputs, musts: Occurrences, row: int) -> str:
-    entry, begin, end = musts.which(row), int(musts.begin[row]), int(musts.end[row])
-    tokens = tokens_of(batch.inputs[int(musts.sequence[row])])[begin:end]
-    where = f"token {begin}" if end - begin == 1 else f"tokens {begin} to {end - 1}"
-    label = "one span" if entry.label is None else f"one span of type {entry.label}"
-    return f"{where} ({shown(' '.join(map(str, tokens)))}) must be {label}"
-
-
-def _labels(tags: TagSet, mask: BoolArray) -> str:
-    return " or ".join(tags.labels[i] for i in np.flatnonzero(mask)[:5])
 
 
 def _listed(names: Sequence[str], most: int = 8) -> str:

@@ -157,13 +157,15 @@ class Posterior:
 
     def segments(self, *, longest: int | None = None) -> SpanSegments:
         """The same distribution over spans as scores of segments; see `trellis.models.segmentation.segments_of`."""
+        if self.occurrences is not None and len(self.occurrences):
+            raise ModelError("segments are those of a model without a lexicon: ask for the posterior with lexicon=None")
         return segments_of(self.scores, self.tags, self.state_labels, longest=longest)
 
     def part(self, index: int) -> Posterior:
         """The posterior of one input."""
         count = len(self.scores.lengths)
-        if not 0 <= index < count:
-            raise ModelError(f"index must be in 0..{count - 1} of {count} inputs, got {index}")
+        if not (isinstance(index, int | np.integer) and 0 <= index < count):
+            raise ModelError(f"index must be in 0..{count - 1} of {count} inputs, got {shown(index)}")
         if count == 1 and not self.parts:
             return self
         one, inputs = self._chains.part(index), self.inputs[index : index + 1]
@@ -189,8 +191,13 @@ class Posterior:
         one = self.part(index)
         chosen = conditioned(one.scores, self.tags, one.state_labels, span, labels or {})
         result = Posterior(chosen.scores, self.tags, chosen.state_labels, one.inputs, one.first)
-        with result.named():
+        try:
             result._log_partition  # noqa: B018 - what cannot be is said here, not at the first question
+        except NoPathError:
+            name = name_of(one.first, one.inputs[0] if len(one.inputs) else None)
+            wanted = {"span": None if span is None else tuple(span), "labels": labels}
+            said = " and ".join(f"the {key} {shown(value)}" for key, value in wanted.items() if value)
+            raise NoPathError(f"{name}: no labelling that is possible here has {said or 'any labels'}") from None
         return result
 
     def lexicon_report(self) -> LexiconReport:

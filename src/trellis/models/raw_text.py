@@ -102,29 +102,28 @@ def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tag
     ]
 
 
-def kept_apart(
-    inputs: Sequence[Any], raw: Sequence[bool], tags: TagSet, joined: IntArray | None = None
-) -> BoolArray | None:
-    """Labels ``(N, L)`` with which no word runs across white space in the raw texts; None if there is none there.
-
-    The token after white space begins like the first of a sentence, the token before it ends like the last. That does
-    not hold for the tokens `joined`, numbered through the batch: a lexicon has words with white space there.
-    """
-    gaps, count = [], 0
+def gaps_of(inputs: Sequence[Any], raw: Sequence[bool]) -> IntArray:
+    """The tokens, numbered through the batch, that come after white space in the raw texts."""
+    gaps, count = [np.empty(0, dtype=np.int64)], 0
     for item, is_raw in zip(inputs, raw, strict=True):
         if is_raw and isinstance(item, Sentence) and item.offsets is not None:
             ends = np.array(item.offsets, dtype=np.int64).reshape(-1, 2)
             gaps.append(count + 1 + np.flatnonzero(ends[1:, 0] > ends[:-1, 1]))
         count += len(tokens_of(item))
-    after = np.concatenate(gaps) if gaps else np.empty(0, dtype=np.int64)
-    if joined is not None:
-        after = np.setdiff1d(after, joined)
-    if not len(after):
+    return np.concatenate(gaps)
+
+
+def kept_apart(gaps: IntArray, count: int, tags: TagSet) -> BoolArray | None:
+    """Labels ``(N, L)`` of `count` tokens with which no word runs across the gaps; None if there are none.
+
+    The token after a gap begins like the first of a sentence, the token before it ends like the last.
+    """
+    if not len(gaps):
         return None
     legal = tags.allowed_transitions()
     allowed = np.ones((count, len(tags)), dtype=bool)
-    allowed[after] &= legal.start
-    allowed[after - 1] &= legal.end
+    allowed[gaps] &= legal.start
+    allowed[gaps - 1] &= legal.end
     return allowed
 
 

@@ -87,7 +87,7 @@ class SemiCRF(nn.Module):
                 f"num_labels and longest must be at least 1 and rank at least 0, got {num_labels}, {longest}, {rank}"
             )
         super().__init__()
-        self.num_labels, self.longest, self.batch_first = num_labels, longest, batch_first
+        self.num_labels, self.longest, self.batch_first, self.rank = num_labels, longest, batch_first, rank
         self.start_transitions = nn.Parameter(torch.empty(num_labels))
         self.end_transitions = nn.Parameter(torch.empty(num_labels))
         self.transitions = nn.Parameter(torch.empty(num_labels, num_labels))
@@ -116,6 +116,7 @@ class SemiCRF(nn.Module):
         own = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
         if own.inner.dim() != 2 or own.inner.shape[1] != self.num_labels:
             raise ShapeError(f"scores of tokens must be (N, L) = (N, {self.num_labels}), got {tuple(own.inner.shape)}")
+        self._check(own)
         scores = self._segment_scores(own)
         given = lengths.cpu().numpy() if isinstance(lengths, Tensor) else np.asarray(lengths, dtype=np.int64)
         chain = (self.transitions, self.start_transitions, self.end_transitions)
@@ -131,6 +132,7 @@ class SemiCRF(nn.Module):
         """The same from a padded batch ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``."""
         own = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
         arguments.check_padded(own.inner, None, mask, self.num_labels)
+        self._check(own)
         places = arguments.places(own.inner, mask, lengths, batch_first=self.batch_first)
         rows, counts = _tokens(own.inner, places, self.batch_first)
         return self.segments(own.picked(rows), counts)
@@ -176,22 +178,35 @@ class SemiCRF(nn.Module):
         with torch.no_grad():
             return self.scores(tokens, mask, lengths=lengths).numpy().marginals()
 
+    def _check(self, tokens: TokenScores) -> None:
+        """Refuse scores of ends that do not match those of the tokens."""
+        for name in ("first", "last", "single", "left", "right"):
+            value, together = getattr(tokens, name), name in ("left", "right")
+            expected = (*tokens.inner.shape[:-1], self.rank if together else self.num_labels)
+            if together and (value is None) == (self.rank > 0):
+                raise ShapeError(f"left and right are given if and only if rank > 0: it is {self.rank}")
+            if value is not None and value.shape != expected:
+                raise ShapeError(f"{name} must be {expected} to match the scores of tokens, got {tuple(value.shape)}")
+
     def _segment_scores(self, tokens: TokenScores) -> Tensor:
-        """(N, K, L) in float64: sums over many tokens, and differences of sums."""
+        """(N, K, L) in float64: sums over many tokens."""
         inner = tokens.inner.double()
-        sums = torch.cat([inner.new_zeros(1, self.num_labels), inner.cumsum(0)])
         last = torch.arange(len(inner), device=inner.device)
-        longest = [self._of_length(k, tokens, sums, last) for k in range(self.longest)]
+        sums, longest = inner, []
+        # sums[n] = inner[n-k] + ... + inner[n]: differences of sums over the batch would lose what forbids, or is large
+        for k in range(self.longest):
+            begin = (last - k).clamp_min(0)
+            sums = sums if k == 0 else sums + inner[begin]
+            longest.append(self._of_length(k, tokens, sums, begin))
         scores = torch.stack(longest, 1) + self.length.double()
         return scores if self._forbidden is None else scores.masked_fill(self._forbidden, -torch.inf)
 
-    def _of_length(self, k: int, tokens: TokenScores, sums: Tensor, last: Tensor) -> Tensor:
+    def _of_length(self, k: int, tokens: TokenScores, sums: Tensor, begin: Tensor) -> Tensor:
         """(N, L): of the segments of k + 1 tokens that end with each token; those without room are never asked for."""
-        begin = (last - k).clamp_min(0)
         if k == 0 and tokens.single is not None:
             scores = tokens.single.double()
         else:
-            scores = sums[last + 1] - sums[begin]
+            scores = sums
             if tokens.first is not None:
                 scores = scores + tokens.first.double()[begin]
             if tokens.last is not None:
