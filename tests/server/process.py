@@ -37,12 +37,12 @@ class Running:
             connection.close()
         return response.status, json.loads(content) if "json" in response.headers["content-type"] else content
 
-    def until(self, path: str, wanted: Any) -> Any:
+    def until(self, path: str, wanted: Any, value: Any = None) -> Any:
         """Ask until the answer is as wanted."""
         end = time.monotonic() + PATIENCE
         while True:
             try:
-                status, content = self.ask(path)
+                status, content = self.ask(path, value)
                 if wanted(content):
                     return status, content
             except OSError:
