@@ -102,7 +102,8 @@ def test_clients_that_leave_are_forgotten(server: Running) -> None:
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", server.port)) as sock:
             sock.sendall(HEAD % len(body) + body)
-    server.until("/v1/tag", lambda answer: "error" not in answer, {"texts": [TEXT]})  # some may still be on their way in
+    # Some of them may still be on their way in.
+    server.until("/v1/tag", lambda answer: "error" not in answer, {"texts": [TEXT]})
     server.until("/metrics", lambda text: b"trellis_queued_tokens 0.0" in text)
 
 
