@@ -92,7 +92,7 @@ def test_the_least_certain_come_first_per_token(tagger: CRF, by: str) -> None:
 
 def test_a_copy_is_never_taken_and_one_of_a_kind_is_put_off(tagger: CRF) -> None:
     pool = [s.split() for s in ("Zed Qux Vor", "zed Qux Vor", "Zed Qux Vor", "Someone left", "", "Ada lives in Rome")]
-    everything = trellis.select(tagger, pool, 10, diversity=1.0)
+    everything = trellis.select(tagger, pool, 10, by="errors", diversity=1.0)
     assert len(everything) == 4
     assert {one.index for one in everything} == {0, 1, 3, 5}
     assert everything[-1].index == 1

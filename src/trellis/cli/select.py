@@ -36,8 +36,11 @@ def select_sentences(
     files: Annotated[list[str], typer.Argument(help="The pool: files of sentences without labels.")],
     n: Annotated[int, typer.Option("-n", min=1, help="How many sentences.")] = 50,
     by: Annotated[
-        str, typer.Option(help="errors: expected wrong and missing spans; entropy; or margin of the best labelling.")
-    ] = "errors",
+        str,
+        typer.Option(
+            help="margin: how close the second best labelling is; errors: expected wrong and missing spans; entropy."
+        ),
+    ] = "margin",
     diversity: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="How much sentences lose that resemble one taken already.")
     ] = 0.5,
@@ -58,7 +61,7 @@ def select_sentences(
 ) -> None:
     """Choose the sentences that are most worth labelling next.
 
-    Those come first of which the model expects most mistakes per token, and no two of a kind. Label them, train
+    Those come first of which the model is least sure, per token, and no two of a kind. Label them, train
     again with them, and select again: a model gets as good with fewer labels than with sentences taken at random.
 
     \b

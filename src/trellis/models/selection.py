@@ -1,4 +1,4 @@
-"""Which sentences are worth labelling next: those that a model expects to get wrong, and no two of a kind.
+"""Which sentences are worth labelling next: those that a model is least sure of, and no two of a kind.
 
     tagger = trellis.CRF().fit(labelled)            the few sentences that are labelled so far
     for one in trellis.select(tagger, pool, 50):    what to label next, most valuable first
@@ -85,7 +85,7 @@ MEASURES: dict[str, Callable[[Posterior], FloatArray]] = {
 
 
 def select(
-    tagger: Tagger[Any], pool: Iterable[Any], n: int, *, by: str = "errors", diversity: float = 0.5
+    tagger: Tagger[Any], pool: Iterable[Any], n: int, *, by: str = "margin", diversity: float = 0.5
 ) -> list[Selected]:
     """The `n` sentences of a pool that are most worth labelling, best first.
 
@@ -93,8 +93,9 @@ def select(
         tagger: a fitted model, such as one that was trained on the few sentences labelled so far.
         pool: sentences, token lists, or raw texts.
         n: how many; fewer if fewer differ.
-        by: "errors", the expected number of wrong and missing spans (or labels); "entropy" of the whole labelling; or
-            "margin" between the two best labellings.
+        by: "margin", how close the second best labelling comes to the best; "errors", the expected number of wrong and
+            missing spans (or labels), which needs a scheme that says where spans begin or end; or "entropy" of the
+            whole labelling.
         diversity: how much a sentence loses that has the same words as one taken before: 0 is nothing, with 1 a copy is
             worth nothing. The same tokens are never taken twice.
 
