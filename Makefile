@@ -14,7 +14,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test faults fuzz sanitize wheel test-wheel matrix check format bench docs clean
+.PHONY: help demo serve test faults siege fuzz sanitize wheel test-wheel matrix check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,8 +47,10 @@ test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
 
 KILLS ?= 30
-faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them, and a server under fire: nothing may be lost
+faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost
 	$(BIN)/python -m tests.faults --kills $(KILLS)
+
+siege: $(VENV)/.dev  ## a server under fire: random bytes, killed workers, broken models
 	$(BIN)/python -m tests.server.faults
 
 fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300), from FUZZ_SEED (random)

@@ -1,6 +1,6 @@
 """A server under fire: random bytes, killed workers, models that are replaced, clients that leave, and checked answers.
 
-    make faults                                     with the trainings, a minute
+    make siege                                      half a minute
     python -m tests.server.faults --seconds 600     as long as you like
 
 Two workers serve two models. Several threads ask, each in its own way, for the seconds given. Nothing may be answered

@@ -79,6 +79,20 @@ def test_a_model_that_comes_back_as_it_was_is_no_problem(own_folders: dict[str, 
     assert shelf.problems == {}
 
 
+def test_a_file_that_changes_within_a_tick_of_the_clock_is_opened(own_folders: dict[str, Path]) -> None:
+    shelf, file = ModelShelf(own_folders), own_folders["ner"] / MODEL
+    other_model(own_folders["ner"])
+    whole = file.read_bytes()
+    file.write_bytes(bytes(len(whole)))
+    broken = file.stat().st_mtime_ns
+    assert shelf.refresh() == []
+    with file.open("r+b") as stream:
+        stream.write(whole)
+    os.utime(file, ns=(broken, broken))
+    assert shelf.refresh() == ["ner"]
+    assert shelf.problems == {}
+
+
 def test_a_model_file_may_be_served_by_itself(own_folders: dict[str, Path]) -> None:
     shelf = ModelShelf({"one": own_folders["ner"] / MODEL})
     assert shelf.get().tagger(TEXT) == trellis.load(own_folders["ner"])(TEXT)

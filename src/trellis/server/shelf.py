@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ from trellis.suggest import did_you_mean
 
 Signature = tuple[int, int, int]
 """By which a file is told from what it was before: its number, its time, its size."""
+_NOTHING: Signature = (0, 0, 0)
+_SETTLED = 2_000_000_000
+"""A file that cannot be opened is tried again until it is this old, in nanoseconds: within a tick of the file system's
+clock it may change without another signature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +105,8 @@ class ModelShelf:
             self._models[name] = _opened(name, path)
         except Exception as error:  # whatever is wrong with a file, the old model goes on
             self._problems[name] = _without_path(_reason(error), path, name)
+            if time.time_ns() - self._tried[name][1] < _SETTLED:
+                self._tried[name] = _NOTHING
             return False
         self._tried[name] = self._models[name].signature
         self._problems.pop(name, None)
