@@ -78,7 +78,7 @@ def test_zstd_without_its_library_says_what_to_install(tmp_path: Path, monkeypat
     monkeypatch.setitem(sys.modules, "zstandard", None)
     path = tmp_path / "a.conll.zst"
     path.write_bytes(b"")
-    expected = rf"^{path}: zstd files need zstandard: pip install trellis\[zstd\]$"
+    expected = rf"^{path}: zstd files need zstandard: pip install 'trellis-crf\[zstd\]'$"
     with pytest.raises(DataError, match=expected):
         corpus.read(path)
 
