@@ -269,7 +269,9 @@ def _mixed_layers(mix_layers: bool | Sequence[int], count: int) -> tuple[int, ..
 def _enable_checkpointing(model: Any) -> None:
     if not model.supports_gradient_checkpointing:
         raise ConfigError(f"{type(model).__name__} has no gradient checkpointing")
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    # The name since transformers 5.23, or the one before.
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
 def _check_same(encoder: TransformerEncoder, fingerprint: str) -> None:
