@@ -271,7 +271,7 @@ def _enable_checkpointing(model: Any) -> None:
         raise ConfigError(f"{type(model).__name__} has no gradient checkpointing")
     # The name since transformers 5.23, or the one before.
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    enable({"use_reentrant": False})
 
 
 def _check_same(encoder: TransformerEncoder, fingerprint: str) -> None:
