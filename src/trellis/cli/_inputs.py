@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import typer
 
-from trellis.cli._reading import Reader, RelayingSource
-from trellis.corpus import CorpusError, OnError, Source, guess_format
+from trellis.cli._reading import Reader
+from trellis.corpus import CorpusError, OnError, RelayingSource, Source, guess_format
 from trellis.errors import DataError
 from trellis.models.data import Label
 from trellis.text import Sentence, Splitter, split_sentences, splitter
@@ -45,17 +45,17 @@ class Inputs:
             sentences: Iterable[Sentence] = reader.open(source)
             if self.respelled and form in WORDS:
                 sentences = map(self._respelled, sentences)
-            return form, _relayed(source, sentences)
+            return form, source.relayed(sentences)
         tokenizer = splitter("whitespace") if form == "tokens" else self.tokenizer
-        return form, _relayed(source, _lines(source, tokenizer))
+        return form, source.relayed(_lines(source, tokenizer))
 
     def documents(self, path: str, whole: bool) -> tuple[str, Iterator[Piece]]:
         """A file of raw text as one document, whose sentences are found when it is tagged; or as its sentences."""
         source = RelayingSource(path, encoding=self.reader.encoding, on_error=self.on_error)
         text = "\n".join(line for _, line in source.lines())
         if whole:
-            return "text", _relayed(source, [Document((), None, text, (), path=source.name, lines=(1,))])
-        return "text", _relayed(source, (self._sentence(text[a:b], source) for a, b in split_sentences(text)))
+            return "text", source.relayed([Document((), None, text, (), path=source.name, lines=(1,))])
+        return "text", source.relayed((self._sentence(text[a:b], source) for a, b in split_sentences(text)))
 
     def _sentence(self, text: str, source: RelayingSource) -> Sentence:
         made = self.tokenizer.sentence(text)
@@ -85,13 +85,6 @@ def _lines(source: RelayingSource, tokenizer: Splitter) -> Iterator[Sentence]:
     for number, line in source.lines():
         made = tokenizer.sentence(line)
         yield Sentence(made.tokens, None, made.text, made.offsets, path=source.name, lines=(number,))
-
-
-def _relayed(source: RelayingSource, sentences: Iterable[Sentence]) -> Iterator[Piece]:
-    for sentence in sentences:
-        yield from source.take_broken()
-        yield sentence
-    yield from source.take_broken()
 
 
 def blocks(pieces: Iterable[Piece], sentences: int, tokens: int) -> Iterator[list[Piece]]:

@@ -11,12 +11,10 @@ from typing import Annotated, Any, cast
 import typer
 
 from trellis import corpus
-from trellis.corpus import LONGEST, OnError, Source, check_align, get_format, guess_format
-from trellis.errors import DataError
+from trellis.corpus import Source, check_align, get_format, guess_format
 from trellis.tags import OnBadTags, check_on_bad_tags
 from trellis.text import Sentence, Splitter
 
-_SIZE_OF_ERROR = 500
 _SHOWN = 10
 
 FormatOption = Annotated[
@@ -143,27 +141,3 @@ def remembered_options(record: dict[str, Any]) -> dict[str, dict[str, object]]:
     """The options in the record of a training, for files of the same format."""
     file = record.get("data", {}).get("train", {})
     return {file["format"]: record.get("reading", {})} if file else {}
-
-
-class RelayingSource(Source):
-    """A file whose broken lines are kept for whoever wants to pass them on, in their order."""
-
-    def __init__(self, path: str, *, encoding: str = "utf-8", on_error: OnError = "raise") -> None:
-        self._broken: list[corpus.CorpusError] = []
-        self._size = 0
-        super().__init__(path, encoding=encoding, on_error=on_error)
-
-    def fail(self, problem: str, line: int, text: str, whole: str | None = None) -> None:
-        """Raise, or keep the error with the whole of what cannot be used, as long as not too much is kept."""
-        super().fail(problem, line, text, whole)
-        error = corpus.CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
-        self._broken.append(error)
-        self._size += len(error.whole) + _SIZE_OF_ERROR
-        if self._size > LONGEST:
-            count = len(self._broken)
-            raise DataError(f"{count:,} pieces in a row cannot be read: is it another format? The last: {error}")
-
-    def take_broken(self) -> list[corpus.CorpusError]:
-        """What was kept since the last time."""
-        broken, self._broken, self._size = self._broken, [], 0
-        return broken

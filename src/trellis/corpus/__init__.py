@@ -22,11 +22,12 @@ from trellis.corpus._binary import DOCBIN
 from trellis.corpus._cells import format_rows
 from trellis.corpus._files import StrPath, open_output, write_text
 from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
-from trellis.corpus._json import dumps
+from trellis.corpus._json import dumps, records
 from trellis.corpus._source import LONGEST, OnError, ReadReport, Source
 from trellis.corpus.joint import to_characters, to_words, words_of_spans
 from trellis.corpus.mending import MendedSentences, mend_tags
-from trellis.corpus.rows import from_rows, to_rows
+from trellis.corpus.relaying import RelayingSource
+from trellis.corpus.rows import from_rows, sentence_of_row, to_rows
 from trellis.corpus.segmented import sentence_from_words, words_from_sentence
 from trellis.errors import CorpusError, DataError
 from trellis.text import Sentence
@@ -40,10 +41,12 @@ __all__ = [
     "MendedSentences",
     "OnError",
     "ReadReport",
+    "RelayingSource",
     "Source",
     "Stream",
     "check_align",
     "dumps",
+    "format_of_path",
     "format_rows",
     "from_rows",
     "get_format",
@@ -52,7 +55,9 @@ __all__ = [
     "mend_tags",
     "open_output",
     "read",
+    "records",
     "sentence_from_words",
+    "sentence_of_row",
     "to_characters",
     "to_rows",
     "to_words",

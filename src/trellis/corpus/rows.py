@@ -94,6 +94,15 @@ def sentence_from_row(
     return Sentence(words, labels, text, offsets, columns, path, lines)
 
 
+def sentence_of_row(row: Row, tokens: str) -> Sentence:
+    """The sentence to be tagged of one row: its tokens and columns, without tags."""
+    try:
+        _check_mapping(row)
+        return sentence_from_row(row, tokens, None, {})
+    except LineError as error:
+        raise DataError(str(error)) from None
+
+
 def row_from_sentence(sentence: Sentence, tags: str) -> dict[str, Any]:
     """The fields of a sentence that are known."""
     row: dict[str, Any] = {"tokens": list(sentence.tokens)}

@@ -76,11 +76,11 @@ class Owner:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; if another training holds it, the error names its process."""
-    handle = _flock(folder)
+def locked(folder: Path, doing: str = "is training there") -> Iterator[None]:
+    """Hold the lock of a folder; if another process holds it, the error names it and what it is `doing`."""
+    handle = _flock(folder, doing)
     if handle is None:
-        _claim(folder)
+        _claim(folder, doing)
     owner = Owner.here()
     try:
         write_json(folder / LOCK, asdict(owner))
@@ -98,7 +98,7 @@ def owner_of(folder: Path) -> Owner | None:
     return None if owner is None or owner.is_gone() else owner
 
 
-def _flock(folder: Path) -> int | None:
+def _flock(folder: Path, doing: str) -> int | None:
     """A handle of the folder that holds its lock; None if the system cannot lock it."""
     if fcntl is None:
         return None
@@ -110,7 +110,7 @@ def _flock(folder: Path) -> int | None:
         if error.errno in _UNABLE:
             return None
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise _refusal(folder, Owner.of(folder)) from None
+            raise _refusal(folder, Owner.of(folder), doing) from None
         raise StoreError(f"{folder} cannot be locked: {error.strerror}") from None
     _forget_in_children()
     _held.add(handle)
@@ -124,7 +124,7 @@ def _release(handle: int | None) -> None:
         os.close(handle)
 
 
-def _claim(folder: Path) -> None:
+def _claim(folder: Path, doing: str) -> None:
     """Make the lock file, in place of one whose owner is gone."""
     for _ in range(2):
         try:
@@ -138,12 +138,12 @@ def _claim(folder: Path) -> None:
         except OSError as error:
             raise StoreError(f"{folder / LOCK} cannot be written: {error.strerror}") from None
     hint = f"; if that process is gone, remove {folder / LOCK}"
-    raise _refusal(folder, Owner.of(folder), hint)
+    raise _refusal(folder, Owner.of(folder), doing, hint)
 
 
-def _refusal(folder: Path, owner: Owner | None, hint: str = "") -> ModelError:
+def _refusal(folder: Path, owner: Owner | None, doing: str, hint: str = "") -> ModelError:
     who = "another process" if owner is None else str(owner)
-    return ModelError(f"{folder} is in use: {who}, is training there; wait for it, or choose another folder{hint}")
+    return ModelError(f"{folder} is in use: {who}, {doing}; wait for it, or choose another folder{hint}")
 
 
 def _started(pid: int) -> str | None:
