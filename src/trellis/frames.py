@@ -149,8 +149,14 @@ class Report(ABC):
 
 def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Any:
     """A `pandas.DataFrame` with one row per mapping; `columns` are its names if there is no row."""
+    pandas = pandas_module("to_pandas", "to_records gives a list of dicts")
+    return pandas.DataFrame(list(rows), columns=None if rows or columns is None else list(columns))
+
+
+def pandas_module(asked: str, instead: str) -> Any:
+    """The library, or an error that says who needs it and what works without."""
     try:
         import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise ConfigError("to_pandas needs pandas: pip install pandas; to_records gives a list of dicts") from None
-    return pandas.DataFrame(list(rows), columns=None if rows or columns is None else list(columns))
+        raise ConfigError(f"{asked} needs pandas: pip install pandas; {instead}") from None
+    return pandas

@@ -102,21 +102,40 @@ def test_cxx_is_the_only_candidate_and_may_have_arguments(commands: Path) -> Non
     assert "CXX=absent does not compile C++17" in refusal(run(commands, "compiler", CXX="absent"))
 
 
-def test_make_asks_before_it_builds_anything(commands: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """With nothing but the tools of make on the path, `make demo` is one clear line and leaves no environment."""
+@pytest.fixture
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make` reads, without sources."""
+    place = tmp_path_factory.mktemp("clone")
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(SCRIPT.parents[1] / name, place)
+    shutil.copytree(SCRIPT.parent, place / "tools")
+    (place / "native").mkdir()
+    (place / "src").mkdir()
+    return place
+
+
+def make_demo(clone: Path, commands: Path) -> str:
+    """What `make demo` says when it fails with nothing but the tools of make on the path."""
     for name in ("make", "sh", "find", "sort", "mkdir", "cmp", "mv", "rm", "cat", "touch", "echo"):
         found = shutil.which(name)
         if found:
             os.symlink(found, commands / name)
-    clone = tmp_path_factory.mktemp("clone")
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
-        shutil.copy(SCRIPT.parents[1] / name, clone)
-    shutil.copytree(SCRIPT.parent, clone / "tools")
-    (clone / "native").mkdir()
-    (clone / "src").mkdir()
     done = subprocess.run(
         ["make", "demo"], cwd=clone, env={"PATH": str(commands)}, capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
-    assert "trellis: there is no Python 3.11 or newer" in done.stderr
+    own = [line for line in done.stderr.splitlines() if not line.startswith("make")]
+    assert len(own) == 1, own
+    return own[0]
+
+
+def test_make_demo_without_a_python_names_the_packages_and_leaves_no_environment(clone: Path, commands: Path) -> None:
+    line = make_demo(clone, commands)
+    assert line.startswith("trellis: there is no Python 3.11 or newer: install python3, python3-venv and python3-dev")
     assert not (clone / ".venv").exists()
+
+
+def test_make_demo_without_a_compiler_names_the_package_and_installs_nothing(clone: Path, commands: Path) -> None:
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    add(clone / ".venv" / "bin", "python", "echo 'pip was called' >&2; exit 1")
+    assert make_demo(clone, commands) == ("trellis: there is no C++ compiler (c++, g++ or clang++): install g++")

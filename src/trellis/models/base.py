@@ -46,6 +46,7 @@ from trellis.models.posterior import Known, Posterior
 from trellis.models.raw_text import cuts_words, documents, folded, gaps_of, inputs_of, kept_apart, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged
+from trellis.models.transforming import Transforming
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, undisturbed
@@ -57,7 +58,7 @@ _BLOCK = 16384  # sentences that are answered at a time
 _TRACKS = 8  # how much wider a chain with a lexicon may well be
 
 
-class Tagger(Estimator[C], ABC):
+class Tagger(Estimator[C], Transforming, ABC):
     """Base of all taggers; `config` holds the settings, names that end in ``_`` exist once it has learned."""
 
     kind: ClassVar[str]
@@ -372,14 +373,18 @@ class Tagger(Estimator[C], ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and arrays, for copies between processes; files are written by `save`."""
+        kept: dict[str, Any] = {"config": self.config}
+        if hasattr(self, "_sklearn_output_config"):
+            kept["output"] = self._sklearn_output_config
         if not self.__sklearn_is_fitted__():
-            return {"config": self.config}
+            return kept
         learned = {name: self.__dict__[name] for name in _LEARNED if name in self.__dict__}
-        return {"config": self.config, "learned": learned, "state": self._state()}
+        return {**kept, "learned": learned, "state": self._state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The inverse of `__getstate__`."""
         self.__init__(state["config"])  # type: ignore[misc]
+        self.set_output(**state.get("output", {}))
         if "learned" in state:
             self.__dict__.update(state["learned"])
             self._restore(store.Stored.of("the pickled model", self.kind, *state["state"]))

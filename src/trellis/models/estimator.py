@@ -50,10 +50,15 @@ class Estimator(Generic[C]):
 
     def __sklearn_tags__(self) -> Any:
         """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
-        from sklearn.utils import InputTags, Tags, TargetTags
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
 
         # No kind of estimator: "classifier" would split the data by label, and a label here is a whole sequence.
-        return Tags(estimator_type=None, target_tags=TargetTags(required=True), input_tags=InputTags(string=True))
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=True, one_d_labels=False),
+            input_tags=InputTags(two_d_array=False, string=True),
+            transformer_tags=TransformerTags() if hasattr(type(self), "transform") else None,
+        )
 
 
 def _parameters(settings: Any, deep: bool, prefix: str = "") -> Iterator[tuple[str, Any]]:
