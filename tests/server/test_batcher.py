@@ -14,7 +14,9 @@ from trellis.errors import ModelError
 from trellis.server.batcher import Batcher, BatchRecord
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import OverloadedError, RefusedError, RequestError, TooLateError, UnavailableError
+from trellis.server.questions import Asked
 from trellis.server.queueing import QueuedJob, QueuedPart
+from trellis.server.requests import parts_within
 
 SMALL = ServerLimits(
     tokens=100, high_tokens=100, low_tokens=40, batch_tokens=10, sentence_tokens=100, seconds=20.0, linger=0.0
@@ -34,11 +36,14 @@ class Echo:
         self.began.set()
         assert self.gate.wait(20)
         self.batches.append(list(parts))
-        if "bad" in parts:
+        if any("bad" in part for part in parts if isinstance(part, str | list)):
             raise ModelError("bad is bad")
         if "bug" in parts:
             raise KeyError("bug")
         return [f"{self.name}:{part}" for part in parts]
+
+    def sentences(self, part: Any) -> list[Any]:
+        return part if isinstance(part, list) else [part]
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class Opened(Echo):
 
 
 def job(batcher: Batcher, question: Echo, *contents: Any, tokens: int = 1, seconds: float = 20.0) -> QueuedJob:
-    return batcher.submit(question, [QueuedPart(content, tokens) for content in contents], tuple, seconds)
+    parts = [QueuedPart(content, tokens, i) for i, content in enumerate(contents)]
+    return batcher.submit(question, parts, tuple, seconds)
 
 
 def run(test: Callable[[Batcher], Awaitable[None]], limits: ServerLimits = SMALL, watch: Any = None) -> None:
@@ -277,6 +283,16 @@ def test_a_part_that_is_refused_harms_no_other_job() -> None:
     run(test)
 
 
+def test_of_a_part_with_several_sentences_the_one_that_is_refused_is_named() -> None:
+    async def test(batcher: Batcher) -> None:
+        parts = [QueuedPart(["a", "b"], 2, 0), QueuedPart(["c", "d", "bad", "e"], 4, 2)]
+        with pytest.raises(RefusedError, match="bad is bad") as refused:
+            await batcher.submit(Opened(), parts, tuple, 20.0).answer
+        assert refused.value.input == 4
+
+    run(test)
+
+
 def test_a_mistake_of_ours_is_an_error_without_details() -> None:
     async def test(batcher: Batcher) -> None:
         with pytest.raises(RequestError, match="a mistake in the server") as found:
@@ -366,3 +382,29 @@ def test_answers_are_never_mixed_and_nothing_is_left(jobs: list[tuple[int, int, 
         assert batcher.queued == 0
 
     run(test, ServerLimits(batch_tokens=20, linger=0.0))
+
+
+def test_requests_are_refused_before_they_are_read_once_too_much_waits() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        await behind(batcher, echo)
+        batcher.admit()
+        job(batcher, echo, "much", tokens=100)
+        with pytest.raises(OverloadedError):
+            batcher.admit()
+        echo.gate.set()
+
+    run(test)
+
+
+@given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 80), st.integers(1, 5))
+def test_parts_are_all_sentences_in_their_order_and_bounded(lengths: list[int], batch: int, weight: int) -> None:
+    asked = Asked([[f"{i}"] * n for i, n in enumerate(lengths)], [str(i) for i in range(len(lengths))])
+    parts = parts_within(asked, ServerLimits(batch_tokens=batch), weight)
+    assert [item for part in parts for item in part.content.items] == asked.items
+    assert [text for part in parts for text in part.content.texts] == asked.texts
+    for part in parts:
+        items = part.content.items
+        assert asked.items[part.first : part.first + len(items)] == items
+        assert part.tokens == sum(max(1, len(item)) * weight for item in items)
+        assert len(items) == 1 or part.tokens <= max(1, batch // 4)

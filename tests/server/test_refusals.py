@@ -76,17 +76,21 @@ def test_a_bad_request_is_told_what_is_wrong(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "Expecting value"),
-        (b"{", "Expecting property name"),
-        (b'"\x80"', "not UTF-8"),
-        (b"[" * 1900, "nested too deeply|Expecting value"),
-        (b'{"texts": ' * 150 + b"1", "nested too deeply|Expecting|must be|delimiter"),
-        (b"nan", "Expecting value"),
+        (b"", "empty document"),
+        (b"{", "unexpected end of data"),
+        (b'"\x80"', "not valid UTF-8"),
+        (b"[" * 1900, "depth limit"),
+        (b'{"texts": ' * 150 + b"1", "unexpected end of data"),
+        (b"nan", "invalid literal"),
+        (b'{"texts": ["a"], "timeout": NaN}', "unexpected character"),
+        (b'{"texts": ["a"], "timeout": ' + b"9" * 400 + b"}", "number is infinity"),
+        (b'{"texts": ["\\ud800"]}', "surrogate"),
+        (b'{"tokens": [["\\udfff"]]}', "surrogate"),
     ],
 )
 def test_what_is_not_json_is_refused(strict: Client, content: bytes, message: str) -> None:
     response = strict.post("/v1/tag", content=content)
-    assert response.status_code in (400, 422)
+    assert response.status_code == 400
     assert re.search(message, response.json()["error"]["message"]), response.text
 
 
@@ -94,13 +98,6 @@ def test_deep_json_is_refused(client: Client) -> None:
     deep = b'{"texts": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     response = client.post("/v1/tag", content=deep)
     assert response.status_code in (400, 422)
-
-
-def test_half_of_a_surrogate_pair_is_no_character(strict: Client) -> None:
-    for request in (b'{"texts": ["\\ud800"]}', b'{"tokens": [["\\udfff"]]}'):
-        response = strict.post("/v1/tag", content=request)
-        assert response.status_code == 422
-        assert "surrogate" in response.json()["error"]["message"]
 
 
 def test_known_labels_that_contradict_each_other_are_refused(strict: Client) -> None:

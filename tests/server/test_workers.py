@@ -56,6 +56,13 @@ def test_it_serves_models_under_their_names(server: Running) -> None:
     assert (status, answer["results"][0]["text"]) == (200, TEXT)
 
 
+def test_an_answer_of_two_packets_does_not_wait_for_the_client() -> None:
+    with listening("127.0.0.1", 0) as sock, socket.create_connection(sock.getsockname()):
+        accepted, _ = sock.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_name_of_another_machine_is_refused(server: Running) -> None:
     assert b" 400 " in raw(server, b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n").splitlines()[0]
 

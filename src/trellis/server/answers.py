@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+import orjson
+
+from trellis.models import Tagged
 from trellis.models.raw_text import joined
-from trellis.server.questions import TagAnswer, labelling_dict
+from trellis.server.questions import TagAnswers, labelling_dict
 from trellis.server.shelf import ServedModel
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON; texts are as they came."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    """Compact JSON in UTF-8."""
+    return orjson.dumps(value)
 
 
 def named(model: ServedModel) -> dict[str, Any]:
@@ -32,30 +35,34 @@ class TagWriter:
     owners: Sequence[tuple[int, int]] = ()
     documents: Sequence[str] | None = None
 
-    def __call__(self, answers: list[TagAnswer]) -> bytes:
+    def __call__(self, answers: list[TagAnswers]) -> bytes:
         """All results."""
-        results = self._documents(answers) if self.documents is not None else map(self.result, answers)
-        return dumps(named(self.model) | {"results": list(results)})
+        results = self._documents(answers) if self.documents is not None else self.results(answers)
+        return dumps(named(self.model) | {"results": results})
 
-    def result(self, answer: TagAnswer) -> dict[str, Any]:
-        """One result."""
-        if answer.tagged is None:
-            found: dict[str, Any] = {"tags": answer.tags}
-        elif self.spans_only:
-            found = {"spans": answer.tagged.to_records()}
-        else:
-            found = answer.tagged.to_dict()
-        if answer.labellings:
-            found["k_best"] = [labelling_dict(path) for path in answer.labellings]
+    def results(self, answers: Sequence[TagAnswers]) -> list[dict[str, Any]]:
+        """One result per sentence."""
+        found: list[dict[str, Any]] = [{"tags": tags} for own in answers for tags in own.tags]
+        found += [self._tagged(one) for one in tagged_in(answers)]
+        for result, paths in zip(found, chain.from_iterable(own.labellings for own in answers), strict=False):
+            result["k_best"] = [labelling_dict(path) for path in paths]
         return found
 
-    def _documents(self, answers: list[TagAnswer]) -> list[dict[str, Any]]:
+    def _tagged(self, one: Tagged) -> dict[str, Any]:
+        return {"spans": one.to_records()} if self.spans_only else one.to_dict()
+
+    def _documents(self, answers: list[TagAnswers]) -> list[dict[str, Any]]:
         assert self.documents is not None
         own: list[list[Any]] = [[] for _ in self.documents]
-        for (number, start), answer in zip(self.owners, answers, strict=True):
-            own[number].append((start, answer.tagged))
+        for (number, start), tagged in zip(self.owners, tagged_in(answers), strict=True):
+            own[number].append((start, tagged))
         found = [_document(text, parts) for text, parts in zip(self.documents, own, strict=True)]
         return [{"spans": one["spans"]} for one in found] if self.spans_only else found
+
+
+def tagged_in(answers: Sequence[TagAnswers]) -> Iterator[Tagged]:
+    """What was said about each sentence."""
+    return chain.from_iterable(own.tagged for own in answers)
 
 
 def _document(text: str, parts: list[Any]) -> dict[str, Any]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trellis.server.batcher import Batcher
 from trellis.server.limits import ServerLimits
@@ -36,7 +37,27 @@ class ServerSettings:
     """How often the files of models are looked at; 0 is never."""
 
 
-def create_app(shelf: ModelShelf, settings: ServerSettings | None = None) -> Starlette:
+class Direct:
+    """An application that calls the endpoints of plain addresses itself, since the way there costs more than they do.
+
+    Everything else (addresses with parameters, other methods, what does not exist, the lifespan) is Starlette's.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Sequence[Route]) -> None:
+        self._app = app
+        self._endpoints = {(method, route.path): route.endpoint for route in routes for method in route.methods or ()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        endpoint = self._endpoints.get((scope["method"], scope["path"])) if scope["type"] == "http" else None
+        if endpoint is None:
+            await self._app(scope, receive, send)
+        else:
+            response = await endpoint(Request(scope, receive))
+            await response(scope, receive, send)
+
+
+def create_app(shelf: ModelShelf, settings: ServerSettings | None = None) -> ASGIApp:
     """The application; it starts and stops with ASGI's lifespan."""
     chosen = settings or ServerSettings()
     metrics = Metrics()
@@ -54,12 +75,9 @@ def create_app(shelf: ModelShelf, settings: ServerSettings | None = None) -> Sta
             watching.cancel()
             await routes.close()
 
-    return Starlette(
-        routes=routes.table(),
-        middleware=[Middleware(Guard, hosts=chosen.hosts, keys=chosen.keys)],
-        exception_handlers={HTTPException: _not_here},
-        lifespan=lifespan,
-    )
+    table = routes.table()
+    whole = Starlette(routes=table, exception_handlers={HTTPException: _not_here}, lifespan=lifespan)
+    return Guard(Direct(whole, table), hosts=chosen.hosts, keys=chosen.keys)
 
 
 async def _watch(shelf: ModelShelf, metrics: Metrics, seconds: float) -> None:

@@ -4,8 +4,8 @@
     answer = await job.answer                                   what `finish` makes of the answers of all its parts
 
 The thread takes the next batch itself as soon as it is free: everything that gathered while it worked, up to the
-tokens of a batch, in the order of `trellis.server.queueing`. If requests come together, an idle thread waits a moment
-for more.
+tokens of a batch, in the order of `trellis.server.queueing`. An idle thread is woken when the event loop has put in all
+requests that it found at a time, and waits a moment longer if the batch before had more of them.
 The event loop never waits for the thread, and the thread never for the loop.
 
 The queue is bounded in tokens: a request that would lift it above the high mark is refused, and so is every other until
@@ -48,7 +48,8 @@ class Batcher:
     def __init__(self, limits: ServerLimits, watch: Callable[[BatchRecord], None] | None = None) -> None:
         self._limits, self._watch = limits, watch
         self._queue, self._lock = FairQueue(), threading.Condition()  # the queue is touched under the lock only
-        self._idle = self._crowded = False
+        self._idle = self._waking = False
+        self._arrived, self._company = 0, 1  # requests since the last batch, and those of the last batch
         self._thread: threading.Thread | None = None
         self._jobs: set[QueuedJob] = set()
         self._refusing = self._stopping = self._closed = False
@@ -64,7 +65,7 @@ class Batcher:
         self, question: Question, parts: Sequence[QueuedPart], finish: Callable[[list[Any]], Any], seconds: float
     ) -> QueuedJob:
         """Put a request into the queue; its answer, or its error, comes within `seconds`."""
-        self._admit(sum(part.tokens for part in parts))
+        self.admit(sum(part.tokens for part in parts))
         loop = asyncio.get_running_loop()
         job = QueuedJob(question, parts, finish, loop.create_future())
         if not parts:
@@ -75,12 +76,19 @@ class Batcher:
         job.answer.add_done_callback(lambda _: self._leave(job, timer))
         with self._lock:
             self._queue.add(job, loop.time())
-            if self._idle or self._queue.tokens >= self._limits.batch_tokens:
-                self._lock.notify()
+            self._arrived += 1
+        if self._idle and not self._waking:
+            self._waking = True
+            loop.call_soon(self._wake)  # after the requests that came together with this one
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, args=(loop,), name="trellis-model", daemon=True)
             self._thread.start()
         return job
+
+    def _wake(self) -> None:
+        self._waking = False
+        with self._lock:
+            self._lock.notify()
 
     async def room(self) -> None:
         """Wait until the queue has fallen to its low mark: for those who can wait instead of being refused."""
@@ -103,7 +111,8 @@ class Batcher:
             self._closed = True
             self._lock.notify()
 
-    def _admit(self, tokens: int) -> None:
+    def admit(self, tokens: int = 1) -> None:
+        """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it."""
         if self._stopping:
             raise UnavailableError("the server is stopping", retry_after=1)
         queued, (high, low) = self.queued, self._marks()
@@ -155,21 +164,24 @@ class Batcher:
             batch = self._next()
             if batch:
                 told, record = answered(batch)
-                self._crowded = record.jobs > 1
+                self._company = record.jobs
                 with suppress(RuntimeError):  # the loop is closed, and nobody waits
                     loop.call_soon_threadsafe(self._tell, told, record)
 
     def _next(self) -> list[Taken]:
-        """What waits now; if nothing does, what comes next, with what comes within a moment after it."""
+        """What waits now; if nothing does, what comes next, and with it as much as came last time, if that is soon."""
         with self._lock:
             if not self._queue.tokens:
                 self._idle = True
                 self._lock.wait_for(lambda: self._queue.tokens or self._closed)
+                self._lock.wait_for(self._has_company, self._limits.linger)
                 self._idle = False
-                if self._crowded:
-                    most = self._limits.batch_tokens
-                    self._lock.wait_for(lambda: self._queue.tokens >= most or self._closed, self._limits.linger)
+            self._arrived = 0
             return self._queue.take(self._limits.batch_tokens)
+
+    def _has_company(self) -> bool:
+        full = self._queue.tokens >= self._limits.batch_tokens
+        return full or self._arrived >= self._company or self._closed
 
 
 def answered(batch: list[Taken]) -> tuple[list[Told], BatchRecord]:
@@ -177,8 +189,8 @@ def answered(batch: list[Taken]) -> tuple[list[Told], BatchRecord]:
     begin = time.perf_counter()
     answers = _answers(batch[0][0].question, [part.content for _, _, part in batch])
     told = [
-        (job, _finished(job, i, answer))
-        for (job, i, _), answer in zip(batch, answers, strict=True)
+        (job, _finished(job, part, answer))
+        for (job, i, part), answer in zip(batch, answers, strict=True)
         if job.take(i, answer) and not job.answer.done()
     ]
     tokens, jobs = sum(part.tokens for _, _, part in batch), len({id(job) for job, _, _ in batch})
@@ -188,20 +200,32 @@ def answered(batch: list[Taken]) -> tuple[list[Told], BatchRecord]:
 def _answers(question: Question, parts: list[Any]) -> list[Any]:
     """Answers or errors: where a batch fails, each part is asked alone, so that others are not harmed."""
     try:
-        return question.answer(parts)
+        found = question.answer(parts)
+        assert len(found) == len(parts)
+        return found
     except Exception as error:
         if len(parts) == 1:
             return [error]
         return [_answers(question, [part])[0] for part in parts]
 
 
-def _finished(job: QueuedJob, index: int, answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        return _told(answer, index if len(job.answers) > 1 else None)
+def _finished(job: QueuedJob, part: QueuedPart, answer: Any) -> Any:
     try:
-        return job.finish(job.answers)
+        return _blamed(job, part, answer) if isinstance(answer, Exception) else job.finish(job.answers)
     except Exception as error:
         return _told(error, None)
+
+
+def _blamed(job: QueuedJob, part: QueuedPart, error: Exception) -> RequestError:
+    """The error of a part as a client is told it, with the number of the sentence that it is about."""
+    sentences = job.question.sentences(part.content)
+    if len(sentences) == 1:
+        return _told(error, part.first if len(job.answers) > 1 else None)
+    for i, sentence in enumerate(sentences):
+        found = _answers(job.question, [sentence])[0]
+        if isinstance(found, Exception):
+            return _told(found, part.first + i)
+    return _told(error, None)
 
 
 def _told(error: Exception, index: int | None) -> RequestError:

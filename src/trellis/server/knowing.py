@@ -15,21 +15,22 @@ from trellis.tags import Role, Scheme, Span, TagSet
 from trellis.untrusted import Fields, shown
 
 
-def with_known(fields: Fields, asked: list[Asked], tags: TagSet, form: str, *, one: bool = False) -> list[Asked] | None:
-    """The sentences with what is known of their labels; None if nothing is."""
+def with_known(fields: Fields, asked: Asked, tags: TagSet, form: str, *, one: bool = False) -> Asked:
+    """The sentences with what is known of their labels, if anything is."""
     if "known" not in fields and "known_spans" not in fields:
-        return None
+        return asked
     name = one_of(fields, ("known", "known_spans"))
     if form == "documents":
         raise InvalidRequestError("known labels belong to the tokens of texts or token lists, not to documents")
     given = [fields.value(name, list)] if one else fields.items(name, list, type(None))
-    if len(given) != len(asked):
-        raise InvalidRequestError(f"{name} has {len(given)} lists: expected {len(asked)}, one per input")
+    if len(given) != len(asked.items):
+        raise InvalidRequestError(f"{name} has {len(given)} lists: expected {len(asked.items)}, one per input")
     read = known_labels if name == "known" else known_in_spans
-    return [
-        item._replace(known=None if own is None else read(own, len(item.item), tags, name if one else f"{name}[{i}]"))
-        for i, (item, own) in enumerate(zip(asked, given, strict=True))
+    known = [
+        None if own is None else read(own, len(item), tags, name if one else f"{name}[{i}]")
+        for i, (item, own) in enumerate(zip(asked.items, given, strict=True))
     ]
+    return asked._replace(known=known)
 
 
 def known_in_spans(spans: list[Any], count: int, tags: TagSet, where: str) -> list[Label]:

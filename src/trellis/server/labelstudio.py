@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
 
-from trellis.server.answers import dumps
+from trellis.models import Tagged
+from trellis.server.answers import dumps, tagged_in
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import InvalidRequestError, TooLargeError
-from trellis.server.questions import TagAnswer, TagQuestion
-from trellis.server.reading import parsed, unicode
+from trellis.server.questions import TagAnswers, TagQuestion
+from trellis.server.reading import parsed
 from trellis.server.requests import Prepared, sized, split
 from trellis.server.shelf import ModelShelf, ServedModel
 from trellis.untrusted import Fields, shown
@@ -84,13 +85,13 @@ def _text(task: dict[str, Any], number: int, how: Interface) -> str:
         if len(strings) != 1:
             raise InvalidRequestError(f"task {number}: expected one text in its data, got {shown(strings)}")
         named = strings[0]
-    return unicode(data.text(named), f"the text of task {number}")
+    return data.text(named)
 
 
-def predictions(answers: Sequence[TagAnswer], model: ServedModel, how: Interface) -> bytes:
+def predictions(answers: Sequence[TagAnswers], model: ServedModel, how: Interface) -> bytes:
     """The answer to ``/predict``."""
     version = version_of(model)
-    return dumps({"results": [_prediction(one, version, how) for one in answers], "model_version": version})
+    return dumps({"results": [_prediction(one, version, how) for one in tagged_in(answers)], "model_version": version})
 
 
 def version_of(model: ServedModel) -> str:
@@ -98,9 +99,8 @@ def version_of(model: ServedModel) -> str:
     return f"{model.name}-{model.version}"
 
 
-def _prediction(answer: TagAnswer, version: str, how: Interface) -> dict[str, Any]:
-    assert answer.tagged is not None
-    spans = answer.tagged.spans
+def _prediction(tagged: Tagged, version: str, how: Interface) -> dict[str, Any]:
+    spans = tagged.spans
     regions = [
         {
             "id": secrets.token_hex(5),

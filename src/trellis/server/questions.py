@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate, chain, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis import chain
+from trellis.chain import marginals
 from trellis.lexicon import Entry, Lexicon
 from trellis.models import CRF, Labelling, Posterior, Tagged
 from trellis.models.data import Label
@@ -20,27 +21,68 @@ from trellis.text import splitter
 
 _SHOWN = 0.005
 """Probability from which a step between two labels is told."""
+_NONE: repeat[Any] = repeat(())
 
 
 class Asked(NamedTuple):
-    """One sentence: a token list or a `Sentence`, the raw text it was split from, and what is known of its labels."""
+    """Sentences in columns: token lists or `Sentence`s, the raw texts that they were split from, known labels.
 
-    item: Any
-    text: str | None = None
-    known: Sequence[Label] | None = None
+    A column may be missing. Objects for single sentences would cost more than a feature CRF needs to tag them.
+    """
+
+    items: Sequence[Any]
+    texts: Sequence[str | None] | None = None
+    known: Sequence[Sequence[Label] | None] | None = None
     positions: Sequence[int] = ()
 
+    def part(self, start: int, end: int) -> Asked:
+        """Some of the sentences."""
+        texts = None if self.texts is None else self.texts[start:end]
+        known = None if self.known is None else self.known[start:end]
+        return Asked(self.items[start:end], texts, known, self.positions)
 
-class TagAnswer(NamedTuple):
-    """Tags alone, or with everything that can be said about them; and the best labellings."""
+    def sentences(self) -> list[Asked]:
+        """Each by itself."""
+        return [self.part(i, i + 1) for i in range(len(self.items))]
 
-    tags: list[str]
-    tagged: Tagged | None
-    labellings: Sequence[Labelling]
+
+def together(parts: Sequence[Asked]) -> Asked:
+    """All sentences of several parts, which have the same columns."""
+    if len(parts) == 1:
+        return parts[0]
+    texts = None if parts[0].texts is None else [text for part in parts for text in part.texts or ()]
+    known = None if parts[0].known is None else [own for part in parts for own in part.known or ()]
+    return Asked(list(chain.from_iterable(part.items for part in parts)), texts, known)
+
+
+def apart(found: Sequence[Any], parts: Sequence[Asked]) -> list[Sequence[Any]]:
+    """What was found for each sentence, part by part."""
+    if len(parts) == 1:
+        return [found]
+    ends = list(accumulate(len(part.items) for part in parts))
+    return [found[end - len(part.items) : end] for end, part in zip(ends, parts, strict=True)]
+
+
+class AskedQuestion:
+    """A question about sentences in columns."""
+
+    __slots__ = ()
+
+    def sentences(self, part: Asked) -> list[Asked]:
+        """Each sentence of a part as a part of its own."""
+        return part.sentences()
+
+
+class TagAnswers(NamedTuple):
+    """What was found for some sentences, in columns: tags, or everything that can be said; and the best labellings."""
+
+    tags: Sequence[list[str]]
+    tagged: Sequence[Tagged]
+    labellings: Sequence[Sequence[Labelling]]
 
 
 @dataclass(frozen=True, slots=True)
-class TagQuestion:
+class TagQuestion(AskedQuestion):
     """The best labels, with or without their probabilities, and the `k` best labellings."""
 
     model: ServedModel
@@ -50,19 +92,20 @@ class TagQuestion:
     k: int = 0
     lexicon: tuple[Entry, ...] = ()
 
-    def answer(self, parts: Sequence[Asked]) -> list[TagAnswer]:
+    def answer(self, parts: Sequence[Asked]) -> list[TagAnswers]:
         """One posterior for all."""
-        posterior = posterior_of(self.model, parts, raw=self.raw, known=self.known, lexicon=self.lexicon)
-        labellings: Sequence[Sequence[Labelling]] = posterior.kbest(self.k) if self.k else [()] * len(parts)
+        whole = together(parts)
+        posterior = posterior_of(self.model, whole, raw=self.raw, known=self.known, lexicon=self.lexicon)
+        labellings = apart(posterior.kbest(self.k), parts) if self.k else [()] * len(parts)
         if not self.probabilities:
-            return [TagAnswer(tags, None, own) for tags, own in zip(posterior.best(), labellings, strict=True)]
+            return [TagAnswers(*own) for own in zip(apart(posterior.best(), parts), _NONE, labellings, strict=False)]
         separator = splitter(self.model.tagger.tokenizer_).separator
-        tagged = posterior.annotate([part.text for part in parts], separator=separator)
-        return [TagAnswer([], one, own) for one, own in zip(tagged, labellings, strict=True)]
+        tagged = posterior.annotate(whole.texts, separator=separator)
+        return [TagAnswers(*own) for own in zip(_NONE, apart(tagged, parts), labellings, strict=False)]
 
 
 @dataclass(frozen=True, slots=True)
-class TrellisQuestion:
+class TrellisQuestion(AskedQuestion):
     """Every label of every token, the steps between them, and the best paths."""
 
     model: ServedModel
@@ -72,14 +115,13 @@ class TrellisQuestion:
     lexicon: tuple[Entry, ...] = ()
 
     def answer(self, parts: Sequence[Asked]) -> list[dict[str, Any]]:
-        """One posterior for all, one trellis each."""
-        posterior = posterior_of(self.model, parts, raw=self.raw, known=self.known, lexicon=self.lexicon)
+        """One posterior for all, one trellis each; a part is one sentence."""
+        posterior = posterior_of(self.model, together(parts), raw=self.raw, known=self.known, lexicon=self.lexicon)
         tagged = TagQuestion(self.model, self.raw, self.known, lexicon=self.lexicon).answer(parts)
         entropy = posterior.entropy().tolist()
-        return [self._trellis(posterior, i, one.tagged, entropy[i]) for i, one in enumerate(tagged)]
+        return [self._trellis(posterior, i, one.tagged[0], entropy[i]) for i, one in enumerate(tagged)]
 
-    def _trellis(self, posterior: Posterior, index: int, tagged: Tagged | None, entropy: float) -> dict[str, Any]:
-        assert tagged is not None
+    def _trellis(self, posterior: Posterior, index: int, tagged: Tagged, entropy: float) -> dict[str, Any]:
         view = posterior.trellis(index, k=self.k)
         return tagged.to_dict() | {
             "labels": list(view.labels),
@@ -91,32 +133,33 @@ class TrellisQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainQuestion:
+class ExplainQuestion(AskedQuestion):
     """Why tokens got their labels."""
 
     model: ServedModel
     top: int
 
     def answer(self, parts: Sequence[Asked]) -> list[list[dict[str, Any]]]:
-        """The reasons of each position that is asked about."""
+        """The reasons of each position that is asked about; a part is one sentence."""
         return [[self._reason(part, position) for position in part.positions] for part in parts]
 
     def _reason(self, part: Asked, position: int) -> dict[str, Any]:
         tagger = self.model.tagger
         if isinstance(tagger, CRF):
-            found = tagger.explain(part.item, position)
+            found = tagger.explain(part.items[0], position)
         else:
-            found = tagger.posterior([part.item]).explain(0, position)
+            found = tagger.posterior(part.items).explain(0, position)
         return explanation_dict(found, self.top)
 
 
 def posterior_of(
-    model: ServedModel, parts: Sequence[Asked], *, raw: bool, known: bool, lexicon: tuple[Entry, ...] = ()
+    model: ServedModel, asked: Asked, *, raw: bool, known: bool, lexicon: tuple[Entry, ...] = ()
 ) -> Posterior:
     """The distribution that every answer is read from."""
-    labels = [part.known or [None] * len(part.item) for part in parts] if known else None
-    items = [part.item for part in parts]
-    return model.tagger.posterior(items, known=labels, raw=raw, lexicon=_lexicon(lexicon) if lexicon else "own")
+    labels = None
+    if known and asked.known is not None:
+        labels = [own or [None] * len(item) for own, item in zip(asked.known, asked.items, strict=True)]
+    return model.tagger.posterior(asked.items, known=labels, raw=raw, lexicon=_lexicon(lexicon) if lexicon else "own")
 
 
 @lru_cache(maxsize=16)
@@ -127,7 +170,7 @@ def _lexicon(entries: tuple[Entry, ...]) -> Lexicon:
 
 def steps_of(one: Posterior) -> list[list[float]]:
     """``[t, i, j, p]``: token t has label i and the next one label j with probability p; only where it is not tiny."""
-    pairs = chain.marginals(one.scores, pairwise=True).pairwise
+    pairs = marginals(one.scores, pairwise=True).pairwise
     assert pairs is not None
     if one.state_labels is not None:
         by_second = sum_by_label(pairs, one.state_labels, len(one.tags))

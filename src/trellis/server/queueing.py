@@ -1,7 +1,7 @@
 """The order in which parts of requests come to a model, as in fair queueing.
 
-A part is what a model answers in one go: one sentence, with its number of tokens. Each has a key, the time when it
-would be ready if its request had the model to itself:
+A part is what a model answers in one go: a few sentences of a request, with their number of tokens. Each has a key, the
+time when it would be ready if its request had the model to itself:
 
     key of part i = time of arrival + tokens of parts 0..i / PACE
 
@@ -28,12 +28,17 @@ class Question(Hashable, Protocol):
     def answer(self, parts: Sequence[Any]) -> list[Any]:
         """The answer to each part; called in the batcher's thread."""
 
+    def sentences(self, part: Any) -> Sequence[Any]:
+        """Each sentence of a part as a part of its own, to find the one that cannot be answered."""
+
 
 class QueuedPart(NamedTuple):
-    """One sentence of a job."""
+    """Some sentences of a job."""
 
     content: Any
     tokens: int
+    first: int = 0
+    """The number of its first sentence in the request."""
 
 
 @dataclass(eq=False, slots=True)

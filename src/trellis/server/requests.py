@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from trellis.models.data import Label
@@ -25,7 +27,6 @@ from trellis.server.reading import (
     options_of,
     texts_in,
     token_lists_in,
-    unicode,
 )
 from trellis.server.shelf import ModelShelf, ServedModel
 from trellis.text import splitter
@@ -61,7 +62,7 @@ class RequestReader:
         fields = fields_of(body, _TAG)
         model, form = self._model(fields), one_of(fields, _INPUTS)
         asked, owners = self._inputs(fields, model, form)
-        known = with_known(fields, asked, model.tagger.tagset_, form)
+        asked = with_known(fields, asked, model.tagger.tagset_, form)
         k = integer(fields, "k_best", 0, 0, self._limits.k)
         probabilities, spans_only = flag(fields, "probabilities", True), flag(fields, "spans_only", False)
         check_spans_only(spans_only, probabilities)
@@ -70,9 +71,9 @@ class RequestReader:
                 "documents are answered with probabilities and without k_best: send their sentences as texts"
             )
         lexicon = lexicon_in(fields, self._limits.lexicon_entries)
-        question = TagQuestion(model, form != "tokens", known is not None, probabilities, k, lexicon)
+        question = TagQuestion(model, form != "tokens", asked.known is not None, probabilities, k, lexicon)
         answer = TagWriter(model, form, spans_only, owners, fields.values.get("documents"))
-        return self._prepared(question, known or asked, answer, fields, weight=max(1, k, _WIDER * bool(lexicon)))
+        return self._prepared(question, asked, answer, fields, weight=max(1, k, _WIDER * bool(lexicon)))
 
     def lines(self, query: Mapping[str, str]) -> Callable[[bytes], Prepared]:
         """``/v1/tag`` with JSON Lines: how one line is read, with the options of the query."""
@@ -88,7 +89,7 @@ class RequestReader:
             answer = TagWriter(model, form, spans_only)
             question = TagQuestion(model, form != "tokens", False, probabilities, k)
             parts = sized(asked, self._limits, max(1, k))
-            return Prepared(question, parts, lambda a: dumps(name | answer.result(a[0])), self._limits.seconds)
+            return Prepared(question, parts, lambda a: dumps(name | answer.results(a)[0]), self._limits.seconds)
 
         return line
 
@@ -96,22 +97,22 @@ class RequestReader:
         """``/v1/trellis``."""
         fields = fields_of(body, _TRELLIS)
         model, form, asked = self._single(fields)
-        known = with_known(fields, asked, model.tagger.tagset_, form, one=True)
+        asked = with_known(fields, asked, model.tagger.tagset_, form, one=True)
         k = integer(fields, "k_best", 3, 1, self._limits.k)
         lexicon = lexicon_in(fields, self._limits.lexicon_entries)
-        question = TrellisQuestion(model, form != "tokens", known is not None, k, lexicon)
-        return self._prepared(question, known or asked, lambda a: dumps(named(model) | a[0]), fields, weight=2 + k)
+        question = TrellisQuestion(model, form != "tokens", asked.known is not None, k, lexicon)
+        return self._prepared(question, asked, lambda a: dumps(named(model) | a[0]), fields, weight=2 + k)
 
     def explain(self, body: bytes) -> Prepared:
         """``/v1/explain``."""
         fields = fields_of(body, _EXPLAIN)
         model, _, asked = self._single(fields)
-        positions, most = self._positions(fields, len(asked[0].item)), self._limits.explained_tokens
+        positions, most = self._positions(fields, len(asked.items[0])), self._limits.explained_tokens
         top = integer(fields, "top", 10, 1, 1000)
         if len(positions) > most:
             raise TooLargeError(f"reasons of {len(positions)} tokens are asked for: expected at most {most} positions")
-        tokens = list(getattr(asked[0].item, "tokens", asked[0].item))
-        whole = [asked[0]._replace(positions=positions)]
+        tokens = list(getattr(asked.items[0], "tokens", asked.items[0]))
+        whole = asked._replace(positions=positions)
 
         def finish(answers: list[Any]) -> bytes:
             return dumps(named(model) | {"tokens": tokens, "why": answers[0]})
@@ -119,7 +120,7 @@ class RequestReader:
         return self._prepared(ExplainQuestion(model, top), whole, finish, fields, weight=max(1, 4 * len(positions)))
 
     def _prepared(
-        self, question: Question, asked: list[Asked], finish: Callable[[list[Any]], bytes], fields: Fields, weight: int
+        self, question: Question, asked: Asked, finish: Callable[[list[Any]], bytes], fields: Fields, weight: int
     ) -> Prepared:
         parts = sized(asked, self._limits, weight)
         return Prepared(question, parts, finish, self._seconds(fields))
@@ -127,25 +128,25 @@ class RequestReader:
     def _model(self, fields: Fields) -> ServedModel:
         return self._shelf.get(fields.text("model") if "model" in fields else None)
 
-    def _inputs(self, fields: Fields, model: ServedModel, form: str) -> tuple[list[Asked], list[tuple[int, int]]]:
+    def _inputs(self, fields: Fields, model: ServedModel, form: str) -> tuple[Asked, list[tuple[int, int]]]:
         """The sentences, and of a document's the number of the document and where they begin in it."""
         if form == "tokens":
-            return [Asked(item) for item in token_lists_in(fields)], []
+            return Asked(token_lists_in(fields)), []
         given, owners = texts_in(fields, form), []
         if form == "documents":
             parts = list(parts_of(given))
             given, owners = [text for _, _, text in parts], [(number, start) for number, start, _ in parts]
         return split(model, given), owners
 
-    def _single(self, fields: Fields) -> tuple[ServedModel, str, list[Asked]]:
+    def _single(self, fields: Fields) -> tuple[ServedModel, str, Asked]:
         """One text or one token list."""
         model, form = self._model(fields), one_of(fields, ("text", "tokens"))
         return model, form, self._one(fields, model, form)
 
-    def _one(self, fields: Fields, model: ServedModel, form: str) -> list[Asked]:
+    def _one(self, fields: Fields, model: ServedModel, form: str) -> Asked:
         if form == "text":
-            return split(model, [unicode(fields.text("text"), "text")])
-        return [Asked(checked_tokens(fields.items("tokens", str), "tokens"))]
+            return split(model, [fields.text("text")])
+        return Asked([checked_tokens(fields.items("tokens", str), "tokens")])
 
     def _positions(self, fields: Fields, count: int) -> list[int]:
         if "positions" not in fields:
@@ -163,14 +164,26 @@ class RequestReader:
         return wanted
 
 
-def sized(asked: Sequence[Asked], limits: ServerLimits, weight: int = 1) -> list[QueuedPart]:
+def sized(asked: Asked, limits: ServerLimits, weight: int = 1) -> list[QueuedPart]:
     """The sentences as parts of a job, if they are not too many or too long; `weight` is what a token costs."""
-    lengths = [len(one.item) for one in asked]
+    lengths = list(map(len, asked.items))
     if sum(lengths) > limits.tokens:
         raise TooLargeError(f"the request has {sum(lengths)} tokens: expected at most {limits.tokens}")
     if max(lengths, default=0) > limits.sentence_tokens:
         raise TooLargeError(f"a sentence has {max(lengths)} tokens: expected at most {limits.sentence_tokens}")
-    return [QueuedPart(one, max(1, n) * weight) for one, n in zip(asked, lengths, strict=True)]
+    return parts_within(asked, limits, weight)
+
+
+def parts_within(asked: Asked, limits: ServerLimits, weight: int = 1) -> list[QueuedPart]:
+    """The sentences in parts of at most a quarter of a batch, unless one sentence has more."""
+    most = max(1, limits.batch_tokens // 4)
+    ends = list(accumulate((length or 1) * weight for length in map(len, asked.items)))
+    parts, first, before = [], 0, 0
+    while first < len(ends):
+        end = max(bisect_right(ends, before + most, first), first + 1)
+        parts.append(QueuedPart(asked.part(first, end), ends[end - 1] - before, first))
+        first, before = end, ends[end - 1]
+    return parts
 
 
 class Correction(NamedTuple):
@@ -186,8 +199,8 @@ def correction_of(body: bytes, shelf: ModelShelf, limits: ServerLimits) -> Corre
     fields = fields_of(body, _CORRECTION)
     tags = shelf.get(fields.text("model") if "model" in fields else None).tagger.tagset_
     tokens = checked_tokens(fields.items("tokens", str), "tokens")
-    sized([Asked(tokens)], limits)
-    text = unicode(fields.text("text"), "text") if "text" in fields else " ".join(tokens)
+    sized(Asked([tokens]), limits)
+    text = fields.text("text") if "text" in fields else " ".join(tokens)
     if "tags" in fields:
         labels = known_labels(fields.items("tags", str), len(tokens), tags, "tags")
     else:
@@ -195,8 +208,8 @@ def correction_of(body: bytes, shelf: ModelShelf, limits: ServerLimits) -> Corre
     return Correction(text, tokens, labels)
 
 
-def split(model: ServedModel, texts: Sequence[str]) -> list[Asked]:
+def split(model: ServedModel, texts: Sequence[str]) -> Asked:
     """Raw texts as the model reads them."""
     how = splitter(model.tagger.tokenizer_)
     inputs, raw = inputs_of(texts, how, with_gaps=segments(model.tagger.tagset_))
-    return [Asked(item, text) for item, text in zip(inputs, raw, strict=True)]
+    return Asked(inputs, raw)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from trellis.server import labelstudio, openapi
 from trellis.server.answers import dumps
 from trellis.server.batcher import Batcher
-from trellis.server.bodies import check_type, read_body, unless_gone
+from trellis.server.bodies import check_type, media_type, read_body, unless_gone
 from trellis.server.limits import ServerLimits
 from trellis.server.lines import LinesResponse
 from trellis.server.metrics import Metrics
@@ -43,6 +43,7 @@ class Routes:
         self._shelf, self._limits, self._batcher, self._metrics = shelf, limits, batcher, metrics
         self._teaching = teaching
         self._reader = RequestReader(shelf, limits)
+        self._tag_json = self._asks(self._reader.tag)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="trellis-reader")
         self._document, self._page = dumps(openapi.document(limits)), openapi.page(limits)
         self._files = page_files()
@@ -113,6 +114,7 @@ class Routes:
         async def handler(request: Request) -> Response:
             begin = asyncio.get_running_loop().time()
             body = await read_body(request, self._limits)
+            self._batcher.admit()
             prepared = await self._prepared(read, body)
             left = prepared.seconds - (asyncio.get_running_loop().time() - begin)
             if left <= 0:
@@ -128,8 +130,8 @@ class Routes:
         return await asyncio.get_running_loop().run_in_executor(self._readers, read, body)
 
     async def _tag(self, request: Request) -> Any:
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != openapi.LINES:
-            return await self._asks(self._reader.tag)(request)
+        if media_type(request) != openapi.LINES:
+            return await self._tag_json(request)
         check_type(request, openapi.LINES)
         return LinesResponse(self._batcher, self._limits, self._reader.lines(dict(request.query_params)))
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ from trellis.server.corrections import Corrections
 from trellis.server.learning import Learner, LearningData
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import ConflictError
-from trellis.server.questions import Asked, posterior_of
-from trellis.server.queueing import QueuedPart
-from trellis.server.requests import correction_of, split
+from trellis.server.questions import Asked, AskedQuestion, apart, posterior_of, together
+from trellis.server.requests import correction_of, parts_within, split
 from trellis.server.shelf import ModelShelf, ServedModel
 
 _RANKED = 2000  # sentences of the pool that are compared at a time
@@ -39,15 +39,15 @@ class TeachingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class UncertaintyQuestion:
+class UncertaintyQuestion(AskedQuestion):
     """How unsure a model is of each sentence."""
 
     model: ServedModel
 
-    def answer(self, parts: Sequence[Asked]) -> list[float]:
+    def answer(self, parts: Sequence[Asked]) -> list[Sequence[float]]:
         """One posterior for all."""
-        found: list[float] = MEASURES[_MEASURE](posterior_of(self.model, parts, raw=True, known=False)).tolist()
-        return found
+        posterior = posterior_of(self.model, together(parts), raw=True, known=False)
+        return apart(MEASURES[_MEASURE](posterior).tolist(), parts)
 
 
 class Teaching:
@@ -128,11 +128,11 @@ class Teaching:
         model, done = self._shelf.get(), self._offered | (self._corrections.texts if self._corrections else set())
         texts = [text for text in self._pool if text not in done][:_RANKED]
         asked = split(model, texts)
-        parts = [QueuedPart(one, max(1, len(one.item))) for one in asked]
+        parts = parts_within(asked, self._limits)
         job = self._batcher.submit(UncertaintyQuestion(model), parts, list, self._limits.seconds)
-        scores: Any = await job.answer
+        scores = list(chain.from_iterable(await job.answer))
         self._ranked_by = model
-        tokens = [tuple(tokens_of(one.item)) for one in asked]
+        tokens = [tuple(tokens_of(item)) for item in asked.items]
         return [texts[one.index] for one in spread(np.array(scores), tokens, _AHEAD)]
 
     async def _in_writer(self, function: Any, *arguments: Any) -> Any:

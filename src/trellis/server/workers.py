@@ -37,9 +37,12 @@ def listening(host: str, port: int) -> socket.socket:
     """A socket at this address; port 0 is any that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        sock = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"cannot listen at {host}, port {port}: {error}") from None
+    # Connections inherit it. Without it, answers of two packets wait 40 ms for the client's word on the first.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
 
 
 def run(shelf: ModelShelf, settings: ServerSettings, sock: socket.socket, workers: int = 1) -> None:
