@@ -8,11 +8,12 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 PROGRAM = "from trellis.cli import main; main()"
 PATIENCE = 60.0
@@ -23,6 +24,7 @@ class Running:
     process: subprocess.Popen[str]
     port: int
     url: str
+    errors: IO[str]
 
     def ask(self, path: str, value: Any = None, *, timeout: float = PATIENCE) -> tuple[int, Any]:
         """Status and content of an answer; with a value it is sent as JSON."""
@@ -53,15 +55,21 @@ class Running:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Its exit code and what it said."""
         self.process.send_signal(how)
-        _, errors = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, errors
+        self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, self.said()
+
+    def said(self) -> str:
+        """What it has written to standard error so far."""
+        self.errors.seek(0)
+        return self.errors.read()
 
 
 @contextmanager
 def running(*arguments: object) -> Iterator[Running]:
     """A server on a free port."""
     command = [sys.executable, "-c", PROGRAM, "serve", *map(str, arguments), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe that nobody reads would stop the server once it is full
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     try:
         assert process.stdout is not None
         found = None
@@ -69,10 +77,11 @@ def running(*arguments: object) -> Iterator[Running]:
             found = re.search(r"(http://\S+):(\d+)", line)
             if found:
                 break
-        assert found, process.stderr.read() if process.stderr else ""
-        server = Running(process, int(found[2]), f"{found[1]}:{found[2]}")
+        server = Running(process, int(found[2]) if found else 0, f"{found[1]}:{found[2]}" if found else "", errors)
+        assert found, server.said()
         server.until("/readyz", lambda content: content["status"] == "ready")
         yield server
     finally:
         process.kill()
         process.communicate()
+        errors.close()

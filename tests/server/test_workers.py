@@ -56,6 +56,13 @@ def test_it_serves_models_under_their_names(server: Running) -> None:
     assert (status, answer["results"][0]["text"]) == (200, TEXT)
 
 
+def test_malformed_requests_do_not_fill_the_log(server: Running) -> None:
+    before = server.said()
+    for _ in range(5):
+        assert b" 400 " in raw(server, b"\x00\xff NONSENSE\r\n\r\n").splitlines()[0]
+    assert server.said() == before
+
+
 def test_an_answer_of_two_packets_does_not_wait_for_the_client() -> None:
     with listening("127.0.0.1", 0) as sock, socket.create_connection(sock.getsockname()):
         accepted, _ = sock.accept()

@@ -75,6 +75,7 @@ def uvicorn_config(shelf: ModelShelf, settings: ServerSettings) -> uvicorn.Confi
         ws="none",
         lifespan="on",
         log_config=None,
+        log_level="error",  # a line per malformed request would let anybody fill the disk
         access_log=False,
         server_header=False,
         proxy_headers=False,
