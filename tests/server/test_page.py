@@ -172,6 +172,11 @@ def test_everything_can_be_done_by_keys(page: Page) -> None:
     expect(page.locator("#menu button").first).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.locator("#result")).to_be_focused()
+    page.keyboard.press(" ")
+    page.keyboard.press("ArrowDown")
+    with asked(page, "trellis"):
+        page.keyboard.press("Enter")
+    expect(page.locator("#result")).to_be_focused()
 
 
 @needs_browser
@@ -234,12 +239,46 @@ def test_chinese_words_and_the_chinese_interface(page: Page) -> None:
 
 
 @needs_browser
+def test_another_language_of_the_page_keeps_corrections(page: Page) -> None:
+    fill(page, "Jordan met Washington in May.")
+    span(page, "Jordan").click()
+    with asked(page, "trellis"):
+        menu(page, "LOC").click()
+    with asked(page, "trellis"):
+        page.locator("#language").click()
+    expect(span(page, "Jordan")).to_have_class("span confirmed")
+    with asked(page, "trellis"):
+        page.locator("#undo").click()
+    expect(page.locator(".span.confirmed")).to_have_count(0)
+
+
+@needs_browser
+def test_a_file_is_opened(page: Page) -> None:
+    with asked(page, "trellis"):
+        page.locator("#file").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"Paris is old."})
+    expect(page.locator("#text")).to_have_value("Paris is old.")
+    expect(page.locator("#result")).to_contain_text("Paris")
+
+
+@needs_browser
+def test_of_a_long_sentence_the_part_around_the_token_is_drawn(page: Page) -> None:
+    fill(page, "Jordan met " * 100)
+    expect(page.locator("#number")).to_have_text("Only the tokens around the chosen one are drawn.")
+    drawn = page.locator("#trellis svg [data-place^='199,']")
+    expect(drawn).to_have_count(0)
+    with asked(page, "trellis"):
+        page.locator("[data-token='199']").click()
+    expect(drawn.first).to_be_visible()
+
+
+@needs_browser
 def test_text_from_right_to_left_runs_that_way(page: Page) -> None:
     fill(page, "سافر أحمد إلى London يوم الاثنين.")
     assert page.evaluate("getComputedStyle(document.querySelector('.sentence')).direction") == "rtl"
     page.locator("#result").focus()
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#said")).to_contain_text("أحمد")
+    assert page.locator("#paths tbody tr").first.locator("bdi").all_inner_texts()[:2] == ["سافر", "أحمد"]
     shot(page, "right-to-left")
 
 

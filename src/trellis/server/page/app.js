@@ -16,7 +16,7 @@ const EXAMPLES = {
   other: "Jordan Abara flew from Jordan to Washington on 3 May, and Ms Washington met her there.",
   segments: "研究生命起源的研究生说，明天会下雨。",
 };
-const state = { models: [], sentences: [], current: 0, first: 0, last: 1, history: [], busy: 0 };
+const state = { models: [], sentences: [], current: 0, first: 0, last: 1, history: [], drawn: [0, 0], busy: 0 };
 
 const model = () => state.models.find((one) => one.name === at("model").value);
 const kinds = () => (model().kinds.length ? model().kinds : [""]);
@@ -62,9 +62,18 @@ function show(sentences) {
   return choose(0, 0, 1);
 }
 
+// The same sentences in other words, with all corrections.
+async function redraw() {
+  at("result").replaceChildren(...(state.sentences.length ? state.sentences.map((one, i) => sentenceElement(one, i, kinds())) : [t("empty")]));
+  at("trellis").replaceChildren();
+  await offers();
+  await choose(state.current, state.first, state.last);
+}
+
 // The cursor: tokens first..last-1 of a sentence; the trellis follows it.
 function choose(current, first, last) {
-  const isOther = current !== state.current || !at("trellis").hasChildNodes();
+  const isOutside = first < state.drawn[0] || first >= state.drawn[1];
+  const isOther = isOutside || current !== state.current || !at("trellis").hasChildNodes();
   Object.assign(state, { current, first, last });
   for (const old of at("result").querySelectorAll(".chosen, .current")) old.classList.remove("chosen", "current");
   if (!own()) return at("trellis").replaceChildren();
@@ -83,7 +92,8 @@ async function drawSentence() {
   if (!one.tokens.length) return at("trellis").replaceChildren();
   const body = { model: model().name, text: one.text, k_best: 5, known_spans: one.known };
   const answer = await ask("/v1/trellis", body, "trellis");
-  drawTrellis(at("trellis"), answer, state.first, (words) => { at("number").textContent = words; });
+  state.drawn = drawTrellis(at("trellis"), answer, state.first, (words) => { at("number").textContent = words; });
+  at("number").textContent = state.drawn[1] - state.drawn[0] < answer.tokens.length ? t("tooLong") : "";
   at("paths").replaceChildren(pathTable(answer));
   at("why").replaceChildren(t("choose"));
   return answer;
@@ -194,11 +204,14 @@ function onPointer(event) {
 }
 
 function onDrop(event) {
-  const file = event.dataTransfer.files[0];
   at("text").classList.remove("over");
-  if (!file) return;
+  if (!event.dataTransfer.files.length) return;
   event.preventDefault();
-  guarded(async () => {
+  openFile(event.dataTransfer.files[0]);
+}
+
+function openFile(file) {
+  return guarded(async () => {
     at("text").value = await file.text();
     await tagText();
   });
@@ -213,6 +226,7 @@ function wire() {
   at("text").addEventListener("dragover", () => at("text").classList.add("over"));
   at("text").addEventListener("dragleave", () => at("text").classList.remove("over"));
   at("text").addEventListener("drop", onDrop);
+  at("file").addEventListener("change", () => { if (at("file").files.length) openFile(at("file").files[0]); });
   at("model").addEventListener("change", () => guarded(tagText));
   at("result").addEventListener("keydown", onKey);
   at("result").addEventListener("pointerup", onPointer);
@@ -223,7 +237,7 @@ function wire() {
   at("next").addEventListener("click", () => guarded(takeNext));
   at("accept").addEventListener("click", () => guarded(async () => { await decide(true); await refresh(); }));
   at("reject").addEventListener("click", () => guarded(() => decide(false)));
-  at("language").addEventListener("click", () => { otherLanguage(); guarded(tagText); });
+  at("language").addEventListener("click", () => { otherLanguage(); guarded(redraw); });
   at("theme").addEventListener("click", otherTheme);
 }
 

@@ -11,7 +11,8 @@ function drawn(name, attributes, parent, text = null) {
   return made;
 }
 
-// Draws tokens around the chosen one; `tell` is called with the words for the node under the pointer or the focus.
+// Draws tokens around the chosen one, and says which; `tell` gets the words for the node under the
+// pointer or the focus.
 export function drawTrellis(place, answer, chosen, tell) {
   const first = Math.max(0, Math.min(chosen - MOST / 2, answer.tokens.length - MOST));
   const last = Math.min(answer.tokens.length, first + MOST);
@@ -38,6 +39,7 @@ export function drawTrellis(place, answer, chosen, tell) {
   }
   walk(picture);
   place.replaceChildren(picture);
+  return [first, last];
 }
 
 function rowsOf(answer, first, last) {

@@ -25,17 +25,23 @@ export function showMenu(box, kinds, entries) {
   menu.style.top = `${below + menu.offsetHeight < innerHeight ? below : Math.max(4, box.top - menu.offsetHeight - 6)}px`;
 }
 
+// Keys go on where they came from.
+function leave() {
+  hideMenu();
+  document.getElementById("result").focus({ preventScroll: true });
+}
+
 function item(action, key, ...content) {
   const made = element("button", { type: "button", role: "menuitem" }, ...content, element("kbd", {}, key));
   made.setAttribute("role", "menuitem");
-  made.addEventListener("click", () => { hideMenu(); action(); });
+  made.addEventListener("click", () => { leave(); action(); });
   return made;
 }
 
 menu.addEventListener("keydown", (event) => {
   const items = [...menu.querySelectorAll("button")];
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (event.key === "Escape") { hideMenu(); document.getElementById("result").focus(); }
+  if (event.key === "Escape") leave();
   if (step === undefined) return;
   event.preventDefault();
   items[(items.indexOf(document.activeElement) + step + items.length) % items.length].focus();

@@ -3,6 +3,8 @@
 import { element } from "./show.js";
 import { t } from "./words.js";
 
+const MOST = 300; // labels of a row, so that a long sentence does not make a long table
+
 function table(heads, rows) {
   const head = element("tr", {}, ...heads.map(([text, figure]) => element("th", { className: figure ? "figure" : "", scope: "col" }, text)));
   return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
@@ -11,15 +13,15 @@ function table(heads, rows) {
 export function pathTable(answer) {
   const best = answer.paths[0]?.tags ?? [];
   const rows = answer.paths.map((path, rank) => {
-    const differs = path.tags.flatMap((tag, i) => (tag === best[i] ? [] : [`${answer.tokens[i]}/${tag}`]));
-    const shown = rank === 0 ? spansInWords(answer) : differs.join("  ") || t("same");
-    return element("tr", {}, element("td", { className: "figure" }, path.probability.toFixed(4)), element("td", { dir: "auto" }, shown));
+    const places = path.tags.map((_, i) => i).filter((i) => rank === 0 || path.tags[i] !== best[i]);
+    const shown = places.slice(0, MOST).flatMap((i) => labelled(answer.tokens[i], path.tags[i]));
+    return element("tr", {}, element("td", { className: "figure" }, path.probability.toFixed(4)), element("td", {}, ...(shown.length ? shown : [t("same")])));
   });
   return table([[t("probability"), true], [t("labels"), false]], rows);
 }
 
-// At most a few hundred labels, so that a long sentence does not make a long table.
-const spansInWords = (answer) => answer.paths[0].tags.slice(0, 300).map((tag, i) => `${answer.tokens[i]}/${tag}`).join("  ");
+// A token and its label; words that run from right to left do not move the labels beside them.
+const labelled = (token, tag) => [element("bdi", {}, token), `/${tag}  `];
 
 export function whyTable(tokens, reason) {
   const title = `${tokens[reason.position]}: ${reason.label} (${reason.probability.toFixed(3)}) ${t("rather")} ${reason.runner_up} (${reason.runner_up_probability.toFixed(3)})`;
