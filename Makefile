@@ -14,7 +14,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test faults siege fuzz sanitize wheel test-wheel matrix check format bench docs clean
+.PHONY: help demo serve test browser faults siege fuzz sanitize wheel test-wheel matrix check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ serve: $(VENV)/.serve  ## the server with its page, on a model that is trained i
 
 test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto
+
+browser:  ## Debian's chromium for the tests of the page, if there is no browser; as root
+	@sh tools/prerequisites.sh browser
 
 KILLS ?= 30
 faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost

@@ -3,6 +3,7 @@
 #
 #   tools/prerequisites.sh python [COMMAND]   prints the newest Python from 3.11 on that runs, or COMMAND if it will do
 #   tools/prerequisites.sh compiler           fails unless there is a C++ compiler that works
+#   tools/prerequisites.sh browser            installs Debian's chromium if there is no browser for the tests of the page
 #
 # Every candidate is run, since pyenv and the like have commands on the path that only print an error.
 
@@ -62,10 +63,23 @@ find_compiler() {
     fi
 }
 
+find_browser() {
+    for candidate in "$TRELLIS_CHROMIUM" chromium chromium-browser; do
+        [ -n "$candidate" ] && command -v "$candidate" && return
+    done
+    [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null 2>&1 ||
+        fail "there is no browser: install chromium, or name one in TRELLIS_CHROMIUM"
+    { apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core ||
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
+    } > /dev/null 2>&1 || fail "apt-get could not install chromium"
+    command -v chromium
+}
+
 case "$1 $2" in
     "python ") find_python "$(numbered) python3 python" \
         "there is no Python 3.11 or newer: install python3, python3-venv and python3-dev, or set PYTHON=..." ;;
     "python "*) find_python "$2" "PYTHON=$2 is not a Python 3.11 or newer that runs: install python3, or unset PYTHON" ;;
     "compiler ") find_compiler ;;
-    *) fail "usage: tools/prerequisites.sh python [COMMAND] | compiler" ;;
+    "browser ") find_browser ;;
+    *) fail "usage: tools/prerequisites.sh python [COMMAND] | compiler | browser" ;;
 esac

@@ -139,3 +139,30 @@ def test_make_demo_without_a_compiler_names_the_package_and_installs_nothing(clo
     (clone / ".venv" / "bin").mkdir(parents=True)
     add(clone / ".venv" / "bin", "python", "echo 'pip was called' >&2; exit 1")
     assert make_demo(clone, commands) == ("trellis: there is no C++ compiler (c++, g++ or clang++): install g++")
+
+
+def test_a_browser_that_is_there_is_taken_and_nothing_installed(commands: Path) -> None:
+    add(commands, "chromium-browser", "exit 0")
+    assert run(commands, "browser").stdout == f"{commands}/chromium-browser\n"
+    add(commands, "mine", "exit 0")
+    assert run(commands, "browser", TRELLIS_CHROMIUM="mine").stdout == f"{commands}/mine\n"
+
+
+def test_without_a_browser_who_is_not_root_is_told_what_to_install(commands: Path) -> None:
+    add(commands, "id", "echo 1000")
+    add(commands, "apt-get", "echo must not be called; exit 1")
+    assert "install chromium" in refusal(run(commands, "browser"))
+
+
+def test_root_gets_a_browser_installed_after_a_look_for_packages(commands: Path) -> None:
+    add(commands, "id", "echo 0")
+    add(commands, "chmod", f'exec {shutil.which("chmod")} "$@"')
+    lines = f"""case "$1" in
+update) : > {commands}/updated ;;
+install) [ -e {commands}/updated ] && : > {commands}/chromium && chmod 755 {commands}/chromium ;;
+esac"""
+    add(commands, "apt-get", lines)
+    assert run(commands, "browser").stdout == f"{commands}/chromium\n"
+    (commands / "chromium").unlink()
+    add(commands, "apt-get", "exit 100")
+    assert "could not install" in refusal(run(commands, "browser"))
