@@ -14,7 +14,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test browser faults siege fuzz sanitize wheel test-wheel matrix check format bench docs clean
+.PHONY: help demo serve test test-engines browser faults siege fuzz sanitize wheel test-wheel matrix check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,13 @@ test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 
 browser:  ## Debian's chromium for the tests of the page, if there is no browser; as root
 	@sh tools/prerequisites.sh browser
+
+$(VENV)/.engines: $(VENV)/.dev
+	$(PIP) install --quiet -c constraints.txt -e '.[ray,spark,dask]'
+	@touch $@
+
+test-engines: $(VENV)/.engines  ## bulk tagging with Ray, Spark and Dask, which it installs; Spark needs Java 17
+	PYTHONHASHSEED=0 timeout 600 $(BIN)/python -m pytest tests/engines
 
 KILLS ?= 30
 faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost

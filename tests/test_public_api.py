@@ -113,6 +113,15 @@ EXPORTS = {
         "read_vectors",
     ],
     "trellis.compat.torchcrf": ["CRF"],
+    "trellis.distributed": [
+        "BulkTagger",
+        "FolderProgress",
+        "FolderReport",
+        "tag_dask",
+        "tag_folder",
+        "tag_ray",
+        "tag_spark",
+    ],
     "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"],
 }
 
@@ -124,6 +133,7 @@ PARTS = [
     "config",
     "corpus",
     "demo",
+    "distributed",
     "errors",
     "export",
     "features",
@@ -185,9 +195,11 @@ def modules_after(code: str) -> set[str]:
 def test_import_brings_in_no_heavy_library() -> None:
     assert "numpy" not in modules_after("import trellis")
     heavy = {"torch", "sklearn", "transformers", "tokenizers", "accelerate", "scipy", "typer", "rich", "pandas"}
+    heavy |= {"ray", "pyspark", "dask", "pyarrow"}
     assert not modules_after("import trellis") & heavy
     assert not modules_after("import trellis; trellis.ChainScores; trellis.set_num_threads(1)") & heavy
     assert not modules_after("import trellis.chain") & heavy
+    assert not modules_after("import trellis.distributed") & heavy
     assert not modules_after("import trellis; trellis.HMM, trellis.CRF") & heavy
 
 

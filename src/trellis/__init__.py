@@ -39,6 +39,7 @@ _PARTS = (
     "config",
     "corpus",
     "demo",
+    "distributed",
     "errors",
     "export",
     "features",

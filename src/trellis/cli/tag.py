@@ -12,6 +12,16 @@ from typing import IO, Annotated, Any, Literal
 import typer
 
 import trellis
+from trellis.cli._bulk import (
+    EngineOption,
+    FolderOptions,
+    OutputsOption,
+    PrefixOption,
+    ResumeOption,
+    TextOption,
+    WorkersOption,
+    tag_shards,
+)
 from trellis.cli._inputs import TEXTS, WORDS, Constraints, Document, Inputs, Piece, blocks
 from trellis.cli._lexicons import (
     IgnoreCaseOption,
@@ -57,7 +67,9 @@ class OnError(enum.StrEnum):
 
 def tag(
     model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
-    files: Annotated[list[str] | None, typer.Argument(help="Files to tag; - or none is standard input.")] = None,
+    files: Annotated[
+        list[str] | None, typer.Argument(help="Files or folders to tag; - or none is standard input.")
+    ] = None,
     pipe: Annotated[
         bool,
         typer.Option(
@@ -72,9 +84,12 @@ def tag(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(help=f"Form of the output: {', '.join(FORMS)}. In a terminal inline; else like the input."),
+        typer.Option(
+            help=f"Form of the output: {', '.join(FORMS)}; of folders parquet (default) or jsonl. In a terminal "
+            "inline; else like the input."
+        ),
     ] = None,
-    out: Annotated[str, typer.Option("--out", "-o", help="File to write; - is standard output.")] = "-",
+    out: Annotated[str, typer.Option("--out", "-o", help="File or folder to write; - is standard output.")] = "-",
     probs: Annotated[bool, typer.Option("--probs", help="Say how probable each tag or span is.")] = False,
     kbest: Annotated[int, typer.Option(min=0, help="Also give this many of the most probable labellings.")] = 0,
     constrain: Annotated[
@@ -112,8 +127,18 @@ def tag(
         bool, typer.Option("--no-lexicon", help="Switch off the lexicon that is saved with the model.")
     ] = False,
     on_error: Annotated[
-        OnError, typer.Option(help="At a line that cannot be tagged: stop, or report it and pass it on.")
-    ] = OnError.STOP,
+        OnError | None,
+        typer.Option(
+            help="At a line that cannot be tagged: stop (default), or report it and pass it on. Folders list such "
+            "records in _trellis/bad and go on, unless it is stop."
+        ),
+    ] = None,
+    engine: EngineOption = None,
+    workers: WorkersOption = None,
+    resume: ResumeOption = False,
+    outputs: OutputsOption = None,
+    text: TextOption = None,
+    prefix: PrefixOption = "",
     tokens: TokensOption = None,
     tags: TagsOption = None,
     columns: ColumnsOption = None,
@@ -126,6 +151,9 @@ def tag(
     is said on standard error. CoNLL-U stays CoNLL-U with all that is in it, and blank lines stay. Order is kept, memory
     does not grow with the input, and JSON Lines come with spans, character offsets and exact probabilities.
 
+    Folders of shards (Parquet, JSON Lines, text, CoNLL; compressed or not) become folders with a file for each, tagged
+    by several processes or an engine. A shard is done or it is not: after a kill of anything, --resume goes on.
+
     \b
     Examples:
       trellis tag model text.txt
@@ -137,7 +165,36 @@ def tag(
       trellis tag model partly.conll --constrain partly.conll --to conll
       trellis tag seg-model zh.txt --lexicon userdict.txt --strength prefer=2.0 --to segmented
       trellis tag model text.txt --lexicon names.tsv --strength must --lexicon-report report.txt
+      trellis tag model shards/ --out tagged/ --workers 8
+      trellis tag model shards/ --out tagged/ --workers 8 --resume
+      trellis tag model pages/ --text body --sentences --to jsonl --out tagged/ --engine ray
     """  # noqa: D301 - \b tells click to keep the lines
+    folders = FolderOptions(engine, workers, resume, outputs, text, prefix)
+    if folders.is_meant(files or [], to):
+        single: dict[str, object] = {
+            "--pipe": pipe,
+            "--kbest": kbest,
+            "--constrain": constrain,
+            "--tokenizer": tokenizer,
+        }
+        single |= {"--lexicon": lexicon, "--no-lexicon": no_lexicon, "--lexicon-report": lexicon_report}
+        tag_shards(
+            model,
+            files or [],
+            folders,
+            to=to,
+            out=out,
+            source=source,
+            sentences=sentences,
+            probs=probs,
+            tokens=tokens,
+            encoding=encoding,
+            reading=reading_options(tokens, tags, columns),
+            strict=on_error is OnError.STOP,
+            quiet=quiet,
+            refused=single,
+        )
+        return
     _check_names(source, to)
     if sentences and (source not in (None, "text") or kbest or constrain is not None):
         raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
@@ -162,7 +219,7 @@ def tag(
     remembered = remembered_options(folder.read_record(model))
     reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
     column = _column(tagger, reader, tags)
-    how, strict = splitter(first.tokenizer_), on_error is OnError.STOP
+    how, strict = splitter(first.tokenizer_), on_error is not OnError.PASS
     inputs = Inputs(reader, how, source, "raise" if strict else "skip", column, first.makes_words)
     known = None if constrain is None else Constraints(constrain, reader)
     job = Job(tagger, probs, kbest, known, not strict, column, pipeline=pipeline)

@@ -20,7 +20,7 @@ from typing import Any
 from trellis.corpus._alignment import check_align
 from trellis.corpus._binary import DOCBIN
 from trellis.corpus._cells import format_rows
-from trellis.corpus._files import StrPath, open_output, write_text
+from trellis.corpus._files import StrPath, open_output, split_suffixes, write_text
 from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
 from trellis.corpus._json import dumps, records
 from trellis.corpus._source import LONGEST, OnError, ReadReport, Source
@@ -58,6 +58,7 @@ __all__ = [
     "records",
     "sentence_from_words",
     "sentence_of_row",
+    "split_suffixes",
     "to_characters",
     "to_rows",
     "to_words",

@@ -1,0 +1,178 @@
+"""Bulk tagging of a folder of shards with a feature CRF: one process, two, and Ray with two; reading, writing and all.
+
+    python benchmarks/bulk.py [--data FOLDER OF UD_ENGLISH_EWT] [--model DIR] [--tokens 5000000] [--engines local ray]
+
+Without corpora the model is that of the demo and the texts are its sentences, over and over. Each run tags the same
+Parquet shards of texts into Parquet with tokens, tags and spans, and all outputs must be the same byte for byte. The
+bar is that two workers do at least 1.6 times the tokens per second of one process, and that the memory of a worker does
+not grow: its largest in the second half of a run is at most 1.1 times that in the first half. The time of an engine is
+that of the run without starting the engine, which is told apart. Writes benchmarks/results/bulk.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from _harness import Bar, Row, Section, machine, make_console, write_json
+
+from trellis import corpus, demo
+from trellis.distributed import FolderReport, tag_folder
+from trellis.distributed.engines import open_engine
+from trellis.models import CRF
+from trellis.models.folder import MODEL, prepare, save_model
+from trellis.text import Sentence
+
+RESULTS = Path(__file__).parent / "results" / "bulk.json"
+SHARDS = 20
+GAIN, GROWTH = 1.6, 1.1
+
+
+@dataclass
+class Memory:
+    """The resident memory of the processes below this one that tag, sampled while the block runs."""
+
+    samples: list[tuple[float, int]] = field(default_factory=list)
+
+    def __enter__(self) -> Memory:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.25):
+            found = [resident(pid) for pid in workers_below(os.getpid())]
+            if found:
+                self.samples.append((time.monotonic(), max(found)))
+
+    def halves(self) -> tuple[float, float]:
+        """The largest worker of the first half of the run and that of the second, in megabytes."""
+        middle = (self.samples[0][0] + self.samples[-1][0]) / 2
+        parts = [[size for when, size in self.samples if (when > middle) == later] for later in (False, True)]
+        return max(parts[0]) / 1e6, max(parts[1]) / 1e6
+
+
+def resident(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0
+
+
+def workers_below(root: int) -> list[int]:
+    """The processes below this one that tag: those that `multiprocessing` made, and Ray's at work."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    below, found = list(parents.get(root, ())), []
+    while below:
+        pid = below.pop()
+        below += parents.get(pid, ())
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"multiprocessing.spawn" in line or line.startswith(b"ray::attempt"):
+            found.append(pid)
+    return found
+
+
+def sentences_of(data: Path | None) -> tuple[list[Sentence], list[Sentence], str]:
+    """What the model learns from, what is tagged, and the kind of features."""
+    if data is None:
+        return demo.english().train, demo.english().test, "ner"
+    parts = [list(corpus.read(data / f"en_ewt-ud-{part}.conllu")) for part in ("train", "dev")]
+    return parts[0], parts[1], "pos"
+
+
+def write_shards(folder: Path, sentences: list[Sentence], tokens: int) -> int:
+    """Texts in Parquet, of together at least this many tokens; how many they are."""
+    folder.mkdir()
+    texts = cycle([(sentence.text or " ".join(sentence.tokens), len(sentence)) for sentence in sentences])
+    written = 0
+    for number in range(SHARDS):
+        own: list[str] = []
+        while written < tokens * (number + 1) / SHARDS:
+            text, count = next(texts)
+            own.append(text)
+            written += count
+        table = pa.table({"id": pa.array(range(len(own)), pa.int64()), "text": own})
+        pq.write_table(table, folder / f"part-{number:03}.parquet", compression="zstd")
+    return written
+
+
+def outputs_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.parquet"))}
+
+
+def measured(model: Path, shards: Path, out: Path, engine: str, workers: int) -> tuple[Row, FolderReport]:
+    """One run: its seconds, those of starting the engine, and the memory of its workers."""
+    begin = time.monotonic()
+    with open_engine(engine, workers) if engine != "local" else open_nothing():
+        started = time.monotonic()
+        with Memory() as memory:
+            report = tag_folder(model, [shards], out, engine=engine, workers=workers)
+        ended = time.monotonic()
+    first, second = memory.halves()
+    row: Row = {"engine": engine, "workers": workers, "tokens": report.tokens}
+    row |= {"seconds": ended - started, "starting": started - begin, "tokens/s": report.tokens / (ended - started)}
+    return row | {"MB, 1st half": first, "MB, 2nd half": second, "growth": second / first}, report
+
+
+class open_nothing:  # noqa: N801 - a function that needs no engine
+    """Processes of this machine are started by the run itself, and counted with it."""
+
+    def __enter__(self) -> None: ...
+    def __exit__(self, *problem: object) -> None: ...
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--model", type=Path, help="a trained model; trained there if there is none")
+    parser.add_argument("--tokens", type=int, default=5_000_000)
+    parser.add_argument("--engines", nargs="*", default=["local", "ray"])
+    given = parser.parse_args()
+    learned, tagged, features = sentences_of(given.data)
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as place:
+        model, shards = prepare(given.model or Path(place, "model")), Path(place, "in")
+        if not (model / MODEL).exists():
+            save_model(model, CRF(features=features, c2=0.1, max_iterations=30).fit(learned))
+        write_shards(shards, tagged, given.tokens)
+        expected = None
+        for engine, workers in [("local", 1), *((engine, 2) for engine in given.engines)]:
+            out = Path(place, f"{engine}-{workers}")
+            rows.append(measured(model, shards, out, engine, workers)[0])
+            expected = outputs_of(out) if expected is None else expected
+            assert outputs_of(out) == expected, f"{engine} with {workers} workers writes other files"
+        read, written = (sum(path.stat().st_size for path in folder.glob("*.parquet")) for folder in (shards, out))
+    one = rows[0]["tokens/s"]
+    bars = [Bar(f"{row['engine']}, 2 workers to one process", row["tokens/s"] / one, GAIN) for row in rows[1:]]
+    bars += [Bar(f"memory of a worker, {row['engine']}", row["growth"], GROWTH, at_least=False) for row in rows]
+    count = rows[0]["tokens"]
+    note = f"Bytes per token: {read / count:.2f} read, {written / count:.2f} written. All outputs are the same."
+    section = Section(f"Bulk tagging of {count:,} tokens in {SHARDS} shards", rows, bars, note)
+    section.show(make_console())
+    write_json(RESULTS, {"machine": machine(["trellis-crf", "pyarrow", "ray"]), "sections": [section.to_json()]})
+
+
+if __name__ == "__main__":
+    main()

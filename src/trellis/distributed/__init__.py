@@ -1,0 +1,17 @@
+"""Bulk tagging: tables and folders of shards, in one process, several, or on an engine such as Ray, Spark or Dask.
+
+    tagger = BulkTagger("model", text="body", outputs=["tags", "spans"])
+    tagger(table)                                  # an Arrow table, a pandas frame or a dict of columns
+    tag_ray(dataset, tagger)                       # or tag_spark(frame, tagger), tag_dask(frame, tagger)
+    tag_folder("model", ["in"], "out", workers=8)  # what ``trellis tag model in --out out`` does
+
+Engines are imported when they are asked for; what is missing is named with its extra.
+"""
+
+from __future__ import annotations
+
+from trellis.distributed.adapters import tag_dask, tag_ray, tag_spark
+from trellis.distributed.bulk import BulkTagger
+from trellis.distributed.folder import FolderProgress, FolderReport, tag_folder
+
+__all__ = ["BulkTagger", "FolderProgress", "FolderReport", "tag_dask", "tag_folder", "tag_ray", "tag_spark"]

@@ -1,0 +1,217 @@
+"""Where shards are tagged: in processes of this machine, by Ray, or by Spark.
+
+An engine is asked for one shard at a time by each of its threads, and answers when the shard is done; `WorkerLost` says
+that the worker died on the way.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import queue
+import signal
+from abc import ABC, abstractmethod
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+from trellis.chain import set_num_threads
+from trellis.distributed.extras import needed
+from trellis.distributed.shard import Done, ShardJob, Tell
+from trellis.distributed.shards import Shard
+from trellis.errors import ConfigError, TrellisError
+
+Result = Done | str
+"""The mark of a shard, or why it could not be tagged."""
+
+
+class WorkerLost(TrellisError):  # noqa: N818 - what happened
+    """A worker ended before its shard was done."""
+
+
+class Engine(ABC):
+    """Workers that tag shards."""
+
+    workers: int
+
+    @abstractmethod
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+        """Tag one shard, in the thread of the caller; several threads may ask at a time."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+
+def attempt(job: ShardJob, shard: Shard, tell: Tell = lambda rows, tokens: None) -> Result:
+    """Tag one shard in this process, which has one core for it; what is wrong with the shard is told, not raised."""
+    set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for torch, which a neural model loads
+    try:
+        return job.run(shard, tell)
+    except TrellisError as error:
+        return str(error)
+    except MemoryError:
+        return f"{shard.path}: out of memory"
+
+
+class LocalEngine(Engine):
+    """Processes of this machine, each of which tags one shard after another."""
+
+    def __init__(self, workers: int | None) -> None:
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self._context = multiprocessing.get_context("spawn")
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._started: list[_Worker] = []
+        self._closed = False
+        for _ in range(self.workers):
+            self._start()
+
+    def _start(self) -> None:
+        worker = _Worker(self._context)
+        self._started.append(worker)
+        self._idle.put(worker)
+
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+        """Tag one shard in a process that has nothing to do; one that dies is replaced."""
+        worker = self._idle.get()
+        try:
+            result = worker.run(job, shard, tell)
+        except (EOFError, OSError):
+            code = worker.end()
+            if not self._closed:
+                self._started.remove(worker)
+                self._start()
+            raise WorkerLost(f"the worker process ended with code {code}") from None
+        self._idle.put(worker)
+        return result
+
+    def close(self) -> None:
+        """End the processes, whatever they do."""
+        self._closed = True
+        for worker in self._started:
+            worker.end()
+
+
+class _Worker:
+    """A process and the line to it. The process ends when the line does: when whoever started it is gone."""
+
+    def __init__(self, context: Any) -> None:
+        self._line, far = context.Pipe()
+        self._process = context.Process(target=_serve, args=(far,), daemon=True)
+        self._process.start()
+        far.close()
+
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+        self._line.send((job, shard))
+        while isinstance(message := self._line.recv(), tuple):
+            tell(*message)
+        result: Result = message
+        return result
+
+    def end(self) -> int | None:
+        self._process.kill()
+        self._process.join()
+        self._line.close()
+        code: int | None = self._process.exitcode
+        return code
+
+
+def _serve(line: Connection) -> None:
+    """What a worker process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
+    try:
+        while True:
+            job, shard = line.recv()
+            line.send(attempt(job, shard, lambda rows, tokens: line.send((rows, tokens))))
+    except (EOFError, OSError):
+        return
+
+
+class RayEngine(Engine):
+    """Tasks of Ray: of the cluster that RAY_ADDRESS names, of one that is running already, or of this machine."""
+
+    def __init__(self, workers: int | None) -> None:
+        self._ray = needed("ray", "ray", "the engine ray")
+        self._ours = not self._ray.is_initialized()
+        if self._ours:
+            here = {} if os.environ.get("RAY_ADDRESS") or workers is None else {"num_cpus": workers}
+            self._ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR", **here)
+        self.workers = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self._task = self._ray.remote(num_cpus=1, max_retries=0)(attempt)
+
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+        """Tag one shard in a task."""
+        try:
+            result: Result = self._ray.get(self._task.remote(job, shard))
+        except self._ray.exceptions.RayTaskError:
+            raise
+        except self._ray.exceptions.RayError as error:
+            raise WorkerLost(f"Ray lost the worker: {_first_line(error)}") from None
+        if isinstance(result, Done):
+            tell(result.rows, result.tokens)
+        return result
+
+    def close(self) -> None:
+        """Leave Ray, unless it was running before."""
+        if self._ours:
+            self._ray.shutdown()
+
+
+class SparkEngine(Engine):
+    """Jobs of Spark with one task each, on the master that its configuration names, or on this machine."""
+
+    def __init__(self, workers: int | None) -> None:
+        sql = needed("pyspark.sql", "spark", "the engine spark")
+        self._ours = sql.SparkSession.getActiveSession() is None
+        builder = sql.SparkSession.builder.appName("trellis tag").config("spark.ui.enabled", "false")
+        if not os.environ.get("MASTER") and "spark.master" not in _spark_settings():
+            builder = builder.master(f"local[{workers or '*'}]")
+        try:
+            self._session = builder.getOrCreate()
+        except Exception as error:
+            raise ConfigError(f"Spark does not start: {_first_line(error)} (it needs Java 17 or later)") from None
+        self._session.sparkContext.setLogLevel("OFF")
+        self.workers = workers or self._session.sparkContext.defaultParallelism
+
+    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
+        """Tag one shard in a job with one task."""
+        context = self._session.sparkContext
+        try:
+            result: Result = context.parallelize([shard], 1).map(lambda one: attempt(job, one)).collect()[0]
+        except Exception as error:  # Py4J's, which is there only with Spark
+            raise WorkerLost(f"Spark lost the worker: {_first_line(error)}") from None
+        if isinstance(result, Done):
+            tell(result.rows, result.tokens)
+        return result
+
+    def close(self) -> None:
+        """Leave Spark, unless it was running before."""
+        if self._ours:
+            self._session.stop()
+
+
+def _spark_settings() -> str:
+    """What ``spark-submit`` says about the run."""
+    return os.environ.get("PYSPARK_SUBMIT_ARGS", "") + os.environ.get("SPARK_ENV_LOADED", "")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
+
+
+ENGINES: dict[str, type[Engine]] = {"local": LocalEngine, "ray": RayEngine, "spark": SparkEngine}
+
+
+def open_engine(name: str, workers: int | None) -> Engine:
+    """An engine by its name, with this many workers; by default with as many as it has cores."""
+    if name not in ENGINES:
+        raise ConfigError(f"unknown engine {name!r}, expected one of {', '.join(ENGINES)}")
+    if workers is not None and not 1 <= workers <= 100_000:
+        raise ConfigError(f"the number of workers must be in 1..100000, got {workers}")
+    return ENGINES[name](workers)  # type: ignore[call-arg]

@@ -1,0 +1,345 @@
+"""Folders of shards: what is read, what is written, what is bad, and runs that are killed and go on."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import trellis
+from tests.distributed.conftest import TEXTS, tree
+from trellis.distributed import folder, tag_folder
+from trellis.distributed.engines import LocalEngine, WorkerLost
+from trellis.distributed.opening import file_digest
+from trellis.distributed.shard import Done, ShardJob, Tell
+from trellis.distributed.shards import Shard
+from trellis.errors import ConfigError, DataError, ModelError
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_shard_of_text_becomes_rows_in_order_with_their_lines(ner_model, shards, tmp_path, inline):
+    report = tag_folder(ner_model, [shards], tmp_path / "out", outputs=["tags", "spans", "probabilities"])
+    assert (report.shards, report.before, report.rows, report.bad, report.failed) == (6, 0, 30, 0, {})
+    rows = pq.read_table(tmp_path / "out" / "part-1.parquet").to_pylist()
+    texts = TEXTS[1:] + TEXTS[:1]
+    assert [(row["line"], row["text"]) for row in rows] == list(enumerate(texts, 1))
+    found = [one.to_dict() for one in trellis.load(ner_model).annotate(texts)]
+    for name in ("tokens", "tags", "spans", "probabilities"):
+        assert [row[name] for row in rows] == [one[name] for one in found]
+    assert report.tokens == 6 * sum(len(one["tokens"]) for one in found)
+
+
+def test_the_done_marks_hold_checksums_that_other_programs_can_check(ner_model, shards, tmp_path, inline):
+    out = tmp_path / "out"
+    tag_folder(ner_model, [shards], out)
+    mark = json.loads((out / "_trellis" / "done" / "part-2.json").read_text())
+    assert mark["output_sha256"] == file_digest(out / "part-2.parquet")
+    assert mark["source_sha256"] == file_digest(shards / "part-2.txt")
+    assert mark["model"] == file_digest(ner_model / "model.safetensors")
+    assert mark["rows"] == 5
+    sums = (out / "_trellis" / "SHA256SUMS").read_text().splitlines()
+    assert sums[2] == f"{mark['output_sha256']}  part-2.parquet"
+    assert len(sums) == 6
+
+
+FORMATS = {
+    "text": "".join(f"{text}\n" for text in TEXTS),
+    "jsonl": "".join(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(TEXTS)),
+    "conll": "Anna\tX\tO\nslept\tY\tO\n\nIn\tX\tO\nRome\tY\tO\n",
+    "tokens": "Anna slept\nIn Rome\n",
+}
+SUFFIXES = {"text": "txt", "jsonl": "jsonl", "conll": "conll", "tokens": "tok"}
+
+
+@pytest.mark.parametrize("to", ["parquet", "jsonl"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_compressed_or_not_and_every_form(ner_model, tmp_path, inline, form, packed, to):
+    place = tmp_path / "in" / "deep"
+    place.mkdir(parents=True)
+    data = FORMATS[form].encode()
+    name = f"a.{SUFFIXES[form]}"
+    (place / (f"{name}.gz" if packed else name)).write_bytes(gzip.compress(data) if packed else data)
+    asked = form if form == "tokens" else None
+    tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out", to=to, format=asked)
+    path = tmp_path / "out" / "deep" / f"a.{to}"
+    rows = pq.read_table(path).to_pylist() if to == "parquet" else lines_of(path)
+    tagger = trellis.load(ner_model)
+    if form in ("text", "jsonl"):
+        assert [row["text"] for row in rows] == TEXTS
+        assert [row["tags"] for row in rows] == [list(one.tags) for one in tagger.annotate(TEXTS)]
+    else:
+        assert [row["tokens"] for row in rows] == [["Anna", "slept"], ["In", "Rome"]]
+        assert [row["tags"] for row in rows] == tagger.predict([["Anna", "slept"], ["In", "Rome"]])
+    if form == "jsonl":
+        kept = [json.loads(row["fields"])["id"] for row in rows] if to == "parquet" else [row["id"] for row in rows]
+        assert kept == list(range(5)), "what else a record has is kept"
+    if form == "conll":
+        kept = [json.loads(row["fields"]) for row in rows] if to == "parquet" else rows
+        assert kept[0]["1"] == ["X", "Y"]
+
+
+def test_parquet_keeps_its_columns_and_the_order_across_row_groups(ner_model, tmp_path, inline, monkeypatch):
+    monkeypatch.setattr("trellis.distributed.reading._ROWS", 3)
+    monkeypatch.setattr("trellis.distributed.writing._ROW_GROUP", 1)
+    table = pa.table({"id": range(20), "text": TEXTS * 4, "when": pa.array(range(20), pa.timestamp("ms"))})
+    (tmp_path / "in").mkdir()
+    pq.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=7)
+    tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out")
+    tagged = pq.read_table(tmp_path / "out" / "a.parquet")
+    assert tagged.select(table.column_names) == table
+    assert tagged.column("tags").to_pylist() == [list(one.tags) for one in trellis.load(ner_model).annotate(TEXTS * 4)]
+    tag_folder(ner_model, [tmp_path / "in"], tmp_path / "lines", to="jsonl")
+    rows = lines_of(tmp_path / "lines" / "a.jsonl")
+    assert rows[3]["when"] == "1970-01-01 00:00:00.003000"
+    assert [row["id"] for row in rows] == list(range(20))
+
+
+def test_an_empty_shard_becomes_an_empty_one(ner_model, tmp_path, inline):
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "in" / "a.parquet")
+    report = tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out")
+    assert (report.rows, report.failed) == (0, {})
+    assert pq.read_table(tmp_path / "out" / "a.parquet").column_names == ["text", "tokens", "tags", "spans"]
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "b.txt").write_bytes(b"")
+    assert tag_folder(ner_model, [tmp_path / "texts"], tmp_path / "out2").rows == 0
+
+
+BAD_LINES = (
+    b'{"text": "Anna slept."}\n'  # 1
+    b"{broken\n"
+    b'{"text": 3}\n'
+    b"[1, 2]\n"
+    b'{"body": "no text"}\n'  # 5
+    b'{"text": "\\ud800"}\n'
+    b'{"text": "\xff"}\n'
+    b'{"tokens": ["a", null]}\n'
+    b'{"text": "Rome.", "tags": "taken"}\n'  # 9
+    b'{"text": "It rained."}\n'
+)
+
+
+def test_bad_records_are_listed_with_their_places_and_the_rest_is_tagged(ner_model, tmp_path, inline):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.jsonl").write_bytes(BAD_LINES)
+    report = tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out", to="jsonl")
+    assert (report.rows, report.bad, report.failed) == (2, 8, {})
+    assert [row["text"] for row in lines_of(tmp_path / "out" / "a.jsonl")] == ["Anna slept.", "It rained."]
+    bad = lines_of(tmp_path / "out" / "_trellis" / "bad" / "a.jsonl")
+    assert [one["line"] for one in bad] == list(range(2, 10))
+    assert {one["file"] for one in bad} == {str(tmp_path / "in" / "a.jsonl")}
+    reasons = "\n".join(one["reason"] for one in bad)
+    for part in ("expected JSON", "found 3", "expected a JSON object", "expected a field 'text'", "lone surrogate"):
+        assert part in reasons
+    assert bad[-1]["reason"] == "the record has a field 'tags' already: give a prefix"
+    assert bad[0]["record"] == "{broken"
+
+
+def test_bad_rows_of_parquet_are_listed_by_their_number(ner_model, tmp_path, inline):
+    (tmp_path / "in").mkdir()
+    pq.write_table(pa.table({"text": ["Anna.", None, "Rome."]}), tmp_path / "in" / "a.parquet")
+    assert tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out").bad == 1
+    bad = lines_of(tmp_path / "out" / "_trellis" / "bad" / "a.jsonl")
+    assert bad == [
+        {"file": str(tmp_path / "in" / "a.parquet"), "row": 1, "reason": "expected a text in 'text', found null"}
+    ]
+    assert pq.read_table(tmp_path / "out" / "a.parquet").column("text").to_pylist() == ["Anna.", "Rome."]
+    with pytest.raises(DataError, match=r"a\.parquet:1: expected a text in 'text', found null"):
+        tag_folder(ner_model, [tmp_path / "in"], tmp_path / "strict", strict=True)
+
+
+HOSTILE = {
+    "cut.jsonl.gz": gzip.compress(BAD_LINES)[:-9],
+    "nonsense.parquet": b"PAR1 and no more",
+    "empty.parquet": b"",
+    "picture.txt": b"\x89PNG\r\n\x1a\n" + bytes(100),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_shard_fails_alone_and_leaves_nothing(ner_model, tmp_path, inline, name):
+    (tmp_path / "in").mkdir()
+    good = tmp_path / "in" / f"good{name[name.index('.') :]}"
+    if ".parquet" in name:
+        pq.write_table(pa.table({"text": TEXTS}), good)
+    else:
+        data = b'{"text": "Anna."}\n' if "json" in name else b"Anna.\n"
+        good.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    (tmp_path / "in" / name).write_bytes(HOSTILE[name])
+    report = tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out")
+    assert list(report.failed) == [str(tmp_path / "in" / name)]
+    assert name in report.failed[str(tmp_path / "in" / name)]
+    left = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert left == {"good.parquet", "_trellis/job.json", "_trellis/done/good.json"}
+
+
+def test_resume_does_what_is_left_and_only_that(ner_model, shards, tmp_path, inline):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    tag_folder(ner_model, [shards], whole)
+    tag_folder(ner_model, [shards], out)
+    (out / "part-1.parquet").unlink()  # lost
+    (out / "part-2.parquet").write_bytes(b"cut")
+    (out / "_trellis" / "done" / "part-3.json").write_text("{")  # no mark
+    (out / "_trellis" / "done" / "part-4.json").unlink()
+    (out / ".part-4.parquet.0123abcd.partial").write_bytes(b"left by a kill")
+    os.utime(shards / "part-0.txt")  # touched, not changed
+    inline.asked.clear()
+    (out / "_trellis" / "done" / "part-3.json").write_text("[]")
+    report = tag_folder(ner_model, [shards], out, resume=True)
+    assert sorted(inline.asked) == ["part-1", "part-2", "part-3", "part-4"]
+    assert (report.before, report.shards, report.rows) == (2, 6, 30)
+    assert tree(out) == tree(whole)
+
+
+def test_a_shard_that_changed_is_tagged_again(ner_model, shards, tmp_path, inline):
+    tag_folder(ner_model, [shards], tmp_path / "out")
+    inline.asked.clear()
+    changed = (shards / "part-5.txt").read_text().replace("Anna", "Paul")
+    (shards / "part-5.txt").write_text(changed)
+    (shards / "part-6.txt").write_text("Rome.\n")
+    tag_folder(ner_model, [shards], tmp_path / "out", resume=True)
+    assert sorted(inline.asked) == ["part-5", "part-6"]
+
+
+def test_resume_with_another_model_or_other_settings_is_refused(ner_model, other_model, shards, tmp_path, inline):
+    out = tmp_path / "out"
+    tag_folder(ner_model, [shards], out)
+    before = tree(out)
+    with pytest.raises(ModelError, match=r"was begun with another model .*would mix the answers of two models"):
+        tag_folder(other_model, [shards], out, resume=True)
+    with pytest.raises(ConfigError, match="was begun with sentences = False, now True"):
+        tag_folder(ner_model, [shards], out, resume=True, sentences=True)
+    with pytest.raises(DataError, match="holds tagged shards already: go on with --resume"):
+        tag_folder(ner_model, [shards], out)
+    assert tree(out) == before
+    assert tag_folder(ner_model, [shards], out, resume=True).before == 6
+
+
+def test_folders_that_cannot_be_meant(ner_model, shards, tmp_path, inline):
+    (tmp_path / "none").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.doc").write_text("mine")
+    cases = [
+        ([tmp_path / "nowhere"], tmp_path / "out", "nowhere: no such file or folder"),
+        ([tmp_path / "none"], tmp_path / "out", "there is nothing to tag in .*none"),
+        ([shards], tmp_path / "full", r"holds other things \(thesis.doc\): choose a folder that is empty"),
+        ([shards], tmp_path / "full" / "thesis.doc", "is a file: expected a folder"),
+        ([shards], shards / "out", "lie within each other"),
+        ([shards], tmp_path, "lie within each other"),
+        ([shards, shards], tmp_path / "out", "would both be written as part-0"),
+        ([tmp_path / "full"], tmp_path / "out", "its name tells no format; give --from"),
+    ]
+    for inputs, out, message in cases:
+        with pytest.raises((DataError, ConfigError), match=message):
+            tag_folder(ner_model, inputs, out)
+    assert not (tmp_path / "out").exists()
+    os.mkfifo(shards / "pipe.txt")
+    with pytest.raises(DataError, match="not a regular file"):
+        tag_folder(ner_model, [shards], tmp_path / "out")
+
+
+def test_mixed_formats_are_refused_unless_one_is_asked_for(ner_model, shards, tmp_path, inline):
+    (shards / "b.jsonl").write_text('{"text": "Anna."}\n')
+    (shards / "_SUCCESS").write_text("")
+    (shards / ".hidden").write_text("")
+    with pytest.raises(DataError, match=r"the folder mixes formats: .*b\.jsonl is jsonl, .*part-0\.txt is text"):
+        tag_folder(ner_model, [shards], tmp_path / "out")
+    assert tag_folder(ner_model, [shards], tmp_path / "out", format="text").shards == 7
+    with pytest.raises(ConfigError, match="unknown format 'pdf' of shards, expected one of parquet, jsonl, text"):
+        tag_folder(ner_model, [shards], tmp_path / "out2", format="pdf")
+
+
+def test_two_runs_do_not_write_into_one_folder(ner_model, shards, tmp_path, inline):
+    seen = []
+
+    def meanwhile(progress: folder.FolderProgress) -> None:
+        if not seen:
+            seen.append(progress)
+            with pytest.raises(ModelError, match=r"is in use: process .* is tagging into it"):
+                tag_folder(ner_model, [shards], tmp_path / "out", resume=True)
+
+    tag_folder(ner_model, [shards], tmp_path / "out", progress=meanwhile)
+    assert seen
+
+
+class DeadlyJob(ShardJob):
+    """Kills its process at some shards, once or always."""
+
+    def run(self, shard: Shard, tell: Tell = lambda rows, tokens: None) -> Done:
+        met = Path(self.out, f"{shard.name}.met")
+        if shard.name.endswith(("1", "2")) and (shard.name.endswith("1") or not met.exists()):
+            met.write_text("")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(shard, tell)
+
+
+def test_a_worker_that_dies_is_replaced_and_its_shard_tried_again(ner_model, shards, tmp_path, monkeypatch):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    tag_folder(ner_model, [shards], whole, workers=1)
+    monkeypatch.setattr(folder, "ShardJob", DeadlyJob)
+    report = tag_folder(ner_model, [shards], out, workers=2)
+    assert list(report.failed) == [str(shards / "part-1.txt")]
+    assert "the worker process ended with code -9, 3 times" in report.failed[str(shards / "part-1.txt")]
+    monkeypatch.undo()
+    for met in out.glob("*.met"):
+        met.unlink()
+    assert tag_folder(ner_model, [shards], out, workers=2, resume=True).before == 5
+    assert tree(out) == tree(whole), "with one worker or two, killed or not"
+
+
+def test_an_engine_that_is_closed_ends_its_workers(ner_model, shards, tmp_path):
+    with LocalEngine(1) as engine:
+        process = engine._started[0]._process
+    assert not process.is_alive()
+    with pytest.raises((WorkerLost, OSError, ValueError)):
+        engine.run(None, None, lambda rows, tokens: None)  # type: ignore[arg-type]
+
+
+KILLED = """
+import multiprocessing, os, signal, sys
+from trellis.distributed import folder
+from trellis.cli import main
+
+take = folder._Run._take
+
+def deadly(self, shard, result):
+    take(self, shard, result)
+    if len(self._marks) == 3:
+        print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+folder._Run._take = deadly
+main(["tag", *sys.argv[1:]])
+"""
+
+
+def test_after_kill_9_of_the_whole_run_resume_goes_on(ner_model, shards, tmp_path):
+    for number in range(6):
+        text = (shards / f"part-{number}.txt").read_text()
+        (shards / f"part-{number}.txt").write_text(text * 200)
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    command = [sys.executable, "-c", KILLED, str(ner_model), str(shards), "--workers", "2", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    workers = [Path(f"/proc/{pid}") for pid in done.stdout.split()]
+    assert len(workers) == 2
+    while any(worker.exists() for worker in workers):  # they end when the one that started them has
+        time.sleep(0.01)
+    report = tag_folder(ner_model, [shards], out, workers=1, resume=True)
+    assert 3 <= report.before < 6
+    tag_folder(ner_model, [shards], whole, workers=1)
+    assert tree(out) == tree(whole)
