@@ -9,7 +9,6 @@ removes what a killed process left behind. Folders are removed in the same way: 
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +32,7 @@ def replacing(path: str | os.PathLike[str], error: type[TrellisError] = StoreErr
     link stays one: the file that it leads to is replaced. A device or a pipe is never replaced by a file.
     """
     target = _resolved(path, error)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
+    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_SUFFIX}")
     try:
         # Created by open, so that the permissions follow the user's umask.
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
@@ -75,7 +74,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[TrellisEr
 def remove_folder(folder: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> None:
     """Remove a folder with everything in it, if it exists: others see either the whole folder or none."""
     target = Path(folder)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}{_SUFFIX}")
+    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_SUFFIX}")
     try:
         os.replace(target, partial)
     except FileNotFoundError:

@@ -27,6 +27,19 @@ def test_help_loads_nothing_heavy():
     assert not {module for module in modules.split() if module in HEAVY}
 
 
+def test_texts_and_defaults_are_not_converted_and_numbers_are(tmp_path):
+    (tmp_path / "a.conll").write_text("x\tO\n")
+    arguments = f"['check', {str(tmp_path / 'a.conll')!r}, '--format', 'conll']"
+    code = f"import sys; from trellis.cli import main\ntry: main({arguments})\nexcept SystemExit as e: "
+    code += "print('pydantic' in sys.modules, e.code)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False 0"
+    wrong = run("tag", "model", "--kbest", "two")
+    assert (wrong.returncode, "--kbest" in wrong.stderr) == (2, True)
+    assert run("tag", "model", "--on-error", "maybe").returncode == 2
+    assert run("tag").returncode == 2
+
+
 @pytest.mark.parametrize("name", [name for name, *_ in _COMMANDS])
 def test_every_command_has_help_with_examples(shell, name):
     done = shell(name, "--help")

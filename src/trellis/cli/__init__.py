@@ -14,7 +14,7 @@ from typing import NoReturn, TextIO
 import typer
 
 from trellis import __version__
-from trellis.cli._lazy import lazy_command
+from trellis.cli._lazy import QuickGroup, lazy_command
 from trellis.cli._threads import wait_asleep
 from trellis.errors import ConfigError, TrellisError
 
@@ -39,6 +39,7 @@ _COMMANDS = (
 
 app = typer.Typer(
     name="trellis",
+    cls=QuickGroup,
     help="Exact, fast sequence labelling.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

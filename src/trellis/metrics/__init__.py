@@ -5,28 +5,33 @@ Every result is a frozen dataclass with ``to_dict``, ``to_markdown`` and ``to_ri
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trellis.arrays import IntArray
+from trellis.lazy import lazily
 from trellis.metrics.calibration import Bin, Calibration, calibration, span_calibration, token_calibration
-from trellis.metrics.entities import EntityScores, entity_counts, entity_scores
-from trellis.metrics.joint import JointScores, joint_counts, joint_scores
-from trellis.metrics.mistakes import ErrorReport, Mistake, SpanError, entity_errors, span_errors
-from trellis.metrics.prf import Score
-from trellis.metrics.report import Grid, Report
-from trellis.metrics.resampling import (
-    Interval,
-    Significance,
-    Statistic,
-    accuracy,
-    bootstrap_interval,
-    f1,
-    paired_significance,
-)
-from trellis.metrics.segmentation import (
-    SegmentationScores,
-    segmentation_counts,
-    segmentation_scores,
-)
-from trellis.metrics.tokens import ConfusionMatrix, TaggingScores, tagging_scores, token_counts
+
+if TYPE_CHECKING:
+    from trellis.metrics.entities import EntityScores, entity_counts, entity_scores
+    from trellis.metrics.joint import JointScores, joint_counts, joint_scores
+    from trellis.metrics.mistakes import ErrorReport, Mistake, SpanError, entity_errors, span_errors
+    from trellis.metrics.prf import Score
+    from trellis.metrics.report import Grid, Report
+    from trellis.metrics.resampling import (
+        Interval,
+        Significance,
+        Statistic,
+        accuracy,
+        bootstrap_interval,
+        f1,
+        paired_significance,
+    )
+    from trellis.metrics.segmentation import (
+        SegmentationScores,
+        segmentation_counts,
+        segmentation_scores,
+    )
+    from trellis.metrics.tokens import ConfusionMatrix, TaggingScores, tagging_scores, token_counts
 
 __all__ = [
     "Bin",
@@ -64,3 +69,52 @@ __all__ = [
     "token_calibration",
     "token_counts",
 ]
+
+# A module that has the name of one of its functions, `calibration`, cannot wait.
+__getattr__ = lazily(
+    __name__,
+    {
+        "entities": (
+            "EntityScores",
+            "entity_counts",
+            "entity_scores",
+        ),
+        "joint": (
+            "JointScores",
+            "joint_counts",
+            "joint_scores",
+        ),
+        "mistakes": (
+            "ErrorReport",
+            "Mistake",
+            "SpanError",
+            "entity_errors",
+            "span_errors",
+        ),
+        "prf": ("Score",),
+        "report": (
+            "Grid",
+            "Report",
+        ),
+        "resampling": (
+            "Interval",
+            "Significance",
+            "Statistic",
+            "accuracy",
+            "bootstrap_interval",
+            "f1",
+            "paired_significance",
+        ),
+        "segmentation": (
+            "SegmentationScores",
+            "segmentation_counts",
+            "segmentation_scores",
+        ),
+        "tokens": (
+            "ConfusionMatrix",
+            "TaggingScores",
+            "tagging_scores",
+            "token_counts",
+        ),
+    },
+)

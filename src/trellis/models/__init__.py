@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trellis.lazy import lazily
 from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
@@ -44,21 +44,16 @@ __all__ = [
 ]
 
 # Imported when they are asked for: torch comes with neural taggers, and whoever tags with one family needs no other.
-_LAZY = {
-    "HMM": "trellis.models.hmm",
-    "Ensemble": "trellis.models.ensemble",
-    "FeatureFunctions": "trellis.models.functions",
-    "HMMConfig": "trellis.models.hmm",
-    "MarkovChain": "trellis.models.markov",
-    "NeuralConfig": "trellis.models.neural.config",
-    "NeuralTagger": "trellis.models.neural.model",
-    "Pipeline": "trellis.models.pipeline",
-    "Selected": "trellis.models.selection",
-    "select": "trellis.models.selection",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_LAZY[name]), name)
+__getattr__ = lazily(
+    __name__,
+    {
+        "ensemble": ("Ensemble",),
+        "functions": ("FeatureFunctions",),
+        "hmm": ("HMM", "HMMConfig"),
+        "markov": ("MarkovChain",),
+        "neural.config": ("NeuralConfig",),
+        "neural.model": ("NeuralTagger",),
+        "pipeline": ("Pipeline",),
+        "selection": ("Selected", "select"),
+    },
+)

@@ -16,7 +16,6 @@ from trellis.arrays import Arrays, FloatArray
 from trellis.errors import ConfigError, ModelError
 from trellis.lexicon import Lexicon
 from trellis.lexicon.storage import to_stored
-from trellis.models import fingerprint
 from trellis.models.data import Labelled, Supervised
 from trellis.models.folder import ModelFolder, training
 from trellis.tags import OnBadTags
@@ -64,6 +63,8 @@ def identify(
     if free is None:  # learned in one go
         options.folder.identify()
         return
+    from trellis.models import fingerprint  # hashlib is not needed to tag
+
     prints = {
         "training data": fingerprint.of_data(data),
         "dev data": fingerprint.of_data(dev),

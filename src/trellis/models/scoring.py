@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
+from trellis import metrics
 from trellis.arrays import IntArray
 from trellis.chain import ChainScores
-from trellis.metrics import EntityScores, TaggingScores, entity_scores, tagging_scores
 from trellis.models.data import Labelled
 from trellis.models.posterior import Posterior
 from trellis.tags import Scheme, TagSet, TagStates
 from trellis.training import DevScores
 
-Scores = EntityScores | TaggingScores
+Scores: TypeAlias = "metrics.EntityScores | metrics.TaggingScores"  # a text: to tag, neither is imported
 
 
 def compare(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], tags: TagSet) -> Scores:
     """Scores of spans if the labels have a scheme, of single tags if they have none."""
     if tags.scheme is Scheme.PLAIN:
-        return tagging_scores(gold, predicted)
-    return entity_scores(gold, predicted, scheme=tags.scheme, style=tags.style)
+        return metrics.tagging_scores(gold, predicted)
+    return metrics.entity_scores(gold, predicted, scheme=tags.scheme, style=tags.style)
 
 
 def headline(scores: Scores) -> float:
     """The one number that people look at."""
-    return scores.accuracy if isinstance(scores, TaggingScores) else scores.micro.f1
+    return scores.accuracy if isinstance(scores, metrics.TaggingScores) else scores.micro.f1
 
 
 def held_out_scores(
@@ -40,6 +41,6 @@ def held_out_scores(
         inputs = dev.inputs[len(found) :][: len(scores.lengths)]
         found += Posterior(scores, states.tags, finer, inputs, len(found)).best()
     result = compare(dev.strings(), found, states.tags)
-    if isinstance(result, TaggingScores):
+    if isinstance(result, metrics.TaggingScores):
         return DevScores(result.accuracy, accuracy=result.accuracy)
     return DevScores(result.micro.f1, result.micro.precision, result.micro.recall, result.accuracy)

@@ -12,7 +12,6 @@ from typing import Any
 
 from trellis import files
 from trellis.errors import ConfigError, StoreError
-from trellis.training.curve import draw_curve
 from trellis.training.history import History
 from trellis.untrusted import JSONSyntaxError, parse_json
 
@@ -23,6 +22,8 @@ def write_history(folder: Path, history: History) -> None:
     """Write the history, and its picture if there is a curve to draw: a single step, as from counting, is none."""
     write_json(folder / HISTORY, history.to_dict())
     if len(history.steps) > 1:
+        from trellis.training.curve import draw_curve  # fractions are not needed to tag
+
         files.write_text(folder / CURVE, draw_curve(history))
     else:
         (folder / CURVE).unlink(missing_ok=True)  # of an earlier training

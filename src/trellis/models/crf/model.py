@@ -33,9 +33,7 @@ from trellis.models.base import Tagger, sentences_at_once
 from trellis.models.crf.choosing import Choice
 from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
-from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.storage import from_stored, to_stored
-from trellis.models.crf.training import train
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, chained
 from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of
 from trellis.models.explanation import Explanation
@@ -45,7 +43,6 @@ from trellis.store import Stored
 from trellis.tags import TagStates
 from trellis.text.widths import FOLDED_POINTS
 from trellis.training import undisturbed
-from trellis.vectors import read_vectors
 
 _WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
@@ -68,6 +65,10 @@ class CRF(Tagger[CRFConfig]):
         return self.config.features not in ("given", "ready")
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        # Imported here, since who tags needs neither.
+        from trellis.models.crf.objective import CRFObjective
+        from trellis.models.crf.training import train
+
         if not self._goes_on(options):
             self._cached = None  # made for other settings
         extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs)
@@ -191,6 +192,8 @@ class CRF(Tagger[CRFConfig]):
             return extractor
         if not isinstance(extractor, TemplateExtractor):
             raise ConfigError(f"vectors need templates, and features are {self.config.features!r}: leave vectors unset")
+        from trellis.vectors import read_vectors
+
         words = {token for item in inputs for token in tokens_of(item)}
         vectors = read_vectors(self.config.vectors, words, extra=_WORDS)
         return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array), extractor.lexicon)
