@@ -45,6 +45,7 @@ NB_MODULE(_native, m) {
   bind_runtime(m);
   bind_attributes(m);
   bind_dataset(m);
+  bind_dense(m);
   bind_expectation(m);
   bind_inference(m);
   bind_labels(m);

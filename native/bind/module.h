@@ -7,6 +7,7 @@ namespace trellis {
 
 void bind_attributes(nanobind::module_& m);
 void bind_dataset(nanobind::module_& m);
+void bind_dense(nanobind::module_& m);
 void bind_expectation(nanobind::module_& m);
 void bind_inference(nanobind::module_& m);
 void bind_labels(nanobind::module_& m);

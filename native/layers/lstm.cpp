@@ -52,15 +52,13 @@ class Shares {
 template <typename R>
 using Step = void (*)(const Strand&, const Recurrence<R>&);
 
-template <typename R>
-void run(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays,
-         void (*pack)(const R*, int64_t, R*), Step<R> step) {
-  const int64_t H = arrays.H, size = lstm_kernels<R>().packed_size(H);
-  const Shares shares(sequences.lengths, sequences.count, threads);
-  const Block<R> packed(2 * size);
-  const auto pack_way = [&](int64_t way) { pack(weights + way * 4 * H * H, H, packed + way * size); };
-  const auto one = [&](int64_t task) {
-    const int64_t way = task % 2;
+// Calls task(share, direction, its arrays) for both directions of each share; `packed` are the weights of both.
+template <typename R, typename Task>
+void run_shares(const Shares& shares, int threads, const R* packed, int64_t size, const Recurrence<R>& arrays,
+                const Task& task) {
+  const int64_t H = arrays.H;
+  run_beside_torch(2 * shares.count(), threads, [&](int64_t number) {
+    const int64_t way = number % 2;
     Recurrence<R> own = arrays;
     own.weights = packed + way * size;
     own.gates += way * 4 * H;
@@ -71,12 +69,23 @@ void run(const Sequences& sequences, int threads, const R* weights, const Recurr
       own.gate_gradient += way * 4 * H;
       own.previous += way * H;
     }
-    step(shares.strand(task / 2, way == 1), own);
-  };
-  if (shares.count() == 1)  // then each direction is one task, which packs its own weights
-    return run_beside_torch(2, threads, [&](int64_t task) { pack_way(task), one(task); });
-  run_beside_torch(2, threads, pack_way);
-  run_beside_torch(2 * shares.count(), threads, one);
+    task(shares.strand(number / 2, way == 1), way, own);
+  });
+}
+
+template <typename R>
+void run(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays,
+         void (*pack)(const R*, int64_t, R*), Step<R> step) {
+  const int64_t H = arrays.H, size = lstm_kernels<R>().packed_size(H);
+  const Shares shares(sequences.lengths, sequences.count, threads);
+  const Block<R> packed(2 * size);
+  const auto pack_way = [&](int64_t way) { pack(weights + way * 4 * H * H, H, packed + way * size); };
+  const bool alone = shares.count() == 1;  // then each direction is one task, which packs its own weights
+  if (!alone) run_beside_torch(2, threads, pack_way);
+  run_shares<R>(shares, threads, packed, size, arrays, [&](const Strand& strand, int64_t way, const Recurrence<R>& own) {
+    if (alone) pack_way(way);
+    step(strand, own);
+  });
 }
 
 }  // namespace
@@ -89,6 +98,13 @@ void lstm_forward(const Sequences& sequences, int threads, const R* weights, con
 template <typename R>
 void lstm_backward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays) {
   run<R>(sequences, threads, weights, arrays, lstm_kernels<R>().pack_backward, lstm_kernels<R>().backward);
+}
+
+void lstm_states(const Sequences& sequences, int threads, const LstmKernels<float>& kernels,
+                 const Recurrence<float>& arrays) {
+  const Shares shares(sequences.lengths, sequences.count, threads);
+  run_shares<float>(shares, threads, arrays.weights, kernels.packed_size(arrays.H), arrays,
+                    [&](const Strand& strand, int64_t, const Recurrence<float>& own) { kernels.forward(strand, own); });
 }
 
 template void lstm_forward<float>(const Sequences&, int, const float*, const Recurrence<float>&);

@@ -62,4 +62,8 @@ void lstm_forward(const Sequences& sequences, int threads, const R* weights, con
 template <typename R>
 void lstm_backward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays);
 
+// The forward pass with weights packed before, by these kernels: those of both directions, one after the other.
+void lstm_states(const Sequences& sequences, int threads, const LstmKernels<float>& kernels,
+                 const Recurrence<float>& arrays);
+
 }  // namespace trellis

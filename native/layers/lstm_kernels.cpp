@@ -4,31 +4,12 @@
 #include "base/memory.h"
 #include "base/simd.h"
 #include "layers/lstm.h"
-
-#include <type_traits>
+#include "layers/product.h"
 
 namespace TRELLIS_ISA {
 
 using trellis::Recurrence;
 using trellis::Strand;
-
-#if defined(__AVX512F__)
-constexpr int tile_rows = 6;  // times 4 sums, and their operands: 32 registers
-#else
-constexpr int tile_rows = 3;
-#endif
-constexpr int tile_vectors = 4;
-
-template <typename R>
-inline int64_t vectors_of(int64_t H) {
-  return (H + width<R> - 1) / width<R>;
-}
-
-// The lanes of H that the vector from unit j on has.
-template <typename R>
-inline int lanes_from(int64_t j, int64_t H) {
-  return H - j < width<R> ? int(H - j) : width<R>;
-}
 
 template <typename R>
 int64_t packed_size(int64_t H) {
@@ -50,14 +31,10 @@ void pack_forward(const R* weights, int64_t H, R* packed) {
   }
 }
 
-// packed[block of up to four vectors of columns][k][column]: the same for the backward pass
+// The same for the backward pass, whose columns are those of the weights.
 template <typename R>
 void pack_backward(const R* weights, int64_t H, R* packed) {
-  for (int64_t j = 0; j < H; j += tile_vectors * width<R>) {
-    const int64_t rest = vectors_of<R>(H - j), columns = (rest < tile_vectors ? rest : tile_vectors) * width<R>;
-    for (int64_t k = 0; k < 4 * H; ++k)
-      for (int64_t u = 0; u < columns; ++u) *packed++ = j + u < H ? weights[k * H + j + u] : R(0);
-  }
+  pack_columns<R>(weights, 4 * H, H, H, 1, packed);
 }
 
 template <typename R>
@@ -86,34 +63,6 @@ inline Vec<R> sigmoid(Vec<R> x) {
 template <typename R>
 inline Vec<R> tanh(Vec<R> x) {
   return R(1) - R(2) * logistic_of_minus<R>(R(2) * x);
-}
-
-// sums[m] += rows[m][0 .. K) times the packed matrix [K, V vectors]
-template <typename R, int M, int V>
-inline void multiply(const R* const* rows, const R* packed, int64_t K, Vec<R> (&sums)[M][V]) {
-  for (int64_t k = 0; k < K; ++k, packed += V * width<R>) {
-    Vec<R> columns[V];
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) columns[v] = load(packed + v * width<R>);
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) {
-      const R x = rows[m][k];
-#pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sums[m][v] += x * columns[v];
-    }
-  }
-}
-
-// Calls f(a number known to the compiler) for count = 1 .. limit.
-template <int limit, typename F>
-inline void with_count(int64_t count, F f) {
-  if constexpr (limit == 1) {
-    f(std::integral_constant<int, 1>());
-  } else if (count >= limit) {
-    f(std::integral_constant<int, limit>());
-  } else {
-    with_count<limit - 1>(count, f);
-  }
 }
 
 // One step of M sequences, for the units from j on. `before` are the rows of the step before, null at the first step.

@@ -1,14 +1,38 @@
 #include "layers/spelling.h"
 
+#include "base/threads.h"
+
 #include <algorithm>
 
 namespace trellis {
+namespace {
+
+constexpr int64_t words_of_task = 256;
+
+template <typename R>
+bool all_known(const Spelling<R>& in) {
+  const auto known = [&](int64_t id) { return id >= 0 && id < in.characters; };
+  return std::all_of(in.words, in.words + (in.offsets ? in.offsets[in.W] : in.W * in.C), known);
+}
+
+}  // namespace
 
 template <typename R>
 bool spelling_forward(const Spelling<R>& in, R* largest, int32_t* places) {
-  const auto known = [&](int64_t id) { return id >= 0 && id < in.characters; };
-  if (!std::all_of(in.words, in.words + in.W * in.C, known)) return false;
+  if (!all_known(in)) return false;
   spelling_kernels<R>().find(in, largest, places);
+  return true;
+}
+
+bool spell(const Spelling<float>& in, int threads, float* largest) {
+  if (!all_known(in)) return false;
+  run_tasks((in.W + words_of_task - 1) / words_of_task, threads, [&](int64_t task) {
+    const int64_t first = task * words_of_task;
+    Spelling<float> own = in;
+    own.W = std::min(words_of_task, in.W - first);
+    own.offsets += first;
+    spelling_kernels<float>().find(own, largest + first * in.F, nullptr);
+  });
   return true;
 }
 

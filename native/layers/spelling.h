@@ -13,13 +13,14 @@ template <typename R>
 struct Spelling {
   const int64_t* words;  // [W, C]: each row the ids of a word's characters, then zeros
   int64_t W, C;
+  const int64_t* offsets;  // [W + 1]: if given, words are one after another instead, without zeros; C is not used
   R* table;  // or its gradient
   int64_t width, characters, F;
 };
 
 template <typename R>
 struct SpellingKernels {
-  // largest[W, F] and the places where it is; a word without characters has zeros, and no place (-1)
+  // largest[W, F] and, unless null, the places where it is; a word without characters has zeros, and no place (-1)
   void (*find)(const Spelling<R>& in, R* largest, int32_t* places);
   // Adds gradient[W, F] to the table's, where the largest values come from.
   void (*add)(const Spelling<R>& in, const R* gradient, const int32_t* places);
@@ -34,6 +35,8 @@ const SpellingKernels<R>& spelling_kernels() {
 // `find`, or false if a word has an id that is not in the table; then nothing is computed.
 template <typename R>
 bool spelling_forward(const Spelling<R>& in, R* largest, int32_t* places);
+// The same for words with offsets, without places, on several threads.
+bool spell(const Spelling<float>& in, int threads, float* largest);
 // `add`
 template <typename R>
 void spelling_backward(const Spelling<R>& in, const R* gradient, const int32_t* places);

@@ -7,7 +7,14 @@ namespace TRELLIS_ISA {
 using trellis::Spelling;
 
 template <typename R>
-inline int64_t length_of(const Spelling<R>& in, const int64_t* word) {
+inline const int64_t* word_of(const Spelling<R>& in, int64_t w) {
+  return in.words + (in.offsets ? in.offsets[w] : w * in.C);
+}
+
+template <typename R>
+inline int64_t length_of(const Spelling<R>& in, int64_t w) {
+  if (in.offsets) return in.offsets[w + 1] - in.offsets[w];
+  const int64_t* word = word_of(in, w);
   int64_t n = 0;
   while (n < in.C && word[n]) ++n;
   return n;
@@ -24,8 +31,7 @@ inline void around(const Spelling<R>& in, const int64_t* word, int64_t length, i
 template <typename R>
 void find_largest(const Spelling<R>& in, R* largest, int32_t* places) {
   for (int64_t w = 0; w < in.W; ++w) {
-    const int64_t* word = in.words + w * in.C;
-    const int64_t length = length_of(in, word);
+    const int64_t *word = word_of(in, w), length = length_of(in, w);
     for (int64_t f = 0; f < in.F; f += width<R>) {
       const int lanes = in.F - f < width<R> ? int(in.F - f) : width<R>;
       Vec<R> best{};
@@ -39,7 +45,7 @@ void find_largest(const Spelling<R>& in, R* largest, int32_t* places) {
         place = more ? IntVec<R>{} + typename Simd<R>::Int(t) : place;
       }
       store_first<R>(largest + w * in.F + f, best, lanes);
-      for (int i = 0; i < lanes; ++i) places[w * in.F + f + i] = int32_t(place[i]);
+      for (int i = 0; places && i < lanes; ++i) places[w * in.F + f + i] = int32_t(place[i]);
     }
   }
 }
@@ -47,8 +53,7 @@ void find_largest(const Spelling<R>& in, R* largest, int32_t* places) {
 template <typename R>
 void add_gradient(const Spelling<R>& in, const R* gradient, const int32_t* places) {
   for (int64_t w = 0; w < in.W; ++w, gradient += in.F, places += in.F) {
-    const int64_t* word = in.words + w * in.C;
-    const int64_t length = length_of(in, word);
+    const int64_t *word = word_of(in, w), length = length_of(in, w);
     for (int64_t f = 0; length && f < in.F; f += width<R>) {
       const int lanes = in.F - f < width<R> ? int(in.F - f) : width<R>;
       const Vec<R> all = load_first<R>(gradient + f, lanes, R(0));
