@@ -15,7 +15,7 @@ LAYERS = [
     ["arrays", "caching", "errors", "lazy"],
     ["files", "frames", "suggest", "untrusted"],
     ["aligned"],
-    ["text", "tags", "ragged", "config", "store", "vectors"],
+    ["text", "tags", "ragged", "config", "store", "symbols", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],
     ["lexicon"],
@@ -28,6 +28,9 @@ MODEL_ROOMS = ("crf", "functions", "hmm", "neural")
 # Names of several classes: the same thing for NumPy and torch, a model and its layer, the names that users of other
 # libraries know, and two that never leave their packages.
 SAME_IDEA = {
+    "BiLSTM",
+    "CharacterCNN",
+    "CharacterLSTM",
     "ChainScores",
     "SegmentScores",
     "SegmentMarginals",
@@ -42,7 +45,13 @@ SAME_IDEA = {
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # Where torch may be imported as the module loads; everywhere else it waits for a function that needs it.
 TORCH_FREE = ("training/neural/__init__.py", "training/neural/settings.py", "training/neural/batches.py")
-TORCH_AT_HOME = ("chain/torch/", "nn/", "compat/torchcrf.py", "training/neural/", "models/neural")
+TORCH_AT_HOME = (
+    "chain/torch/",
+    "nn/",
+    "compat/torchcrf.py",
+    "training/neural/",
+    *(f"models/neural/{name}.py" for name in ("learning", "network", "restoring", "torch_tagging", "training")),
+)
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 MODELS = [file for file in FILES if file.startswith("models/") and file != "models/__init__.py"]
 

@@ -1,4 +1,4 @@
-#include "layers/dense.h"
+#include "layers/stored_dense.h"
 
 #include "bind/array.h"
 #include "bind/module.h"
@@ -10,12 +10,12 @@ namespace {
 
 using Rows = Array<const float, nb::ndim<2>>;
 
-void new_dense(Dense* self, const Rows& weights, const Array<const float, nb::ndim<1>>& bias) {
+void new_dense(StoredDense* self, const Rows& weights, const Array<const float, nb::ndim<1>>& bias) {
   if (bias.size() != weights.shape(0)) throw nb::value_error("a dense layer takes weights [M, K] and a bias [M]");
-  new (self) Dense(weights.data(), bias.data(), int64_t(weights.shape(1)), int64_t(weights.shape(0)));
+  new (self) StoredDense(weights.data(), bias.data(), int64_t(weights.shape(1)), int64_t(weights.shape(0)));
 }
 
-void apply(const Dense& self, const Rows& in, int threads, const Array<float, nb::ndim<2>>& out) {
+void apply(const StoredDense& self, const Rows& in, int threads, const Array<float, nb::ndim<2>>& out) {
   const bool fits = in.shape(0) == out.shape(0) && int64_t(in.shape(1)) == self.inputs() &&
                     int64_t(out.shape(1)) == self.outputs();
   if (!fits) throw nb::value_error("rows are not as wide as the layer");
@@ -29,7 +29,7 @@ void apply(const Dense& self, const Rows& in, int threads, const Array<float, nb
 }  // namespace
 
 void bind_dense(nb::module_& m) {
-  nb::class_<Dense>(m, "Dense").def("__init__", &new_dense).def("apply", &apply);
+  nb::class_<StoredDense>(m, "StoredDense").def("__init__", &new_dense).def("apply", &apply);
 }
 
 }  // namespace trellis

@@ -1,7 +1,7 @@
-// The kernels of dense_kernels.h for one instruction set: a block of columns, whose weights stay in the first cache, for all
+// The kernels of dense.h for one instruction set: a block of columns, whose weights stay in the first cache, for all
 // rows; then the next one.
-#include "layers/dense_kernels.h"
-#include "layers/product.h"
+#include "layers/dense.h"
+#include "layers/product_kernels.h"
 
 namespace TRELLIS_ISA {
 

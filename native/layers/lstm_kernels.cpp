@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/simd.h"
 #include "layers/lstm.h"
-#include "layers/product.h"
+#include "layers/product_kernels.h"
 
 namespace TRELLIS_ISA {
 

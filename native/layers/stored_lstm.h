@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/block.h"
-#include "layers/dense.h"
+#include "layers/stored_dense.h"
 #include "layers/lstm.h"
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class StoredLstm {
  private:
   const LstmKernels<float>& kernels_;  // of the instruction set that the weights were packed for
   int64_t H_;
-  Dense inward_;
+  StoredDense inward_;
   Block<float> recurrent_;
 };
 

@@ -149,6 +149,14 @@ def spelling_backward(
     places: int,
     /,
 ) -> None: ...
+def spell(
+    characters: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    table: npt.NDArray[np.float32],
+    threads: int,
+    largest: npt.NDArray[np.float32],
+    /,
+) -> bool: ...
 def layout_of_lengths(lengths: Array, B: int, tokens: int, /) -> Layout: ...
 def layout_of_mask(
     mask: Array, tags: Array, ignored: int, B: int, T: int, stride_b: int, stride_t: int, /
@@ -158,6 +166,27 @@ def set_num_threads(count: int, /) -> None: ...
 def instruction_set() -> str: ...
 def use_instruction_set(name: str, /) -> bool: ...
 def fma_peak(dtype: str, /) -> float: ...
+
+class StoredDense:
+    def __init__(self, weights: npt.NDArray[np.float32], bias: npt.NDArray[np.float32], /) -> None: ...
+    def apply(self, rows: npt.NDArray[np.float32], threads: int, out: npt.NDArray[np.float32], /) -> None: ...
+
+class StoredLstm:
+    def __init__(
+        self,
+        inward: npt.NDArray[np.float32],
+        bias: npt.NDArray[np.float32],
+        recurrent: npt.NDArray[np.float32],
+        /,
+    ) -> None: ...
+    def run(
+        self,
+        features: npt.NDArray[np.float32],
+        rows: npt.NDArray[np.int64] | None,
+        lengths: npt.NDArray[np.int64],
+        threads: int,
+        states: npt.NDArray[np.float32],
+    ) -> None: ...
 
 class TemplateSet:
     def __init__(self, lines: list[list[tuple[str, int, int, int, int]]], /) -> None: ...

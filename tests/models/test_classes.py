@@ -5,6 +5,7 @@ import pytest
 from trellis import CRF
 from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.models import classes, families
+from trellis.models.extras import neural_extra
 
 
 def test_families_are_made_by_name():
@@ -18,13 +19,16 @@ def test_families_are_made_by_name():
         classes.tagger_class("horse")
 
 
-def test_a_family_whose_library_is_missing_says_how_to_get_it(monkeypatch):
-    def absent(name):
-        raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-    monkeypatch.setattr(classes.importlib, "import_module", absent)
-    with pytest.raises(ModelError, match=r"a neural model needs torch: pip install 'trellis-crf\[neural\]'"):
-        classes.tagger_class("neural")
+def test_what_needs_a_library_that_is_missing_says_how_to_get_it():
+    missing = ModuleNotFoundError("No module named 'torch'", name="torch")
+    with (
+        pytest.raises(ModelError, match=r"training needs torch: pip install 'trellis-crf\[neural\]'"),
+        neural_extra("training"),
+    ):
+        raise missing
+    broken = ModuleNotFoundError("No module named 'trellis.wrong'", name="trellis.wrong")
+    with pytest.raises(ModuleNotFoundError), neural_extra("training"):
+        raise broken
 
 
 def test_a_family_that_needs_a_setting_says_so():

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from trellis.models.neural.model import take_over
+from trellis.models.neural.learning import take_over
 from trellis.nn.edges import BilinearEdges
 
 

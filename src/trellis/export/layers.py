@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from trellis.arrays import AnyArray
 from trellis.export.graph import Graph
-
-Weights = Mapping[str, Any]
-"""The state of a torch module: tensors by name."""
-
-
-def array(tensor: Any) -> AnyArray:
-    """The numbers of a torch tensor."""
-    values: AnyArray = tensor.detach().float().cpu().numpy()
-    return values
+from trellis.models.neural.layers import Weights
 
 
 def lstm(graph: Graph, features: str, lengths: str, weights: Weights, name: str) -> tuple[str, str]:
@@ -36,15 +27,15 @@ def lstm(graph: Graph, features: str, lengths: str, weights: Weights, name: str)
     return by_place, ends
 
 
-def _gates(tensor: Any) -> AnyArray:
+def _gates(weights: AnyArray) -> AnyArray:
     """Rows in the order of ONNX (input, output, forget, cell), from that of torch (input, forget, cell, output)."""
-    i, f, c, o = np.split(array(tensor), 4)
+    i, f, c, o = np.split(weights, 4)
     return np.concatenate([i, o, f, c])
 
 
-def embedded(graph: Graph, ids: str, table: Any) -> str:
+def embedded(graph: Graph, ids: str, table: AnyArray) -> str:
     """The vector of each id; padding is row 0, which is zero."""
-    values = array(table).copy()
+    values = table.copy()
     values[0] = 0.0
     return str(graph.add("Gather", graph.constant(values), ids, axis=0))
 
@@ -58,8 +49,8 @@ def character_cnn(graph: Graph, characters: str, weights: Weights, name: str, wi
     found = []
     for i, width in enumerate(widths):
         # The weights of a filter are those of width * size numbers, place by place.
-        kernel = array(weights[f"{name}.filters.{i}.weight"]).reshape(-1, width, size).transpose(0, 2, 1)
-        bias = graph.constant(array(weights[f"{name}.filters.{i}.bias"]))
+        kernel = weights[f"{name}.filters.{i}.weight"].reshape(-1, width, size).transpose(0, 2, 1)
+        bias = graph.constant(weights[f"{name}.filters.{i}.bias"])
         left = (width - 1) // 2
         values = graph.add("Conv", by_channel, graph.constant(kernel), bias, pads=[left, width - 1 - left])
         inside = graph.add("Where", outside, graph.constant(np.float32(-np.inf)), values)

@@ -43,12 +43,12 @@ def to_onnx(tagger: Tagger[Any], path: str | Path) -> Path:
 
 def _graph(tagger: Tagger[Any]) -> Graph:
     decoder = _decoder(tagger)
-    graph, network = Graph(), exported_network(tagger)
+    graph, learned = Graph(), exported_network(tagger)
     mask = graph.input("mask", "bool", ["batch", "length"])
-    if network is None:
+    if learned is None:
         emissions = graph.input("emissions", "float32", ["batch", "length", decoder.num_states])
     else:
-        emissions = add_network(graph, network, mask)
+        emissions = add_network(graph, learned.plan, learned.weights, mask)
     decoder.add_to(graph, emissions, mask)
     return graph
 
@@ -66,13 +66,13 @@ def _decoder(tagger: Tagger[Any]) -> Decoder:
 
 def _described(tagger: Tagger[Any], graph: Graph) -> str:
     """Labels, settings and vocabulary; ids count from 2, 0 is padding and 1 unknown."""
-    network = exported_network(tagger)
+    learned = exported_network(tagger)
     content = {
         "format": FORMAT,
         "trellis": __version__,
         "opset": OPSET,
         "kind": tagger.kind,
-        "starts_at": "emissions" if network is None else "tokens",
+        "starts_at": "emissions" if learned is None else "tokens",
         "inputs": [given.name for given in graph.inputs],
         "outputs": [given.name for given in graph.outputs],
         "labels": list(tagger.labels_),
@@ -80,8 +80,8 @@ def _described(tagger: Tagger[Any], graph: Graph) -> str:
         "tokenizer": splitter(tagger.tokenizer_).to_dict(),
         "settings": config.to_dict(tagger.settings_),
     }
-    if network is not None:
-        content["vocabulary"] = _vocabulary(tagger.model_.vocabulary)  # type: ignore[attr-defined]
+    if learned is not None:
+        content["vocabulary"] = _vocabulary(learned.vocabulary)
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
 
 

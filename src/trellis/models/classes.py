@@ -1,6 +1,7 @@
 """The one place where a name becomes a tagger: that of a family, or the kind of a stored model.
 
-A class is imported when it is asked for, so torch is loaded only if a neural tagger is made or opened.
+A class is imported when it is asked for. Torch is not: a neural tagger loads it to learn, or if only torch computes
+its network.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trellis import store
-from trellis.errors import ModelError, StoreError
+from trellis.errors import StoreError
 from trellis.models.base import Tagger
 from trellis.models.families import Family
 from trellis.models.folder import model_file
@@ -44,10 +45,5 @@ def tagger_class(kind: str) -> type[Tagger[Any]]:
     if kind not in _TAGGERS:
         raise StoreError(f"a model of unknown kind {kind!r}; known are {', '.join(_TAGGERS)}")
     module, name = _TAGGERS[kind]
-    try:
-        found: type[Tagger[Any]] = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "trellis":
-            raise
-        raise ModelError(f"a {kind} model needs {error.name}: pip install 'trellis-crf[neural]'") from None
+    found: type[Tagger[Any]] = getattr(importlib.import_module(module), name)
     return found

@@ -47,15 +47,11 @@ def check_state(
         left_out: names of the state with this prefix are not expected in the file.
 
     """
-    wanted = {
-        f"{prefix}{name}": tensor for name, tensor in state.items() if not (left_out and name.startswith(left_out))
-    }
-    for name in stored.arrays:
-        if name.startswith(prefix) and name not in wanted:
-            raise stored.refused(name, "has no place in the network that the saved settings describe")
+    wanted = {name: tensor for name, tensor in state.items() if not (left_out and name.startswith(left_out))}
+    stored.refuse_others(prefix, wanted)
     for name, tensor in wanted.items():
         limits = () if finite or not tensor.is_floating_point() else (-torch.inf, torch.inf)
-        stored.array(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), *limits)
+        stored.array(f"{prefix}{name}", str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), *limits)
 
 
 @contextmanager

@@ -16,9 +16,10 @@ from torch.nn import functional as F
 from trellis.errors import ConfigError
 from trellis.nn import native, spelling
 from trellis.nn.bilstm import run_lstm
-from trellis.nn.dropout import PADDING, check_rate
+from trellis.nn.dropout import check_rate
 from trellis.nn.embeddings import CategoryEmbedding
 from trellis.nn.packing import Packing
+from trellis.symbols import PADDING
 
 
 class CharacterCNN(nn.Module):

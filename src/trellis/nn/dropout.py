@@ -6,9 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.errors import ConfigError
-
-PADDING, UNKNOWN = 0, 1
-"""The first two ids of every vocabulary."""
+from trellis.symbols import PADDING, UNKNOWN
 
 
 def check_rate(p: float, name: str) -> float:

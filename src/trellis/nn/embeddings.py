@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trellis.errors import ConfigError
-from trellis.nn.dropout import PADDING, WordDropout, check_rate
+from trellis.nn.dropout import WordDropout, check_rate
+from trellis.symbols import PADDING
 
 
 class CategoryEmbedding(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -85,6 +85,12 @@ class Stored:
             return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise([0, *ends.tolist()]))
         except UnicodeDecodeError as error:
             raise self.refused(f"{name}.bytes", f"must be UTF-8 between the ends: {error.reason}") from None
+
+    def refuse_others(self, prefix: str, known: Container[str]) -> None:
+        """All arrays whose names begin with the prefix must be known by the rest of their names."""
+        for name in self.arrays:
+            if name.startswith(prefix) and name.removeprefix(prefix) not in known:
+                raise self.refused(name, "has no place in the network that the saved settings describe")
 
     def refused(self, name: str, problem: str) -> StoreError:
         """The error for an array that must have another property."""

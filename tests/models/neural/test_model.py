@@ -20,10 +20,10 @@ from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
-from trellis.models.neural.inputs import CASES, FIRST, case_of
-from trellis.models.neural.vocabulary import Symbols, Vocabulary, learn_pairs, learn_vocabulary
-from trellis.nn.dropout import PADDING, UNKNOWN
+from trellis.models.neural.inputs import CASES, case_of
+from trellis.models.neural.vocabulary import Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.parts import PairPart
+from trellis.symbols import FIRST, PADDING, UNKNOWN, Symbols
 from trellis.text import Sentence
 from trellis.training.neural.settings import TrainingSettings
 
@@ -112,10 +112,10 @@ class TestWords:
     def test_a_batch_is_a_gather_of_distinct_words(self):
         names = learn_vocabulary([["ab", "c"]], (), lower=False, min_freq=1)
         encoded = names.encode([["ab", "c", "ab"], [], ["cab"]])
-        batch = encoded.batch(np.array([2, 0]), {"characters", "case"})
-        assert batch.packing.lengths.tolist() == [1, 3]
+        batch = encoded.token_ids(np.array([2, 0]), {"characters", "case"})
+        assert batch.lengths.tolist() == [1, 3]
         assert batch.word.tolist() == [UNKNOWN, 2, 3, 2]
-        spelt = batch.characters.words[batch.characters.index]
+        spelt = batch.spelt.padded()[batch.spelt_index]
         ids = dict(zip("abc", names.characters.ids("abc").tolist(), strict=True))
         assert spelt.tolist() == [
             [ids["c"], ids["a"], ids["b"]],
@@ -135,7 +135,7 @@ class TestWords:
     )
     def test_what_depends_on_the_word_alone_is_computed_once_a_batch(self, settings):
         model = tiny(encoder=TINY["encoder"] | settings).fit(TRAIN).model_
-        network, inputs = model.network, model.vocabulary.encode([s.tokens for s in TRAIN] * 3)
+        network, inputs = model.network, model.network.encode(model.vocabulary, [s.tokens for s in TRAIN] * 3)
         assert network.encoder.of_words
         tokens, words = (inputs.batch(np.arange(18)[::-1], network.parts, of_words=own) for own in (False, True))
         assert tokens.index is None
@@ -150,7 +150,8 @@ class TestWords:
     def test_dropout_of_characters_is_for_training_whatever_reads_them(self, kind, dropout):
         own = {"kind": kind, "size": 4, "output": 8, "dropout": dropout}
         model = tiny(encoder=TINY["encoder"] | {"characters": own}).fit(TRAIN).model_
-        words = model.vocabulary.encode([s.tokens for s in TRAIN]).batch(np.arange(len(TRAIN)), model.network.parts)
+        encoded = model.network.encode(model.vocabulary, [s.tokens for s in TRAIN])
+        words = encoded.batch(np.arange(len(TRAIN)), model.network.parts)
         part = model.network.encoder.parts["characters"]
         with torch.no_grad():
             in_use = part.eval()(words)
@@ -182,7 +183,7 @@ class TestWords:
         names = Vocabulary(pairs=Symbols(("a b", "b a", " b")))
         found = names.encode([list("ba"), [], list("abc")])
         assert found.pairs.tolist() == [[4, 3], [3, UNKNOWN], [UNKNOWN, 2], [2, UNKNOWN], [UNKNOWN, UNKNOWN]]
-        assert found.batch(np.array([2]), {"pairs"}).pairs.tolist() == found.pairs[2:].tolist()
+        assert found.token_ids(np.array([2]), {"pairs"}).pairs.tolist() == found.pairs[2:].tolist()
 
     def test_characters_bring_their_neighbours_and_are_not_spelt(self):
         sentences = [Sentence(list("今天天气"), list("BEBE")), Sentence(list("天气好"), list("BES"))]

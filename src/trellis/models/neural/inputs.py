@@ -6,23 +6,29 @@ each *distinct* word; a token is the number of its word, and a batch is a gather
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from trellis.arrays import IntArray
 from trellis.caching import cached
-from trellis.nn.dropout import PADDING, UNKNOWN
-from trellis.nn.encoder import Batch, Characters
-from trellis.nn.packing import Packing
-from trellis.nn.subwords import Subwords
-from trellis.ragged import pad
+from trellis.ragged import offsets_of, pad
+from trellis.symbols import FIRST, PADDING
 
-FIRST = UNKNOWN + 1
-"""The first id that stands for something known."""
 CASES = ("lower", "Title", "UPPER", "mIxed", "digits", "with digits", "no letters", "no case")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spelt:
+    """The characters of W words, one after another: word w has those from ``offsets[w]`` to ``offsets[w + 1]``."""
+
+    characters: IntArray
+    offsets: IntArray
+
+    def padded(self) -> IntArray:
+        """Rows of equal length, ``(W, C)``."""
+        return pad(self.characters, np.diff(self.offsets), fill=PADDING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +46,33 @@ class Words:
         """How each is written; few taggers ask."""
         return np.fromiter(map(case_of, self.distinct), dtype=np.int64, count=len(self.distinct))
 
-    def spelt(self, kinds: IntArray) -> torch.Tensor:
-        """The characters of these words, ``(W, C)``."""
+    def spelt(self, kinds: IntArray) -> Spelt:
+        """The characters of these words."""
         lengths = self.offsets[kinds + 1] - self.offsets[kinds]
-        flat = self.characters[ranges(self.offsets[kinds], lengths)]
-        return torch.from_numpy(pad(flat, lengths, fill=PADDING))
+        return Spelt(self.characters[ranges(self.offsets[kinds], lengths)], offsets_of(lengths))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenIds:
+    """What the parts of an encoder look up for N tokens of B sentences, flat.
+
+    With an `index`, the rows of word, vector, case and spelling are those of the W distinct words, and the index says
+    which word each token is: what depends on the word alone is computed once.
+    """
+
+    lengths: IntArray
+    word: IntArray
+    vector: IntArray
+    case: IntArray | None
+    columns: Mapping[str, IntArray]
+    spelt: Spelt | None
+    """Of distinct words."""
+    spelt_index: IntArray | None
+    """Which of them each row is; None if each is the one of its number."""
+    pairs: IntArray | None
+    """``(N, 2)``: each token with its left and with its right neighbour."""
+    index: IntArray | None
+    """``(N,)``"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,40 +86,42 @@ class EncodedSentences:
     columns: Mapping[str, IntArray]
     pairs: IntArray | None = None
     """``[N, 2]``: each token with its left and with its right neighbour."""
-    pretrained: Callable[[IntArray], Mapping[str, torch.Tensor]] | None = None
-    """What a transformer takes of the sentences with these numbers."""
-    subwords: Subwords | None = None
-    """The sentences as the transformer sees them, if it has to run."""
 
     def rows(self, examples: IntArray) -> IntArray:
         """The tokens of these sentences."""
         return ranges(self.offsets[examples], self.lengths[examples])
 
-    def batch(self, examples: IntArray, parts: Collection[str], *, of_words: bool = False) -> Batch:
-        """The sentences with these numbers as tensors, with what these parts of the encoder ask for.
+    def token_ids(self, examples: IntArray, parts: Collection[str], *, of_words: bool = False) -> TokenIds:
+        """The sentences with these numbers, with what these parts of the encoder ask for.
 
         With `of_words` as rows of distinct words and an index, for parts that all depend on the word alone.
         """
         rows = self.rows(examples)
         kinds = self.kinds[rows]
-        index, spelt = None, None
+        index = spelt = spelt_index = None
         if of_words:
-            kinds, places = np.unique(kinds, return_inverse=True)
-            index = torch.from_numpy(places)
+            kinds, index = self._distinct(kinds)
         if "characters" in parts:
-            distinct, places = (kinds, np.arange(len(kinds))) if of_words else np.unique(kinds, return_inverse=True)
-            spelt = Characters(self.words.spelt(distinct), torch.from_numpy(places))
-        return Batch(
-            Packing.of(self.lengths[examples]),
-            torch.from_numpy(self.words.word[kinds]),
-            torch.from_numpy(self.words.vector[kinds]),
-            torch.from_numpy(self.words.case[kinds]) if "case" in parts else None,
-            {name: torch.from_numpy(values[rows]) for name, values in self.columns.items()},
+            distinct, spelt_index = (kinds, None) if of_words else self._distinct(kinds)
+            spelt = self.words.spelt(distinct)
+        return TokenIds(
+            self.lengths[examples],
+            self.words.word[kinds],
+            self.words.vector[kinds],
+            self.words.case[kinds] if "case" in parts else None,
+            {name: values[rows] for name, values in self.columns.items()},
             spelt,
-            None if self.pairs is None else torch.from_numpy(self.pairs[rows]),
-            None if self.pretrained is None else self.pretrained(examples),
+            spelt_index,
+            None if self.pairs is None else self.pairs[rows],
             index,
         )
+
+    def _distinct(self, kinds: IntArray) -> tuple[IntArray, IntArray]:
+        """The kinds that occur, in order, and the place of each among them."""
+        present = np.zeros(len(self.words.distinct), dtype=np.bool_)
+        present[kinds] = True
+        places = np.cumsum(present) - 1
+        return np.flatnonzero(present), places[kinds]
 
 
 def ranges(starts: IntArray, lengths: IntArray) -> IntArray:

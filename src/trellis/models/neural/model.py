@@ -10,47 +10,27 @@ checkpoints, and ``resume=True`` continues after an interruption as if there had
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
-import torch
-
 from trellis import chain
-from trellis.arrays import Arrays, Float32Array, IntArray
+from trellis.arrays import Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
 from trellis.lexicon import Lexicon
-from trellis.lexicon.columns import name_of_column
-from trellis.models import fingerprint
 from trellis.models.base import Tagger
 from trellis.models.data import Label, Labelled, Supervised, check_held_out, learned_states, learned_tag_set
+from trellis.models.extras import neural_extra
 from trellis.models.fitting import FitOptions, opened
 from trellis.models.folder import ModelFolder
-from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
-from trellis.models.neural.network import Network, build, load_transformer
+from trellis.models.neural.config import NeuralConfig
+from trellis.models.neural.learned import LearnedNetwork
 from trellis.models.neural.storage import from_stored, to_stored
-from trellis.models.neural.tagging import scores_of
-from trellis.models.neural.training import TaggingTask, Targets, Validation
-from trellis.models.neural.vectors import add_vectors
-from trellis.models.neural.vocabulary import Symbols, Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
 from trellis.models.states import stored_states
 from trellis.store import Stored
 from trellis.tags import OnBadTags, Scheme, TagSet, TagStates
 from trellis.text import OwnTokenizer, Splitter
 from trellis.training import Progress
-from trellis.training.neural import train
 from trellis.training.neural.settings import FREE
-from trellis.vectors import Coverage
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedNetwork:
-    """What training leaves: the network, the names it knows, and how much of them the vectors covered."""
-
-    network: Network
-    vocabulary: Vocabulary
-    coverage: Coverage | None = None
 
 
 @final
@@ -99,27 +79,17 @@ class NeuralTagger(Tagger[NeuralConfig]):
         return True
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        with neural_extra("training a neural model"):
+            from trellis.models.neural.learning import Lesson
+
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
         states = self._states(tags, None if before is None else self.states_)
         if dev is not None:
             check_held_out(dev, tags)
-        learned = self._vocabulary(data.inputs, before)
-        learned, vectors, coverage = add_vectors(learned, self.config.encoder.words, distinct_tokens(data.inputs))
-        settings = resolved(self.config, _facts(self.config, learned, vectors, states, data))
-        vocabulary = _used(learned, settings.encoder, data.inputs, None if before is None else before.vocabulary)
-        with torch.random.fork_rng():
-            torch.manual_seed(settings.training.seed)
-            network = build(settings, vocabulary, states, vectors, load_transformer(settings.encoder))
-            if before is not None:
-                take_over(network, before.network)
-            if options.folder is not None:
-                frozen = {name: p.float().numpy() for name, p in network.named_parameters() if not p.requires_grad}
-                options.folder.identify(data={"vectors and other frozen weights": fingerprint.of_arrays(frozen)})
-            task = self._task(network, vocabulary, data, dev, states, options)
-            history = train(task, settings.training, folder=options.folder, progress=options.progress)
-        self.model_, self.settings_ = LearnedNetwork(network, vocabulary, coverage), settings
-        self.tagset_, self.states_, self.history_ = tags, states, history
+        lesson = Lesson(self.config, data, dev, states, self.lexical_, options, before)
+        self.model_, self.settings_, self.history_ = lesson.learn()
+        self.tagset_, self.states_ = tags, states
 
     def _states(self, tags: TagSet, before: TagStates | None) -> TagStates:
         own = self.config
@@ -129,36 +99,13 @@ class NeuralTagger(Tagger[NeuralConfig]):
         return learned_states(tags, own.learn_scheme, legal, before)
 
     def _state_labels(self) -> IntArray | None:
-        histories = self.model_.network.head.histories
-        return self.states_.finer if histories is None else self.states_.labels[histories]
-
-    def _vocabulary(self, inputs: Sequence[Any], before: LearnedNetwork | None) -> Vocabulary:
-        settings = self.config.encoder
-        return learn_vocabulary(
-            inputs,
-            (*settings.columns, *map(name_of_column, self.lexical_)),
-            lower=settings.words.lower,
-            min_freq=settings.words.min_freq,
-            before=None if before is None else before.vocabulary,
-        )
-
-    def _task(
-        self,
-        network: Network,
-        vocabulary: Vocabulary,
-        data: Labelled,
-        dev: Labelled | None,
-        states: TagStates,
-        options: FitOptions,
-    ) -> TaggingTask:
-        encode = partial(network.encode, vocabulary, cache=self.config.encoder.pretrained.cache)
-        targets = Targets.of(data, states, self.config.label_weights, options.sentence_weights)
-        validate = None if dev is None else Validation(network, encode(dev.inputs), dev, states)
-        return TaggingTask(network, encode(data.inputs), targets, validate)
+        if self.settings_.head != "semicrf":
+            return self.states_.finer
+        histories: IntArray = self.model_.network.head.histories
+        return self.states_.labels[histories]
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
-        model = self._fitted()
-        return scores_of(model.network, model.network.encode(model.vocabulary, inputs))
+        return self._fitted().scores(inputs)
 
     def _fitted(self) -> LearnedNetwork:
         self._fitted_tags()
@@ -166,17 +113,15 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         model = self._fitted()
-        manifest, arrays = to_stored(model.network, model.vocabulary, by_reference=self._by_reference())
+        manifest, arrays = to_stored(model, by_reference=self._by_reference())
         return {**manifest, "learn_scheme": self.states_.scheme.value}, arrays
 
     def _by_reference(self) -> bool:
         return self.config.encoder.pretrained.store == "reference"
 
     def _restore(self, stored: Stored) -> None:
-        with torch.random.fork_rng():
-            self.states_ = stored_states(stored, self._fitted_tags())
-            network, vocabulary, self.settings_ = from_stored(self.settings_, self.states_, stored)
-        self.model_ = LearnedNetwork(network.to("cuda" if torch.cuda.is_available() else "cpu"), vocabulary)
+        self.states_ = stored_states(stored, self._fitted_tags())
+        self.model_, self.settings_ = from_stored(self.settings_, self.states_, stored)
 
 
 def _segment_states(tags: TagSet, learn_scheme: str | None, before: TagStates | None) -> TagStates:
@@ -185,37 +130,3 @@ def _segment_states(tags: TagSet, learn_scheme: str | None, before: TagStates | 
     if states.scheme not in (Scheme.BIOES, Scheme.BILOU, Scheme.BMES, Scheme.PLAIN):  # plain: spans of one token
         raise ConfigError(f"head = semicrf learns in bioes, bilou or bmes, got learn_scheme = {learn_scheme}")
     return states
-
-
-def _facts(
-    config: NeuralConfig, learned: Vocabulary, vectors: Float32Array | None, states: TagStates, data: Labelled
-) -> Facts:
-    """What unset settings depend on, as the training data has it."""
-    alone, characters = config.encoder.transformer is None, learned.has_only_characters
-    size = None if vectors is None else vectors.shape[1]
-    spans = (
-        None
-        if config.head != "semicrf" or data.partial
-        else states.tags.find_spans(data.encode(states.tags), data.lengths)
-    )
-    longest = None if spans is None or not len(spans.end) else int((spans.end - spans.begin).max())
-    return Facts(alone and not characters, alone and characters, size, states.tags.scheme, states.scheme, longest)
-
-
-def _used(
-    learned: Vocabulary, settings: EncoderSettings, inputs: Sequence[Any], before: Vocabulary | None
-) -> Vocabulary:
-    """The vocabulary with characters and pairs only if the encoder uses them."""
-    if settings.characters.kind == "none":
-        learned = replace(learned, characters=Symbols())
-    return replace(learned, pairs=learn_pairs(inputs, settings.pair_min_freq, before)) if settings.pairs else learned
-
-
-def take_over(network: Network, before: Network) -> None:
-    """Copy what an earlier network learned: its words and labels come first, so its weights are the first of each."""
-    old = before.state_dict()
-    with torch.no_grad():
-        for name, new in network.state_dict().items():
-            if name in old and ".vectors." not in name:  # a file's vectors are read, not learned
-                shared = tuple(slice(0, min(a, b)) for a, b in zip(new.shape, old[name].shape, strict=True))
-                new[shared] = old[name][shared].to(new.device)

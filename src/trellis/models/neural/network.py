@@ -1,9 +1,9 @@
-"""The network that a configuration and a vocabulary describe: encoder, emission layer, head."""
+"""The network that a configuration and a vocabulary describe as a torch module: encoder, emission layer, head."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,24 +11,60 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.arrays import Float32Array
+from trellis.arrays import Float32Array, IntArray
 from trellis.errors import ConfigError
 from trellis.models.data import tokens_of
-from trellis.models.neural.config import CharacterSettings, EncoderSettings, NeuralConfig, WordSettings
-from trellis.models.neural.inputs import CASES, FIRST, EncodedSentences
+from trellis.models.neural.config import CharacterSettings, EncoderSettings, NeuralConfig
+from trellis.models.neural.inputs import EncodedSentences
+from trellis.models.neural.plan import CharacterPlan, PartPlan, TableSize, WordPlan, legal_steps, parts_of
 from trellis.models.neural.vocabulary import Vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
-from trellis.nn.dropout import PADDING
 from trellis.nn.edges import BilinearEdges
-from trellis.nn.encoder import Batch, Encoder, Part
+from trellis.nn.encoder import Batch, Characters, Encoder, Part
 from trellis.nn.feature_cache import FeatureCache
 from trellis.nn.heads import CRFHead, Head, SoftmaxHead
+from trellis.nn.packing import Packing
 from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, PretrainedPart, WordPart
 from trellis.nn.segment_head import SegmentStates, SemiCRFHead
+from trellis.nn.subwords import Subwords
 from trellis.nn.transformer import TransformerEncoder
-from trellis.tags import Role, Scheme, TagStates
+from trellis.symbols import FIRST, PADDING
+from trellis.tags import Role, TagStates
 
-_MOST_LABELS = 4096  # of a softmax: its table of legal transitions is (L, L), and a file has no array of that size
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkInputs(EncodedSentences):
+    """Encoded sentences for a torch module, which may have a transformer."""
+
+    pretrained: Callable[[IntArray], Mapping[str, Tensor]] | None = None
+    """What the transformer takes of the sentences with these numbers."""
+    subwords: Subwords | None = None
+    """The sentences as the transformer sees them, if it has to run."""
+
+    @classmethod
+    def of(cls, encoded: EncodedSentences, **pretrained: Any) -> NetworkInputs:
+        """The sentences with what a transformer takes of them."""
+        names = ("lengths", "offsets", "kinds", "words", "columns", "pairs")
+        return cls(**{name: getattr(encoded, name) for name in names}, **pretrained)
+
+    def batch(self, examples: IntArray, parts: Collection[str], *, of_words: bool = False) -> Batch:
+        """The `token_ids` of these sentences as tensors."""
+        ids = self.token_ids(examples, parts, of_words=of_words)
+        spelt = None
+        if ids.spelt is not None:
+            index = np.arange(len(ids.word)) if ids.spelt_index is None else ids.spelt_index
+            spelt = Characters(torch.from_numpy(ids.spelt.padded()), torch.from_numpy(index))
+        return Batch(
+            Packing.of(ids.lengths),
+            torch.from_numpy(ids.word),
+            torch.from_numpy(ids.vector),
+            None if ids.case is None else torch.from_numpy(ids.case),
+            {name: torch.from_numpy(values) for name, values in ids.columns.items()},
+            spelt,
+            None if ids.pairs is None else torch.from_numpy(ids.pairs),
+            None if self.pretrained is None else self.pretrained(examples),
+            None if ids.index is None else torch.from_numpy(ids.index),
+        )
 
 
 class Network(nn.Module):
@@ -55,17 +91,17 @@ class Network(nn.Module):
         part = dict(self.encoder.parts.items()).get("transformer")
         return part.transformer if isinstance(part, PretrainedPart) else None
 
-    def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> EncodedSentences:
+    def encode(self, vocabulary: Vocabulary, inputs: Sequence[Any], *, cache: str | None = None) -> NetworkInputs:
         """Sentences as numbers; a frozen transformer's features are kept in the folder `cache`, if one is given."""
         encoded = vocabulary.encode(inputs)
         transformer = self.transformer
         if transformer is None:
-            return encoded
+            return NetworkInputs.of(encoded)
         tokens = [list(tokens_of(item)) for item in inputs]
         if cache is not None:
-            return replace(encoded, pretrained=FeatureCache(cache).features(transformer, tokens).batch)
+            return NetworkInputs.of(encoded, pretrained=FeatureCache(cache).features(transformer, tokens).batch)
         subwords = transformer.encode(tokens)
-        return replace(encoded, pretrained=partial(transformer.batch, subwords), subwords=subwords)
+        return NetworkInputs.of(encoded, pretrained=partial(transformer.batch, subwords), subwords=subwords)
 
     def forward(self, batch: Batch) -> Tensor:
         """``(N, L)``."""
@@ -140,19 +176,22 @@ def _parts(
     parts: dict[str, Part] = {}
     if transformer is not None:
         parts["transformer"] = _pretrained(settings, transformer)
-    word = _words(settings, vocabulary, vectors)
-    if word is not None:
-        parts["words"] = word
-    if len(vocabulary.characters) > FIRST:
-        parts["characters"] = CharacterPart(_characters(settings.characters, len(vocabulary.characters)))
-    if vocabulary.pairs.names:
-        assert settings.pairs is not None
-        parts["pairs"] = PairPart(len(vocabulary.pairs), settings.pairs, unknown=settings.pair_unknown)
-    if settings.capitalisation:
-        parts["case"] = CasePart(FIRST + len(CASES), settings.capitalisation)
-    for name, symbols in vocabulary.columns.items():
-        parts[f"column {name}".replace(".", " ")] = ColumnPart(name, len(symbols), settings.column_size)
+    shape = None if vectors is None else TableSize(*vectors.shape)
+    for name, plan in parts_of(settings, vocabulary, shape).items():
+        parts[name] = _part(plan, settings, vectors)
     return parts
+
+
+def _part(plan: PartPlan, settings: EncoderSettings, vectors: Float32Array | None) -> Part:
+    if isinstance(plan, WordPlan):
+        rows = FIRST if plan.learnt is None else plan.learnt.rows
+        learnt, unknown = plan.learnt is not None, settings.words.unknown
+        return WordPart(rows, plan.output_size, vectors=vectors, learnt=learnt, unknown=unknown)
+    if isinstance(plan, CharacterPlan):
+        return CharacterPart(_characters(plan, settings.characters))
+    if plan.of == "pairs":
+        return PairPart(*plan.table, unknown=settings.pair_unknown)
+    return CasePart(*plan.table) if plan.of == "case" else ColumnPart(plan.column, *plan.table)
 
 
 def _pretrained(settings: EncoderSettings, transformer: TransformerEncoder) -> PretrainedPart:
@@ -177,42 +216,20 @@ def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
     )
 
 
-def _words(settings: EncoderSettings, vocabulary: Vocabulary, vectors: Float32Array | None) -> WordPart | None:
-    own = settings.words
-    size = _word_size(own, None if vectors is None else vectors.shape[1])
-    if not size:
-        return None
-    learned = own.tune or vectors is None
-    return WordPart(len(vocabulary.words), size, vectors=vectors, learnt=learned, unknown=own.unknown)
-
-
-def _word_size(settings: WordSettings, width: int | None) -> int:
-    assert settings.size is not None
-    if width is not None and settings.size not in (width, 0):
-        raise ConfigError(f"encoder.words.size is {settings.size}, but the vectors are {width} wide: do not set it")
-    return settings.size
-
-
-def _characters(settings: CharacterSettings, count: int) -> CharacterCNN | CharacterLSTM:
-    if settings.kind == "lstm":
-        return CharacterLSTM(count, settings.size, settings.output, dropout=settings.dropout)
-    return CharacterCNN(count, settings.size, settings.output, widths=settings.widths, dropout=settings.dropout)
+def _characters(plan: CharacterPlan, settings: CharacterSettings) -> CharacterCNN | CharacterLSTM:
+    if not plan.widths:
+        return CharacterLSTM(*plan.characters, plan.output_size, dropout=settings.dropout)
+    return CharacterCNN(*plan.characters, plan.output_size, widths=plan.widths, dropout=settings.dropout)
 
 
 def _head(config: NeuralConfig, states: TagStates) -> Head:
     if config.head == "semicrf":
         assert config.longest is not None
         return SemiCRFHead(len(states), segment_states(states), config.longest, config.boundaries)
-    if config.head == "softmax" and len(states) > _MOST_LABELS:
-        raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(states)}")
-    legal = None
-    if config.constraints and states.scheme is not Scheme.PLAIN:
-        allowed = states.allowed_transitions()
-        masks = (allowed.transitions, allowed.start, allowed.end)
-        legal = tuple(torch.from_numpy(mask) for mask in masks)
-    if config.head == "crf":
-        return CRFHead(len(states), legal)  # type: ignore[arg-type]
-    return SoftmaxHead(len(states), legal if config.decoding == "legal" else None)  # type: ignore[arg-type]
+    allowed = legal_steps(config, states)
+    legal = None if allowed is None else tuple(torch.from_numpy(mask) for mask in allowed)
+    head = CRFHead if config.head == "crf" else SoftmaxHead
+    return head(len(states), legal)  # type: ignore[arg-type]
 
 
 def segment_states(states: TagStates) -> SegmentStates:

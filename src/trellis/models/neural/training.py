@@ -10,9 +10,8 @@ from torch import Tensor, nn
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.models.data import Labelled
-from trellis.models.neural.inputs import EncodedSentences
-from trellis.models.neural.network import Network
-from trellis.models.neural.tagging import scores_of
+from trellis.models.neural.network import Network, NetworkInputs
+from trellis.models.neural.torch_tagging import scores_of
 from trellis.models.scoring import held_out_scores
 from trellis.tags import TagStates
 from trellis.training import DevScores
@@ -49,7 +48,7 @@ class TaggingTask:
     """A network, its training data, and how to score it."""
 
     def __init__(
-        self, network: Network, inputs: EncodedSentences, targets: Targets, validate: Callable[[], DevScores] | None
+        self, network: Network, inputs: NetworkInputs, targets: Targets, validate: Callable[[], DevScores] | None
     ) -> None:
         self.module: nn.Module = network
         # A transformer computes on padding, so a batch has sentences with similar numbers of subwords.
@@ -97,7 +96,7 @@ class Validation:
     """Scores of a network on held-out sentences."""
 
     network: Network
-    inputs: EncodedSentences
+    inputs: NetworkInputs
     dev: Labelled
     states: TagStates
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from trellis.arrays import Float32Array
 from trellis.models.neural.config import WordSettings
-from trellis.models.neural.inputs import FIRST
-from trellis.models.neural.vocabulary import Symbols, Vocabulary
+from trellis.models.neural.vocabulary import Vocabulary
+from trellis.symbols import FIRST, Symbols
 from trellis.vectors import Coverage, read_vectors
 
 

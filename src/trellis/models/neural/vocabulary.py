@@ -5,64 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from trellis import _native
 from trellis.arrays import IntArray
-from trellis.caching import cached
 from trellis.errors import DataError
 from trellis.models.data import name_of, tokens_of
-from trellis.models.neural.inputs import FIRST, EncodedSentences, Words
-from trellis.nn.dropout import PADDING, UNKNOWN
+from trellis.models.neural.inputs import EncodedSentences, Words
 from trellis.ragged import offsets_of
+from trellis.symbols import PADDING, UNKNOWN, Symbols
 from trellis.text import Sentence
 
-
-@dataclass(frozen=True)
-class Symbols:
-    """Strings numbered from 2; 0 is padding, 1 stands for all that are unknown."""
-
-    names: tuple[str, ...] = ()
-    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_ids", {name: number for number, name in enumerate(self.names, start=FIRST)})
-
-    @classmethod
-    def learn(cls, counts: Mapping[str, int], min_freq: int = 1, before: Symbols | None = None) -> Symbols:
-        """Those that occur often enough, most frequent first, after those that were known before."""
-        known = () if before is None else before.names
-        often = (name for name, count in counts.items() if count >= min_freq)
-        new = sorted((name for name in often if before is None or name not in before), key=lambda s: (-counts[s], s))
-        return cls((*known, *new))
-
-    def __len__(self) -> int:
-        """How many ids there are, padding and unknown included."""
-        return len(self.names) + FIRST
-
-    def __contains__(self, name: object) -> bool:
-        """Whether the string has its own id."""
-        return name in self._ids
-
-    def ids(self, names: Sequence[str]) -> IntArray:
-        """The id of each."""
-        return np.fromiter(map(self._ids.get, names, repeat(UNKNOWN)), dtype=np.int64, count=len(names))
-
-    @cached
-    def _by_code_point(self) -> IntArray:
-        """The ids of single characters by their code points, and a last one for all beyond."""
-        points = {ord(name): number for name, number in self._ids.items() if len(name) == 1}
-        table = np.full(max(points, default=-1) + 2, UNKNOWN, dtype=np.int64)
-        table[list(points)] = list(points.values())
-        return table
-
-    def character_ids(self, text: str) -> IntArray:
-        """The id of each character of a text."""
-        points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        return np.take(self._by_code_point, points, mode="clip")
+_NONE = Symbols()
 
 
 class _Numbers(dict[Any, int]):
@@ -77,10 +34,10 @@ class _Numbers(dict[Any, int]):
 class Vocabulary:
     """All that is known by name; `vectors` are the words that a file has vectors for."""
 
-    words: Symbols = Symbols()
-    vectors: Symbols = Symbols()
-    characters: Symbols = Symbols()
-    pairs: Symbols = Symbols()
+    words: Symbols = _NONE
+    vectors: Symbols = _NONE
+    characters: Symbols = _NONE
+    pairs: Symbols = _NONE
     columns: Mapping[str, Symbols] = field(default_factory=dict)
     lower: bool = False
 

@@ -1,4 +1,4 @@
-#include "layers/dense.h"
+#include "layers/stored_dense.h"
 
 #include "base/threads.h"
 
@@ -11,7 +11,7 @@ constexpr int64_t rows_of_task = 96;  // a multiple of the rows that kernels tak
 
 }  // namespace
 
-Dense::Dense(const float* weights, const float* bias, int64_t K, int64_t M)
+StoredDense::StoredDense(const float* weights, const float* bias, int64_t K, int64_t M)
     : kernels_(kernels_in_use<DenseKernels>()),
       K_(K),
       M_(M),
@@ -21,7 +21,7 @@ Dense::Dense(const float* weights, const float* bias, int64_t K, int64_t M)
   std::copy(bias, bias + M, static_cast<float*>(bias_));
 }
 
-void Dense::apply(const float* in, int64_t rows, int threads, float* out) const {
+void StoredDense::apply(const float* in, int64_t rows, int threads, float* out) const {
   run_tasks((rows + rows_of_task - 1) / rows_of_task, threads, [&](int64_t task) {
     const int64_t first = task * rows_of_task, count = std::min(rows_of_task, rows - first);
     kernels_.apply({K_, M_, packed_, bias_, in + first * K_, count, out + first * M_});
