@@ -2,6 +2,7 @@
 
     make siege                                      half a minute
     python -m tests.server.faults --seconds 600     as long as you like
+    python -m tests.server.faults --random 100000   so many requests of random bytes, and nothing else
 
 Two workers serve two models. Several threads ask, each in its own way, for the seconds given. Nothing may be answered
 with another status than those that openapi.json declares, no answer may belong to another request, the processes may
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import math
 import os
 import random
 import shutil
@@ -23,6 +25,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import trellis
@@ -80,6 +83,14 @@ class Siege:
                 with self._lock:
                     self.lost += 1
 
+    def wrong(self, code: int, errors: str) -> list[str]:
+        """What should not have been seen, with the exit code of the server and what it said."""
+        undeclared = set(self.statuses) - DECLARED
+        found = [f"{self.mixed} answers belong to another request"] if self.mixed else []
+        found += [f"undeclared statuses {undeclared}"] if undeclared else []
+        found += [f"exit code {code}"] if code not in (0, -signal.SIGTERM) else []
+        return found + (["a traceback on standard error"] if "Traceback" in errors else [])
+
     def seen(self, status: int) -> None:
         with self._lock:
             self.statuses[status] += 1
@@ -95,11 +106,10 @@ class Siege:
 
     def disturb(self, rng: random.Random) -> None:
         """Bytes of any kind, in a request or instead of one; the client may leave at any moment."""
-        junk = rng.randbytes(rng.randrange(200))
-        head = HEAD.format(rng.choice([len(junk), 5, 10**6, -1])).encode()
-        data = rng.choice([junk, head + junk, head[: rng.randrange(len(head))], head + b'{"texts": ["' + junk + b'"]}'])
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=5) as sock:
-            sock.sendall(data)
+            sock.sendall(anything(rng))
+            if rng.random() < 0.5:
+                sock.shutdown(socket.SHUT_WR)
             sock.settimeout(rng.choice([0.001, 0.05]))
             try:
                 answer = sock.recv(4096)
@@ -124,6 +134,35 @@ class Siege:
         file.write_bytes(rng.choice([whole[: len(whole) // 2], b"", whole]))
 
 
+def anything(rng: random.Random) -> bytes:
+    """Random bytes: alone, as the body of a request, in a string of its JSON, or a request with some bytes replaced."""
+    junk = rng.randbytes(rng.randrange(200))
+    whole = bytearray(HEAD.format(47).encode() + b'{"texts": ["Anna Smith met Paul in New York."]}')
+    for _ in range(rng.randrange(1, 6)):
+        whole[rng.randrange(len(whole))] = rng.randrange(256)
+    head = HEAD.format(rng.choice([len(junk), 5, 10**6, -1])).encode()
+    quoted = b'{"texts": ["' + junk + b'"]}'
+    return rng.choice([junk, head + junk, head[: rng.randrange(len(head))], head + quoted, bytes(whole)])
+
+
+def showered(count: int) -> list[str]:
+    """What went wrong when so many requests of random bytes came, four at a time."""
+    with tempfile.TemporaryDirectory() as place:
+        folder.save_model(folder.prepare(Path(place) / "crf"), CRF(features="ner").fit(sentences()))
+        with running(Path(place) / "crf", "--timeout", 5) as server:
+            siege = Siege(server, {"crf": Path(place) / "crf"}, math.inf)
+            rngs = [random.Random(seed) for seed in range(4)]
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda i: siege.disturb(rngs[i % 4]), range(count)))
+            memory = Path(f"/proc/{server.process.pid}/status").read_text().partition("VmRSS:")[2].split()[0]
+            status, _ = server.ask("/readyz")
+            code, errors = server.stop()
+    print(
+        f"{count} requests, {sum(siege.statuses.values())} answers {json.dumps(siege.statuses)}, {memory} kB at the end"
+    )
+    return siege.wrong(code, errors) + ([f"/readyz says {status}"] if status != 200 else [])
+
+
 def besieged(seconds: float) -> list[str]:
     """What went wrong."""
     with tempfile.TemporaryDirectory() as place:
@@ -140,16 +179,15 @@ def besieged(seconds: float) -> list[str]:
             server.until("/readyz", lambda content: not content["problems"])
             code, errors = server.stop()
     print(f"{sum(siege.statuses.values())} answers {json.dumps(siege.statuses)}, {siege.lost} lost with killed workers")
-    wrong = [f"{siege.mixed} answers belong to another request"] if siege.mixed else []
-    wrong += [f"undeclared statuses {set(siege.statuses) - DECLARED}"] if set(siege.statuses) - DECLARED else []
-    wrong += [f"exit code {code}"] if code else []
-    return wrong + (["a traceback on standard error"] if "Traceback" in errors else [])
+    return siege.wrong(code, errors)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
-    wrong = besieged(parser.parse_args().seconds)
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    options = parser.parse_args()
+    wrong = showered(options.random) if options.random else besieged(options.seconds)
     raise SystemExit("\n".join(wrong) or 0)
 
 

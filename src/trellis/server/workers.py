@@ -7,6 +7,7 @@ when it has changed. All of them accept from one socket. A worker that dies is r
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -101,6 +102,8 @@ class Parent:
 
     def run(self) -> None:
         """Start workers, replace those that die, and pass a signal on to all of them."""
+        gc.collect()
+        gc.freeze()  # what exists now is not looked at again: looking would write to memory that workers share
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             while not self._stopping:
