@@ -75,6 +75,9 @@ def test_a_head_that_is_too_long_ends_the_connection(shelf: ModelShelf) -> None:
         streams = await opened(port)
         streams[1].write(b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 2000)
         assert await closed(streams) == b""
+        whole = await opened(port)
+        whole[1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 20_000 + b"\r\n\r\n")
+        assert await closed(whole) == b""
 
     with_server(shelf, test)
 

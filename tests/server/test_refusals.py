@@ -15,7 +15,15 @@ from trellis.server import ModelShelf, ServerLimits
 from trellis.server.questions import TagQuestion
 
 SMALL = ServerLimits(
-    body_bytes=2000, line_bytes=200, tokens=50, sentence_tokens=30, k=5, explained_tokens=4, lexicon_entries=2
+    body_bytes=2000,
+    line_bytes=200,
+    tokens=50,
+    high_tokens=100,
+    low_tokens=50,
+    sentence_tokens=30,
+    k=5,
+    explained_tokens=4,
+    lexicon_entries=2,
 )
 
 
@@ -52,6 +60,16 @@ def strict(shelf: ModelShelf) -> Any:
         ("/v1/tag", {"texts": ["a"], "timeout": -1}, 422, "timeout must be above 0"),
         ("/v1/tag", {"texts": ["a " * 60]}, 413, "has 60 tokens: expected at most 50"),
         ("/v1/tag", {"texts": ["a " * 40]}, 413, "a sentence has 40 tokens: expected at most 30"),
+        ("/v1/tag", {"tokens": [[]] * 51}, 413, "has 51 tokens: expected at most 50"),
+        ("/v1/tag", {"texts": [""] * 51}, 413, "has 51 tokens: expected at most 50"),
+        ("/v1/tag", {"texts": ["a " * 25], "k_best": 5}, 413, "has 25 tokens: expected at most 20 for so many"),
+        ("/v1/trellis", {"text": "a " * 25, "k_best": 3}, 413, "has 25 tokens: expected at most 20 for so many"),
+        (
+            "/v1/tag",
+            {"texts": ["a " * 25], "lexicon": [{"surface": "a " * 10, "label": "PER"}]},
+            413,
+            "expected at most 10 for .* entries",
+        ),
         ("/v1/tag", {"texts": ["a" * 3000]}, 413, "expected at most 2000 bytes"),
         ("/v1/tag", {"texts": ["a"], "lexicon": ["a"]}, 422, "item 0 of the field 'lexicon' must be an object"),
         ("/v1/tag", {"texts": ["a"], "lexicon": [{}]}, 422, r"lexicon\[0\] lacks the field 'surface'"),

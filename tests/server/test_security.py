@@ -12,6 +12,14 @@ from trellis.errors import ConfigError
 from trellis.server import ModelShelf, security
 from trellis.server.security import LOCAL, Keys
 
+STRANGE = [
+    "testserver:80@evil.example",
+    "testserver/evil",
+    "testserver:x",
+    "[::1]evil",
+    "testserver evil",
+    "@testserver",
+]
 KEY, OTHER = "correct-horse-battery", "another-long-enough-key"
 
 
@@ -20,7 +28,9 @@ def locked(shelf: ModelShelf) -> Iterator[Client]:
     yield from client_of(shelf, keys=Keys([KEY, OTHER]))
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.evil:80", "testserver.evil"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "localhost.evil:80", "testserver.evil", *STRANGE]
+)
 def test_a_foreign_name_of_this_machine_is_refused(client: Client, host: str) -> None:
     response = client.post("/v1/tag", {"texts": [TEXT]}, headers={"host": host})
     assert (response.status_code, response.json()["error"]["code"]) == (400, "wrong_host")
@@ -30,6 +40,14 @@ def test_a_foreign_name_of_this_machine_is_refused(client: Client, host: str) ->
 def test_local_names_are_its_own(shelf: ModelShelf, host: str) -> None:
     for client in client_of(shelf, hosts=LOCAL):
         assert client.get("/healthz", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["host", "origin", "authorization"])
+def test_headers_that_decide_may_come_only_once(client: Client, name: str) -> None:
+    own = {"host": "testserver", "origin": "http://testserver", "authorization": "Bearer x"}[name]
+    for pair in ((own, "evil.example"), ("evil.example", own)):
+        headers = [(name, value) for value in pair] + ([] if name == "host" else [("host", "testserver")])
+        assert client.http.get("/v1/models", headers=headers).status_code == 400
 
 
 def test_any_name_if_asked_for(shelf: ModelShelf) -> None:

@@ -13,6 +13,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trellis.server.limits import ServerLimits
 
+_END = b"\r\n\r\n"  # of a head
+
 
 def patient_protocol(limits: ServerLimits) -> type[HttpToolsProtocol]:
     """The protocol for uvicorn, with these limits."""
@@ -29,13 +31,12 @@ def patient_protocol(limits: ServerLimits) -> type[HttpToolsProtocol]:
 
         def data_received(self, data: bytes) -> None:
             if self._head_timer is not None:
+                room = max(0, limits.head_bytes - self._head_size)
                 self._head_size += len(data)
-                if self._head_size > limits.head_bytes + limits.body_bytes:
+                if len(data) > room and data.find(_END, 0, room + len(_END)) < 0:
                     self.transport.close()
                     return
             super().data_received(data)
-            if self._head_timer is not None and self._head_size > limits.head_bytes:
-                self.transport.close()
 
         def on_message_begin(self) -> None:
             super().on_message_begin()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from trellis.lexicon import Entry
 from trellis.models.data import Label
 from trellis.models.raw_text import inputs_of, parts_of, segments
 from trellis.server.answers import TagWriter, dumps, named
@@ -38,7 +40,8 @@ _TRELLIS = ("text", "tokens", "model", "known", "known_spans", "lexicon", "k_bes
 _LINE = ("text", "tokens", "id")
 _CORRECTION = ("text", "tokens", "model", "known_spans", "tags")
 _EXPLAIN = ("text", "tokens", "model", "positions", "top", "timeout")
-_WIDER = 4  # what a token costs with a lexicon: the chain has more states
+_WIDER = 4  # what a token costs at least with a lexicon: the chain has more states
+_PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class RequestReader:
         lexicon = lexicon_in(fields, self._limits.lexicon_entries)
         question = TagQuestion(model, form != "tokens", asked.known is not None, probabilities, k, lexicon)
         answer = TagWriter(model, form, spans_only, owners, fields.values.get("documents"))
-        return self._prepared(question, asked, answer, fields, weight=max(1, k, _WIDER * bool(lexicon)))
+        return self._prepared(question, asked, answer, fields, weight=max(1, k) * _width(lexicon))
 
     def lines(self, query: Mapping[str, str]) -> Callable[[bytes], Prepared]:
         """``/v1/tag`` with JSON Lines: how one line is read, with the options of the query."""
@@ -101,7 +104,8 @@ class RequestReader:
         k = integer(fields, "k_best", 3, 1, self._limits.k)
         lexicon = lexicon_in(fields, self._limits.lexicon_entries)
         question = TrellisQuestion(model, form != "tokens", asked.known is not None, k, lexicon)
-        return self._prepared(question, asked, lambda a: dumps(named(model) | a[0]), fields, weight=2 + k)
+        weight = (2 + k) * _width(lexicon)
+        return self._prepared(question, asked, lambda a: dumps(named(model) | a[0]), fields, weight)
 
     def explain(self, body: bytes) -> Prepared:
         """``/v1/explain``."""
@@ -166,12 +170,22 @@ class RequestReader:
 
 def sized(asked: Asked, limits: ServerLimits, weight: int = 1) -> list[QueuedPart]:
     """The sentences as parts of a job, if they are not too many or too long; `weight` is what a token costs."""
-    lengths = list(map(len, asked.items))
-    if sum(lengths) > limits.tokens:
-        raise TooLargeError(f"the request has {sum(lengths)} tokens: expected at most {limits.tokens}")
+    lengths = [len(item) or 1 for item in asked.items]
+    tokens = sum(lengths)
+    if tokens > limits.tokens:
+        raise TooLargeError(f"the request has {tokens} tokens: expected at most {limits.tokens}")
+    if tokens * weight > limits.high_tokens:
+        most = limits.high_tokens // weight
+        asks = "for so many labellings or positions, or so long entries of a lexicon"
+        raise TooLargeError(f"the request has {tokens} tokens: expected at most {most} {asks}")
     if max(lengths, default=0) > limits.sentence_tokens:
         raise TooLargeError(f"a sentence has {max(lengths)} tokens: expected at most {limits.sentence_tokens}")
     return parts_within(asked, limits, weight)
+
+
+def _width(lexicon: Sequence[Entry]) -> int:
+    """What a token costs with a lexicon: entries of so many tokens may overlap, and each widens the chain."""
+    return max((max(_WIDER, len(_PIECES.findall(entry.surface))) for entry in lexicon), default=1)
 
 
 def parts_within(asked: Asked, limits: ServerLimits, weight: int = 1) -> list[QueuedPart]:

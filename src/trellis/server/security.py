@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/health", "/", "/docs", "/openapi.json")
 """Addresses that need no key: probes, and what is the same for everybody."""
 _SHORTEST = 16
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::[0-9]{1,5})?")
+_ONCE = frozenset((b"host", b"origin", b"authorization", b"sec-fetch-site"))
 _POLICY = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     b"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -106,7 +109,7 @@ class Guard:
             await send(message)
 
         try:
-            self._check({name: value.decode("latin-1") for name, value in scope["headers"]}, scope["path"])
+            self._check(_single(scope["headers"]), scope["path"])
         except RequestError as error:
             return await problem_response(error)(scope, receive, guarded)
         return await self._app(scope, receive, guarded)
@@ -114,7 +117,7 @@ class Guard:
     def _check(self, headers: Mapping[bytes, str], path: str) -> None:
         host = headers.get(b"host", "")
         if "*" not in self._hosts and _name(host) not in self._hosts:
-            raise WrongHostError(f"this server is not called {_name(host)[:80]!r}: --allow-host adds a name")
+            raise WrongHostError(f"this server is not called {host[:80]!r}: --allow-host adds a name")
         origin = headers.get(b"origin")
         if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise ForeignOriginError("a page of another site may not ask this server")
@@ -130,6 +133,16 @@ def problem_response(error: RequestError) -> Response:
 
 
 def _name(host: str) -> str:
-    """A host without its port."""
-    end = host.rfind("]") + 1
-    return (host[:end] or host.partition(":")[0]).lower()
+    """A host without its port; nothing if it is more than a host and a port."""
+    found = _HOST.fullmatch(host)
+    return found[1].lower() if found else ""
+
+
+def _single(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str]:
+    """The headers by name; those that decide who may ask may come only once."""
+    found: dict[bytes, str] = {}
+    for name, value in headers:
+        if name in found and name in _ONCE:
+            raise WrongHostError(f"the header {name.decode('latin-1')} comes twice")
+        found[name] = value.decode("latin-1")
+    return found
