@@ -10,9 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 PROGRAM = "from trellis.cli import main; main()"
@@ -64,12 +65,16 @@ class Running:
         return self.errors.read()
 
 
-@contextmanager
-def running(*arguments: object) -> Iterator[Running]:
+def running(*arguments: object) -> AbstractContextManager[Running]:
     """A server on a free port."""
-    command = [sys.executable, "-c", PROGRAM, "serve", *map(str, arguments), "--port", "0"]
+    return started([sys.executable, "-c", PROGRAM, "serve", *map(str, arguments), "--port", "0"])
+
+
+@contextmanager
+def started(command: Sequence[str], place: Path | None = None) -> Iterator[Running]:
+    """A server that says at which address it listens."""
     errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - a pipe that nobody reads would stop the server once it is full
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=place)
     try:
         assert process.stdout is not None
         found = None

@@ -16,10 +16,11 @@ import trellis
 from tests.cli.conftest import sentences
 from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError, DataError
-from trellis.server import ModelShelf
+from trellis.server import ModelShelf, ServerLimits
 from trellis.server.corrections import Corrections
 from trellis.server.knowing import labels_of_spans
 from trellis.server.learning import LearningData
+from trellis.server.openapi import document
 from trellis.server.teaching import TeachingSettings
 from trellis.tags import Scheme, TagSet
 
@@ -134,6 +135,32 @@ def test_learning_ends_with_scores_and_asks_before_it_replaces_the_model(teachin
     assert teaching.get("/v1/models").json()["models"][0]["version"] != version
     spans = teaching.post("/v1/tag", {"texts": ["Quux sang."]}).json()["results"][0]["spans"]
     assert [span["label"] for span in spans] == ["PER"]
+
+
+def test_every_address_answers_as_the_document_says(teaching: Client) -> None:
+    correction = {"tokens": ["Quux", "sang"], "tags": ["B-PER", "O"]}
+    asked: dict[str, Any] = {
+        "/v1/tag": {"documents": [TEXT]},
+        "/v1/trellis": {"text": TEXT},
+        "/v1/explain": {"tokens": TOKENS, "positions": [0]},
+        "/v1/corrections": correction,
+        "/v1/next": {},
+        "/v1/learn": {},
+        "/v1/learn/reject": {},
+        "/v1/learn/accept": {},
+        "/predict": {"tasks": [{"data": {"text": TEXT}}]},
+        "/setup": {"project": "1"},
+    }
+    paths = document(ServerLimits())["paths"]
+    assert set(asked) == {path for path, item in paths.items() if "post" in item}
+    for path, request in asked.items():
+        if path == "/v1/learn/accept":
+            teaching.post("/v1/learn", {})
+        if path.startswith("/v1/learn/"):
+            until_learned(teaching)
+        assert teaching.post(path, request).status_code == 200, path
+    for path in paths.keys() - asked.keys():
+        assert teaching.get(path).status_code == 200, path
 
 
 def test_a_new_model_can_be_rejected(teaching: Client) -> None:

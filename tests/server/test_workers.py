@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.server.conftest import TEXT
-from tests.server.process import Running, running
+from tests.server.process import Running, running, started
 from tests.server.test_shelf import MODEL, other_model
 from trellis.errors import ConfigError
 from trellis.server.workers import listening
@@ -219,3 +220,19 @@ def test_a_folder_that_moves_away_does_not_end_it(own_folders: dict[str, Path]) 
         shutil.rmtree(own_folders["ner"])
         server.until("/readyz", lambda content: content["problems"])
         assert server.ask("/v1/tag", {"texts": [TEXT]})[0] == 200
+
+
+def test_granian_runs_the_application_too(model_folders: dict[str, Path], tmp_path: Path) -> None:
+    path = str(model_folders["ner"])
+    (tmp_path / "served.py").write_text(
+        "from trellis.server import ModelShelf, create_app\n" + f"app = create_app(ModelShelf({{'ner': {path!r}}}))\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-u", "-m", "granian", "--interface", "asgi", "--port", str(port), "served:app"]
+    with started(command, tmp_path) as server:
+        status, answer = server.ask("/v1/tag", {"texts": [TEXT]})
+        assert (status, answer["results"][0]["text"]) == (200, TEXT)
+        assert server.ask("/v1/tag", {"texts": 1})[0] == 422
+        assert b" 400 " in raw(server, b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n").splitlines()[0]
+        assert server.stop()[0] == 0
