@@ -78,6 +78,11 @@ def test_a_head_that_is_too_long_ends_the_connection(shelf: ModelShelf) -> None:
         whole = await opened(port)
         whole[1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 20_000 + b"\r\n\r\n")
         assert await closed(whole) == b""
+        second = await opened(port)
+        second[1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await second[0].readuntil(b'{"status":"alive"}')
+        second[1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: " + b"b" * 20_000 + b"\r\n\r\n")
+        assert await closed(second) == b""
 
     with_server(shelf, test)
 

@@ -71,6 +71,20 @@ def test_an_answer_of_two_packets_does_not_wait_for_the_client() -> None:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
+def test_head_and_body_of_an_answer_come_in_one_piece(server: Running) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+        for _ in range(3):
+            sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert sock.recv(65536).endswith(b'{"status":"alive"}')
+
+
+def test_a_stream_begins_before_its_first_line_is_sent(server: Running) -> None:
+    head = b"POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+        sock.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200 ")
+
+
 def test_a_name_of_another_machine_is_refused(server: Running) -> None:
     assert b" 400 " in raw(server, b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\n\r\n").splitlines()[0]
 
