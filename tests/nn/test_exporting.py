@@ -1,5 +1,7 @@
 """A module with a CRF exported by torch: the right graph by `decoder_for_export`, or an error that names it."""
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -97,16 +99,55 @@ def test_onnx_of_the_decoder_takes_other_lengths(tmp_path: Path) -> None:
     check(run, module)
 
 
+ASKED: dict[str, Callable[[CRF, Tensor, Tensor], Any]] = {
+    "viterbi": lambda crf, e, mask: crf.viterbi(e, mask).tags,
+    "decode": lambda crf, e, mask: crf.decode(e, mask),
+    "nll": lambda crf, e, mask: crf.nll(e, torch.zeros_like(mask, dtype=torch.int64), mask),
+    "marginals": lambda crf, e, mask: crf.marginals(e, mask).tokens,
+    "log_partition": lambda crf, e, mask: crf.scores(e, mask).log_partition(),
+}
+
+
+class Asking(nn.Module):
+    def __init__(self, asked: str) -> None:
+        super().__init__()
+        self.crf, self.ask = CRF(4, batch_first=True), ASKED[asked]
+
+    def forward(self, x: Tensor, mask: Tensor) -> Any:
+        return self.ask(self.crf, x, mask)
+
+
 @pytest.mark.usefixtures("quiet")
-def test_a_trace_of_the_crf_itself_names_the_decoder() -> None:
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_trace_of_the_crf_itself_names_the_decoder(asked: str) -> None:
     with pytest.raises(ChainError, match="decoder_for_export"):
-        torch.jit.trace(Tagger(for_export=False).eval(), batch(2, 5, 0))
+        torch.jit.trace(Asking(asked), batch(2, 5, 0))
 
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("dynamo", [True, False])
-def test_onnx_of_the_crf_itself_names_the_decoder(tmp_path: Path, dynamo: bool) -> None:
+@pytest.mark.parametrize("asked", ["viterbi", "marginals"])
+def test_onnx_of_the_crf_itself_names_the_decoder(tmp_path: Path, asked: str, dynamo: bool) -> None:
     with pytest.raises(Exception, match="decoder_for_export"):
-        torch.onnx.export(
-            Tagger(for_export=False).eval(), batch(2, 5, 0), tmp_path / "m.onnx", dynamo=dynamo, verbose=False
-        )
+        torch.onnx.export(Asking(asked), batch(2, 5, 0), tmp_path / "m.onnx", dynamo=dynamo, verbose=False)
+
+
+@pytest.mark.parametrize("asked", ["marginals", "log_partition", "decode"])
+def test_what_an_exported_program_cannot_hold_names_the_decoder(asked: str) -> None:
+    with pytest.raises(ChainError, match="decoder_for_export"):
+        torch.export.export(Asking(asked), batch(2, 5, 0))
+
+
+def test_an_exported_program_of_the_crf_itself_needs_trellis_and_says_so(tmp_path: Path) -> None:
+    module, given = Asking("viterbi"), batch(2, 5, 0)
+    program = torch.export.export(module, given)
+    assert torch.equal(program.module()(*given), module(*given))
+    torch.export.save(program, tmp_path / "m.pt2")
+    code = "import sys, torch; torch.export.load(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(tmp_path / "m.pt2")]
+    alone = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert alone.returncode != 0
+    assert "torch.ops.trellis.viterbi" in alone.stderr
+    assert "import the custom op" in alone.stderr
+    command[2] = f"import trellis.nn; {code}"
+    subprocess.run(command, check=True)

@@ -19,7 +19,8 @@ def export(
 ) -> None:
     """Write a model as one ONNX file with the decoder inside: best labels, exact marginals, the path's probability.
 
-    A BiLSTM tagger takes the ids of its tokens; all others take emissions. It needs pip install 'trellis-crf[onnx]'.
+    A BiLSTM tagger takes the ids of its tokens, one with a transformer those of its subwords; a feature CRF and an HMM
+    take emissions. It needs the extra onnx of trellis-crf.
 
     \b
     Example:

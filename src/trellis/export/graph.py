@@ -67,6 +67,15 @@ class Graph:
         """The value with a new axis of length 1."""
         return str(self.add("Unsqueeze", value, self.constant([axis])))
 
+    def embed(self, model: Any, prefix: str) -> list[str]:
+        """Add the nodes of another model, with this before their names; its inputs keep theirs. What it gives."""
+        if model.functions or any(own.domain for own in model.opset_import):
+            raise ModelError("the encoder uses operators that are not of ONNX itself")
+        graph = onnx_module().compose.add_prefix(model, prefix, rename_inputs=False).graph
+        self.nodes += graph.node
+        self.constants += graph.initializer
+        return [given.name for given in graph.output]
+
     def body(self, name: str) -> Any:
         """The graph as the body of a loop, or as a whole."""
         return self._helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants)

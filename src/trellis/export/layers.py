@@ -27,6 +27,15 @@ def lstm(graph: Graph, features: str, lengths: str, weights: Weights, name: str)
     return by_place, ends
 
 
+def bilstm(graph: Graph, features: str, mask: str, weights: Weights, name: str, layers: int) -> str:
+    """Layers over ``(B, T, D)``: ``(B, T, H)``; what counts comes before the padding of a sequence."""
+    lengths = graph.reduce("ReduceSum", graph.add("Cast", mask, to=6), 1, keep=False)
+    states = graph.add("Transpose", features, perm=[1, 0, 2])
+    for i in range(layers):
+        states, _ = lstm(graph, states, lengths, weights, f"{name}.layers.{i}")
+    return str(graph.add("Transpose", states, perm=[1, 0, 2]))
+
+
 def _gates(weights: AnyArray) -> AnyArray:
     """Rows in the order of ONNX (input, output, forget, cell), from that of torch (input, forget, cell, output)."""
     i, f, c, o = np.split(weights, 4)

@@ -20,19 +20,23 @@ from trellis.text import splitter
 
 FORMAT = 1
 """The version of the JSON file."""
+LARGEST = 2**31 - 1
+"""Bytes of a file in the format of ONNX."""
 
 
 def to_onnx(tagger: Tagger[Any], path: str | Path) -> Path:
     """Write the tagger to `path` and its description to the same name with .json, which is returned.
 
-    A BiLSTM tagger is exported from the ids of its tokens on; others from emissions on (see `feeds`). The lexicon of a
-    tagger is not exported, and neither are transitions that depend on the place.
+    A neural tagger is exported from the ids of its tokens or subwords on; others from emissions on (see `feeds`). The
+    lexicon of a tagger is not exported, and neither are transitions that depend on the place.
     """
     target = Path(path)
     if target.suffix == ".json":
         raise ModelError(f"{target} would be the description: name the file of the graph, such as model.onnx")
     graph = _graph(tagger)
     model = graph.model({"trellis": __version__, "labels": json.dumps(list(tagger.labels_), ensure_ascii=False)})
+    if model.ByteSize() > LARGEST:
+        raise ModelError(f"the graph has {model.ByteSize():,} bytes: one ONNX file holds at most {LARGEST:,}")
     with replacing(target) as partial:
         Path(partial).write_bytes(model.SerializeToString())
     sidecar = target.with_suffix(".json")
@@ -48,7 +52,7 @@ def _graph(tagger: Tagger[Any]) -> Graph:
     if learned is None:
         emissions = graph.input("emissions", "float32", ["batch", "length", decoder.num_states])
     else:
-        emissions = add_network(graph, learned.plan, learned.weights, mask)
+        emissions = add_network(graph, learned, tagger.settings_, mask)
     decoder.add_to(graph, emissions, mask)
     return graph
 
@@ -82,7 +86,17 @@ def _described(tagger: Tagger[Any], graph: Graph) -> str:
     }
     if learned is not None:
         content["vocabulary"] = _vocabulary(learned.vocabulary)
+        if learned.plan is None:
+            content["transformer"] = _transformer(learned.network.transformer)
     return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+def _transformer(transformer: Any) -> dict[str, Any]:
+    """What makes windows of subwords: the tokenizer of the library tokenizers, and the ids around each window."""
+    tokenizer = transformer.tokenizer
+    around = {name: getattr(tokenizer, name) for name in ("prefix", "suffix", "prefix_types", "suffix_types")}
+    sizes = {"window": transformer.window, "overlap": transformer.overlap}
+    return {**json.loads(tokenizer.to_json()), **around, **sizes, "space": tokenizer.space}
 
 
 def _vocabulary(vocabulary: Any) -> dict[str, Any]:

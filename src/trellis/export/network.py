@@ -1,33 +1,40 @@
-"""The network of a BiLSTM tagger as a graph: ids of tokens to emissions."""
+"""The network of a neural tagger as a graph: ids of tokens to emissions."""
 
 from __future__ import annotations
 
 from trellis.errors import ModelError
 from trellis.export.graph import Graph
-from trellis.export.layers import character_cnn, character_lstm, embedded, lstm
+from trellis.export.layers import bilstm, character_cnn, character_lstm, embedded
+from trellis.export.transformer import add_transformer
+from trellis.models.neural.config import NeuralConfig
 from trellis.models.neural.layers import Weights
-from trellis.models.neural.plan import CharacterPlan, PartPlan, Plan, WordPlan
+from trellis.models.neural.learned import LearnedNetwork
+from trellis.models.neural.plan import VECTORS, CharacterPlan, PartPlan, Plan, TableSize, WordPlan, parts_of
 
 
-def add_network(graph: Graph, plan: Plan, weights: Weights, mask: str) -> str:
-    """The emissions ``(B, T, S)`` of a network with a plan; its inputs are added to the graph."""
+def add_network(graph: Graph, learned: LearnedNetwork, settings: NeuralConfig, mask: str) -> str:
+    """The emissions ``(B, T, S)``; the inputs of the network are added to the graph."""
+    plan, weights = plan_around(learned, settings), learned.weights
     if plan.edges:
         raise ModelError("a tagger with edges cannot be exported: its transitions depend on the place")
-    parts = [_part(graph, name, part, weights) for name, part in plan.parts.items()]
+    pretrained = [] if learned.plan is not None else [add_transformer(graph, learned.network, mask, weights)]
+    parts = pretrained + [_part(graph, name, part, weights) for name, part in plan.parts.items()]
     features = graph.add("Concat", *parts, axis=2) if len(parts) > 1 else parts[0]
     if plan.hidden:
-        features = _bilstm(graph, features, mask, weights, plan.layers)
+        features = bilstm(graph, features, mask, weights, "encoder.lstm", plan.layers)
     product = graph.add("MatMul", features, graph.constant(weights["emission.weight"].T))
     return str(graph.add("Add", product, graph.constant(weights["emission.bias"])))
 
 
-def _bilstm(graph: Graph, features: str, mask: str, weights: Weights, layers: int) -> str:
-    """``(B, T, D)`` to ``(B, T, H)``; the tokens of a sequence come before its padding."""
-    lengths = graph.reduce("ReduceSum", graph.add("Cast", mask, to=6), 1, keep=False)
-    states = graph.add("Transpose", features, perm=[1, 0, 2])
-    for i in range(layers):
-        states, _ = lstm(graph, states, lengths, weights, f"encoder.lstm.layers.{i}")
-    return str(graph.add("Transpose", states, perm=[1, 0, 2]))
+def plan_around(learned: LearnedNetwork, settings: NeuralConfig) -> Plan:
+    """The plan of the network, or of what there is of it beside its transformer."""
+    if learned.plan is not None:
+        return learned.plan
+    own, weights = settings.encoder, learned.weights
+    vectors = TableSize(*weights[VECTORS].shape) if VECTORS in weights else None
+    hidden = 0 if own.pretrained.bilstm == "before" else own.hidden or 0
+    labels, learns = len(weights["emission.bias"]), settings.head == "crf"
+    return Plan(parts_of(own, learned.vocabulary, vectors), hidden, own.layers, labels, settings.edges, learns, None)
 
 
 def _part(graph: Graph, name: str, part: PartPlan, weights: Weights) -> str:

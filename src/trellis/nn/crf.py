@@ -107,6 +107,7 @@ class CRF(nn.Module):
             tags: like the mask; places where they are ``ignore_index`` hold no token.
 
         """
+        library.refuse_export_of_scores()
         self._check(emissions, tags, mask)
         return chain.ChainScores.padded(
             emissions,

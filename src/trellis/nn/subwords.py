@@ -75,6 +75,7 @@ class SubwordTokenizer:
     Attributes:
         prefix, suffix: ids of the special tokens around a sentence.
         prefix_types, suffix_types: their type ids.
+        space: what is put before each word that does not begin with a space.
 
     """
 
@@ -87,7 +88,7 @@ class SubwordTokenizer:
         self._find_special_tokens()
         # Byte-level tokenizers tell a word after a space from the inside of one. Words here are separate, so
         # they get a space in front, unless the tokenizer adds one itself or needs none.
-        self._space = " " if self._ids("a") != self._ids(" a") else ""
+        self.space = " " if self._ids("a") != self._ids(" a") else ""
 
     def _ids(self, word: str) -> list[int]:
         return list(self.backend.encode([word], is_pretokenized=True, add_special_tokens=False).ids)
@@ -128,8 +129,8 @@ class SubwordTokenizer:
             raise DataError(
                 f"sentence {number}, token {place}: expected a string, got {type(word).__name__} {word!r}"
             ) from None
-        if self._space:
-            return [word if not word or word[0].isspace() else self._space + word for word in ready]
+        if self.space:
+            return [word if not word or word[0].isspace() else self.space + word for word in ready]
         return ready
 
     def to_json(self) -> str:

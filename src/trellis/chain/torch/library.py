@@ -85,6 +85,15 @@ def refuse_exporters() -> None:
         )
 
 
+def refuse_export_of_scores() -> None:
+    """An error for `torch.export`, which knows the registered operators only."""
+    if torch.compiler.is_exporting():
+        raise ChainError(
+            "torch.export keeps viterbi and nll of trellis.nn.CRF only: call what trellis.nn.CRF.decoder_for_export() "
+            "gives for marginals and the probability of the best path"
+        )
+
+
 def _present(*tensors: Tensor | None) -> list[Tensor]:
     return [x for x in tensors if x is not None]
 
