@@ -7,6 +7,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -44,6 +46,19 @@ def test_record_batches_and_dicts_get_the_same(ner_model):
     assert isinstance(batch, pa.RecordBatch)
     assert pa.Table.from_batches([batch]) == tagger(table)
     assert tagger({"text": TEXTS}) == tagger(table).to_pydict()
+
+
+def test_pandas_frames_keep_their_index_and_their_missing_texts_are_bad_rows(ner_model):
+    index = [3, 3, 1]
+    frame = pd.DataFrame({"text": ["Anna met Paul.", None, "In New York."], "id": [1, 2, 3]}, index=index)
+    tagged = BulkTagger(ner_model, on_error="mark")(frame)
+    assert list(frame.columns) == ["text", "id"]
+    assert list(tagged.index) == index
+    found = BulkTagger(ner_model, on_error="mark")({"text": ["Anna met Paul.", None, "In New York."]})
+    for name in ("tokens", "tags", "spans", "error"):
+        assert list(tagged[name]) == found[name]
+    tokens = tagged[tagged["error"].isna()][["tokens"]].map(np.array)  # as Spark and Parquet give lists
+    assert list(BulkTagger(ner_model)(tokens)["tags"]) == [found["tags"][0], found["tags"][2]]
 
 
 def test_documents_are_split_into_sentences_with_offsets_in_the_whole(ner_model):

@@ -48,8 +48,9 @@ class FolderOptions:
     prefix: str
 
     def is_meant(self, paths: list[str], to: str | None) -> bool:
-        """Whether shards are to be tagged: a folder is given, or what only folders have."""
-        return any(Path(path).is_dir() for path in paths) or to == "parquet" or self != NO_FOLDER
+        """Whether shards are to be tagged: a folder or Parquet is given, or what only folders have."""
+        shards = any(Path(path).is_dir() or path.endswith(".parquet") for path in paths)
+        return shards or to == "parquet" or self != NO_FOLDER
 
 
 NO_FOLDER = FolderOptions(None, None, False, None, None, "")

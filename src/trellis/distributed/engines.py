@@ -10,11 +10,12 @@ import multiprocessing
 import os
 import queue
 import signal
+import sys
 from abc import ABC, abstractmethod
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
-from trellis.chain import set_num_threads
+from trellis.chain import get_num_threads, set_num_threads
 from trellis.distributed.extras import needed
 from trellis.distributed.shard import Done, ShardJob, Tell
 from trellis.distributed.shards import Shard
@@ -64,7 +65,7 @@ class LocalEngine(Engine):
     """Processes of this machine, each of which tags one shard after another."""
 
     def __init__(self, workers: int | None) -> None:
-        self.workers = workers or len(os.sched_getaffinity(0))
+        self.workers = workers or get_num_threads()
         self._context = multiprocessing.get_context("spawn")
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._started: list[_Worker] = []
@@ -167,16 +168,20 @@ class SparkEngine(Engine):
     """Jobs of Spark with one task each, on the master that its configuration names, or on this machine."""
 
     def __init__(self, workers: int | None) -> None:
-        sql = needed("pyspark.sql", "spark", "the engine spark")
-        self._ours = sql.SparkSession.getActiveSession() is None
-        builder = sql.SparkSession.builder.appName("trellis tag").config("spark.ui.enabled", "false")
-        if not os.environ.get("MASTER") and "spark.master" not in _spark_settings():
-            builder = builder.master(f"local[{workers or '*'}]")
+        spark = needed("pyspark", "spark", "the engine spark")
+        session = needed("pyspark.sql", "spark", "the engine spark").SparkSession
+        self._ours = session.getActiveSession() is None
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # not whatever python3 is on the path
         try:
-            self._session = builder.getOrCreate()
+            settings = spark.SparkConf()  # with what spark-submit or a file of settings says
+            if self._ours and not settings.contains("spark.master"):
+                os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+                settings.setMaster(f"local[{workers or '*'}]").set("spark.ui.enabled", "false")
+            self._session = session.builder.appName("trellis tag").config(conf=settings).getOrCreate()
         except Exception as error:
-            raise ConfigError(f"Spark does not start: {_first_line(error)} (it needs Java 17 or later)") from None
-        self._session.sparkContext.setLogLevel("OFF")
+            raise ConfigError(f"Spark does not start (it needs Java 17 or later): {_first_line(error)}") from None
+        if self._ours:
+            self._session.sparkContext.setLogLevel("OFF")
         self.workers = workers or self._session.sparkContext.defaultParallelism
 
     def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
@@ -194,11 +199,6 @@ class SparkEngine(Engine):
         """Leave Spark, unless it was running before."""
         if self._ours:
             self._session.stop()
-
-
-def _spark_settings() -> str:
-    """What ``spark-submit`` says about the run."""
-    return os.environ.get("PYSPARK_SUBMIT_ARGS", "") + os.environ.get("SPARK_ENV_LOADED", "")
 
 
 def _first_line(error: Exception) -> str:

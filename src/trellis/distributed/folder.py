@@ -207,8 +207,8 @@ def _check_same(out: Path, before: Any, about: Mapping[str, Any]) -> None:
             f"{about['model'][:16]}...): --resume would mix the answers of two models; choose another folder"
         )
     if changed:
-        name = changed[0]
-        raise ConfigError(f"{out} was begun with {name} = {old.get(name)!r}, now {about[name]!r}: --resume keeps both")
+        was, now = f"{changed[0]} = {old.get(changed[0])!r}", f"{about[changed[0]]!r}"
+        raise ConfigError(f"{out} was begun with {was}, now {now}: --resume goes on with the same settings only")
 
 
 class _Run:

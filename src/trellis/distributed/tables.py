@@ -8,6 +8,7 @@ from typing import Any
 from trellis.corpus import sentence_of_row
 from trellis.distributed.answering import Answered, Item
 from trellis.distributed.columns import ERROR, arrow, as_arrow, as_lists, errors_of
+from trellis.distributed.extras import needed
 from trellis.errors import DataError, TrellisError
 from trellis.text import Sentence
 from trellis.untrusted import is_unicode, shown
@@ -71,7 +72,7 @@ def checked_sentence(row: Mapping[str, Any], tokens: str) -> Sentence | TrellisE
 
 def _shown_missing(value: Any) -> str:
     """What stands for no text: null, whatever pandas or NumPy have for it."""
-    missing = value is None or value != value or type(value).__name__ == "NAType"
+    missing = value is None or type(value).__name__ == "NAType" or value != value
     return "null" if missing else shown(value)
 
 
@@ -112,9 +113,10 @@ def with_answers(
         added[prefix + ERROR] = errors_of(answered)
     if not _is_pandas(table):
         return {**table, **added}
-    frame = table.copy(deep=False)
+    pandas, frame = needed("pandas", "dask", "a pandas frame"), table.copy(deep=False)
     for name, values in added.items():
-        frame[name] = type(frame.iloc[:, 0])(values, index=frame.index, dtype=object)
+        # A list of lists of one length would become a matrix.
+        frame[name] = pandas.Series(values, index=frame.index, dtype=object)
     return frame
 
 

@@ -1,0 +1,38 @@
+"""Dask with two worker processes: frames, as one process gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import dask.dataframe as dd
+import pandas as pd
+import pyarrow as pa
+import pytest
+from distributed import Client, LocalCluster
+
+from tests.engines.conftest import as_bytes
+from trellis.distributed import tag_dask
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as found:
+        yield found
+
+
+def to_arrow(frame: pd.DataFrame) -> pa.Table:
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+@pytest.mark.usefixtures("client")
+def test_a_frame_gets_what_one_process_gives(texts, tagger):
+    frame = dd.from_pandas(texts.to_pandas(), npartitions=7)
+    assert as_bytes(to_arrow(tag_dask(frame, tagger).compute())) == as_bytes(tagger(texts))
+
+
+@pytest.mark.usefixtures("client")
+def test_a_frame_whose_worker_is_killed_is_whole(texts, tagger, deadly, tmp_path):
+    frame = dd.from_pandas(texts.to_pandas(), npartitions=7)
+    found = tag_dask(frame, deadly).compute()
+    assert (tmp_path / "met").exists()
+    assert as_bytes(to_arrow(found)) == as_bytes(tagger(texts))
