@@ -53,7 +53,7 @@ class Memory:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._over.wait(0.05):
+        while not self._over.wait(0.1):
             found = [resident(pid) for pid in workers_below(os.getpid())]
             if found:
                 self.samples.append((time.monotonic(), max(found)))
@@ -78,17 +78,10 @@ def resident(pid: int) -> int:
 
 def workers_below(root: int) -> list[int]:
     """The processes below this one that tag: those that `multiprocessing` made, and Ray's at work."""
-    parents: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    below, found = list(parents.get(root, ())), []
+    below, found = children_of(root), []
     while below:
         pid = below.pop()
-        below += parents.get(pid, ())
+        below += children_of(pid)
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
@@ -96,6 +89,15 @@ def workers_below(root: int) -> list[int]:
         if b"multiprocessing.spawn" in line or line.startswith(b"ray::attempt"):
             found.append(pid)
     return found
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started; this takes so little time that it does not disturb them."""
+    try:
+        texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(child) for text in texts for child in text.split()]
 
 
 def sentences_of(data: Path | None) -> tuple[list[Sentence], list[Sentence], str]:

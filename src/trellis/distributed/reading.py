@@ -100,4 +100,4 @@ def parquet_chunks(file: Any) -> Iterator[Any]:
     about = file.metadata
     size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
     rows = max(1, min(_ROWS, _BYTES * about.num_rows // max(size, 1)))
-    yield from file.iter_batches(batch_size=rows)
+    yield from file.iter_batches(batch_size=rows, use_threads=False)  # a worker has one core

@@ -10,9 +10,11 @@ Each file appears once it is whole, so whatever is killed, a shard is done or it
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from trellis import files
@@ -28,6 +30,8 @@ from trellis.distributed.writing import open_rows, parquet
 from trellis.errors import DataError, TrellisError
 
 META = "_trellis"
+_HELD = 1 << 20
+"""Characters of bad records that are held in memory; more of them lie on the disk meanwhile."""
 Tell = Callable[[int, int], None]
 """Called with how many more sentences and tokens are done."""
 
@@ -75,13 +79,12 @@ class ShardJob:
         places = {kind: self.place(kind, shard) for kind in ("output", "bad", "done")}
         for path in places.values():
             path.parent.mkdir(parents=True, exist_ok=True)
-        with files.replacing(places["bad"]) as refused, files.replacing(places["output"]) as partial:
-            with open(refused, "w", encoding="utf-8", newline="\n") as bad:
+        with SpooledTemporaryFile(_HELD, "w+", encoding="utf-8", newline="\n") as bad:
+            with files.replacing(places["output"]) as partial:
                 work = _Work(self, shard, tell, bad)
                 work.write(partial)
-            size, checksum = partial.stat().st_size, file_digest(partial)
-        if not work.bad:
-            places["bad"].unlink()
+                size, checksum = partial.stat().st_size, file_digest(partial)
+            _write_bad(places["bad"], bad if work.bad else None)
         output = places["output"].relative_to(self.out).as_posix()
         done = Done(
             settings=self.settings,
@@ -227,3 +230,13 @@ def _read(chunks: Iterator[Any], path: str) -> Iterator[Any]:
         yield from chunks
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: this Parquet file cannot be read: {error}") from None
+
+
+def _write_bad(path: Path, bad: IO[str] | None) -> None:
+    """The list of bad records; none if there are none, and none of an earlier run."""
+    if bad is None:
+        path.unlink(missing_ok=True)
+        return
+    bad.seek(0)
+    with files.replacing(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
+        shutil.copyfileobj(bad, file)
