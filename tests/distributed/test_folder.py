@@ -247,6 +247,10 @@ def test_folders_that_cannot_be_meant(ner_model, shards, tmp_path, inline):
         with pytest.raises((DataError, ConfigError), match=message):
             tag_folder(ner_model, inputs, out)
     assert not (tmp_path / "out").exists()
+    (shards / "link").symlink_to(tmp_path / "full")
+    with pytest.raises(DataError, match="link is a link to a folder: name that folder itself"):
+        tag_folder(ner_model, [shards], tmp_path / "out")
+    (shards / "link").unlink()
     os.mkfifo(shards / "pipe.txt")
     with pytest.raises(DataError, match="not a regular file"):
         tag_folder(ner_model, [shards], tmp_path / "out")
@@ -274,6 +278,18 @@ def test_two_runs_do_not_write_into_one_folder(ner_model, shards, tmp_path, inli
 
     tag_folder(ner_model, [shards], tmp_path / "out", progress=meanwhile)
     assert seen
+
+
+def test_an_interrupted_run_leaves_whole_shards_and_no_lock(ner_model, shards, tmp_path, inline):
+    def interrupt(progress: folder.FolderProgress) -> None:
+        if progress.shards == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tag_folder(ner_model, [shards], tmp_path / "out", progress=interrupt)
+    names = [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert sorted(names) == ["job.json", *(f"part-{i}.{form}" for i in (0, 1) for form in ("json", "parquet"))]
+    assert tag_folder(ner_model, [shards], tmp_path / "out", resume=True).before == 2
 
 
 class DeadlyJob(ShardJob):

@@ -50,12 +50,15 @@ def _found(given: Path) -> Iterator[Shard]:
             return
         for folder, below, files in os.walk(given, onerror=_refuse):
             below[:] = [name for name in below if not name.startswith((".", "_"))]
+            linked = next((name for name in below if os.path.islink(os.path.join(folder, name))), None)
+            if linked is not None:  # it may lead anywhere, and round in circles
+                raise DataError(f"{Path(folder, linked)} is a link to a folder: name that folder itself")
             for name in files:
                 if not name.startswith((".", "_")):
                     path = Path(folder, name)
                     yield _shard(path, path.relative_to(given))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{given}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise DataError(f"{given}: {error.strerror or error}") from None
 
 
 def _refuse(error: OSError) -> None:
