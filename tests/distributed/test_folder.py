@@ -18,7 +18,7 @@ import pytest
 
 import trellis
 from tests.distributed.conftest import TEXTS, tree
-from trellis.distributed import folder, tag_folder
+from trellis.distributed import FolderProgress, folder, tag_folder
 from trellis.distributed.engines import LocalEngine, WorkerLost
 from trellis.distributed.opening import file_digest
 from trellis.distributed.shard import Done, ShardJob, Tell
@@ -270,7 +270,7 @@ def test_mixed_formats_are_refused_unless_one_is_asked_for(ner_model, shards, tm
 def test_two_runs_do_not_write_into_one_folder(ner_model, shards, tmp_path, inline):
     seen = []
 
-    def meanwhile(progress: folder.FolderProgress) -> None:
+    def meanwhile(progress: FolderProgress) -> None:
         if not seen:
             seen.append(progress)
             with pytest.raises(ModelError, match=r"is in use: process .* is tagging into it"):
@@ -281,7 +281,7 @@ def test_two_runs_do_not_write_into_one_folder(ner_model, shards, tmp_path, inli
 
 
 def test_an_interrupted_run_leaves_whole_shards_and_no_lock(ner_model, shards, tmp_path, inline):
-    def interrupt(progress: folder.FolderProgress) -> None:
+    def interrupt(progress: FolderProgress) -> None:
         if progress.shards == 2:
             raise KeyboardInterrupt
 
@@ -327,10 +327,10 @@ def test_an_engine_that_is_closed_ends_its_workers(ner_model, shards, tmp_path):
 
 KILLED = """
 import multiprocessing, os, signal, sys
-from trellis.distributed import folder
+from trellis.distributed.running import ShardRun
 from trellis.cli import main
 
-take = folder._Run._take
+take = ShardRun._take
 
 def deadly(self, shard, result):
     take(self, shard, result)
@@ -338,7 +338,7 @@ def deadly(self, shard, result):
         print(*(child.pid for child in multiprocessing.active_children()), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
-folder._Run._take = deadly
+ShardRun._take = deadly
 main(["tag", *sys.argv[1:]])
 """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from trellis.distributed.adapters import tag_dask, tag_ray, tag_spark
 from trellis.distributed.bulk import BulkTagger
-from trellis.distributed.folder import FolderProgress, FolderReport, tag_folder
+from trellis.distributed.folder import tag_folder
+from trellis.distributed.running import FolderProgress, FolderReport
 
 __all__ = ["BulkTagger", "FolderProgress", "FolderReport", "tag_dask", "tag_folder", "tag_ray", "tag_spark"]
