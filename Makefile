@@ -54,7 +54,7 @@ $(VENV)/.engines: $(VENV)/.dev
 	@touch $@
 
 test-engines: $(VENV)/.engines  ## bulk tagging with Ray, Spark and Dask, which it installs; Spark needs Java 17
-	PYTHONHASHSEED=0 timeout 600 $(BIN)/python -m pytest tests/engines
+	PYTHONHASHSEED=0 timeout 600 $(BIN)/python -m pytest -W default tests/engines
 
 KILLS ?= 30
 faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost

@@ -5,8 +5,9 @@
 Without corpora the model is that of the demo and the texts are its sentences, over and over. Each run tags the same
 Parquet shards of texts into Parquet with tokens, tags and spans, and all outputs must be the same byte for byte. The
 bar is that two workers do at least 1.6 times the tokens per second of one process, and that the memory of a worker does
-not grow: its largest in the last third of a run is at most 1.1 times that in the second third. The time of an engine is
-that of the run without starting the engine, which is told apart. Writes benchmarks/results/bulk.json.
+not grow: its largest in the last third of a run is at most 1.1 times that in the second third. Seconds are those of the
+run with the start of its workers; the start of a cluster is told apart. Steady is the rate without any start. Writes
+benchmarks/results/bulk.json.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import tempfile
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -25,7 +27,7 @@ import pyarrow.parquet as pq
 from _harness import Bar, Row, Section, machine, make_console, write_json
 
 from trellis import corpus, demo
-from trellis.distributed import FolderReport, tag_folder
+from trellis.distributed import tag_folder
 from trellis.distributed.engines import open_engine
 from trellis.models import CRF
 from trellis.models.folder import MODEL, prepare, save_model
@@ -33,6 +35,8 @@ from trellis.text import Sentence
 
 RESULTS = Path(__file__).parent / "results" / "bulk.json"
 SHARDS = 20
+SIZES = (5, 1)
+"""All tokens are divided by these."""
 GAIN, GROWTH = 1.6, 1.1
 
 
@@ -77,7 +81,7 @@ def resident(pid: int) -> int:
 
 
 def workers_below(root: int) -> list[int]:
-    """The processes below this one that tag: those that `multiprocessing` made, and Ray's at work."""
+    """The processes below this one that tag: those of ours, and Ray's at work."""
     below, found = children_of(root), []
     while below:
         pid = below.pop()
@@ -86,7 +90,7 @@ def workers_below(root: int) -> list[int]:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if b"multiprocessing.spawn" in line or line.startswith(b"ray::attempt"):
+        if b"trellis.distributed.worker" in line or line.startswith(b"ray::attempt"):
             found.append(pid)
     return found
 
@@ -128,25 +132,29 @@ def outputs_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.glob("*.parquet"))}
 
 
-def measured(model: Path, shards: Path, out: Path, engine: str, workers: int) -> tuple[Row, FolderReport]:
-    """One run: its seconds, those of starting the engine, and the memory of its workers."""
+def measured(model: Path, shards: Path, out: Path, engine: str, workers: int) -> Row:
+    """One run: its seconds, those of starting a cluster, and the memory of its workers."""
     begin = time.monotonic()
-    with open_engine(engine, workers) if engine != "local" else open_nothing():
+    with open_engine(engine, workers) if engine != "local" else nullcontext():
         started = time.monotonic()
         with Memory() as memory:
             report = tag_folder(model, [shards], out, engine=engine, workers=workers)
-        ended = time.monotonic()
+        seconds = time.monotonic() - started
     second, third = memory.thirds()
-    row: Row = {"engine": engine, "workers": workers, "tokens": report.tokens}
-    row |= {"seconds": ended - started, "starting": started - begin, "tokens/s": report.tokens / (ended - started)}
-    return row | {"MB, 2nd third": second, "MB, last third": third, "growth": third / second}, report
+    row: Row = {"engine": engine, "workers": workers, "tokens": report.tokens, "seconds": seconds}
+    row |= {"cluster": started - begin, "tokens/s": report.tokens / seconds}
+    return row | {"MB, 2nd third": second, "MB, last third": third, "growth": third / second}
 
 
-class open_nothing:  # noqa: N801 - a function that needs no engine
-    """Processes of this machine are started by the run itself, and counted with it."""
-
-    def __enter__(self) -> None: ...
-    def __exit__(self, *problem: object) -> None: ...
+def both_sizes(model: Path, place: Path, engine: str, workers: int) -> list[Row]:
+    """A fifth of the tokens and all of them: the difference is what they take once the workers have started."""
+    rows = [
+        measured(model, place / f"in-{size}", place / f"{engine}-{workers}-{size}", engine, workers) for size in SIZES
+    ]
+    few, many = rows
+    few["steady tokens/s"] = None
+    many["steady tokens/s"] = (many["tokens"] - few["tokens"]) / (many["seconds"] - few["seconds"])
+    return rows
 
 
 def main() -> None:
@@ -158,22 +166,27 @@ def main() -> None:
     given = parser.parse_args()
     learned, tagged, features = sentences_of(given.data)
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as place:
-        model, shards = prepare(given.model or Path(place, "model")), Path(place, "in")
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary)
+        model = prepare(given.model or place / "model")
         if not (model / MODEL).exists():
             save_model(model, CRF(features=features, c2=0.1, max_iterations=30).fit(learned))
-        write_shards(shards, tagged, given.tokens)
-        expected = None
+        for size in SIZES:
+            write_shards(place / f"in-{size}", tagged, given.tokens // size)
         for engine, workers in [("local", 1), *((engine, 2) for engine in given.engines)]:
-            out = Path(place, f"{engine}-{workers}")
-            rows.append(measured(model, shards, out, engine, workers)[0])
-            expected = outputs_of(out) if expected is None else expected
-            assert outputs_of(out) == expected, f"{engine} with {workers} workers writes other files"
-        read, written = (sum(path.stat().st_size for path in folder.glob("*.parquet")) for folder in (shards, out))
-    one = rows[0]["tokens/s"]
-    bars = [Bar(f"{row['engine']}, 2 workers to one process", row["tokens/s"] / one, GAIN) for row in rows[1:]]
-    bars += [Bar(f"memory of a worker, {row['engine']}", row["growth"], GROWTH, at_least=False) for row in rows]
-    count = rows[0]["tokens"]
+            rows += both_sizes(model, place, engine, workers)
+            for size in SIZES:
+                same = outputs_of(place / f"{engine}-{workers}-{size}") == outputs_of(place / f"local-1-{size}")
+                assert same, f"{engine} with {workers} workers writes other files"
+        read, written = (sum(map(len, outputs_of(place / name).values())) for name in ("in-1", "local-1-1"))
+    wholes = rows[1::2]
+    one, count = wholes[0], wholes[0]["tokens"]
+    bars = [
+        Bar(f"{row['engine']}, 2 workers to one process, {name}", row[name] / one[name], GAIN)
+        for row in wholes[1:]
+        for name in ("tokens/s", "steady tokens/s")
+    ]
+    bars += [Bar(f"memory of a worker, {row['engine']}", row["growth"], GROWTH, at_least=False) for row in wholes]
     note = f"Bytes per token: {read / count:.2f} read, {written / count:.2f} written. All outputs are the same."
     section = Section(f"Bulk tagging of {count:,} tokens in {SHARDS} shards", rows, bars, note)
     section.show(make_console())

@@ -6,23 +6,18 @@ that the worker died on the way.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import queue
-import signal
 import sys
 from abc import ABC, abstractmethod
-from multiprocessing.connection import Connection
-from typing import Any, Self
+from typing import Self
 
-from trellis.chain import get_num_threads, set_num_threads
+from trellis.chain import get_num_threads
 from trellis.distributed.extras import needed
 from trellis.distributed.shard import Done, ShardJob, Tell
 from trellis.distributed.shards import Shard
+from trellis.distributed.worker import Result, WorkerProcess, attempt
 from trellis.errors import ConfigError, TrellisError
-
-Result = Done | str
-"""The mark of a shard, or why it could not be tagged."""
 
 
 class WorkerLost(TrellisError):  # noqa: N818 - what happened
@@ -49,32 +44,19 @@ class Engine(ABC):
         self.close()
 
 
-def attempt(job: ShardJob, shard: Shard, tell: Tell = lambda rows, tokens: None) -> Result:
-    """Tag one shard in this process, which has one core for it; what is wrong with the shard is told, not raised."""
-    set_num_threads(1)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for torch, which a neural model loads
-    try:
-        return job.run(shard, tell)
-    except TrellisError as error:
-        return str(error)
-    except MemoryError:
-        return f"{shard.path}: out of memory"
-
-
 class LocalEngine(Engine):
     """Processes of this machine, each of which tags one shard after another."""
 
     def __init__(self, workers: int | None) -> None:
         self.workers = workers or get_num_threads()
-        self._context = multiprocessing.get_context("spawn")
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        self._started: list[_Worker] = []
+        self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
+        self._started: list[WorkerProcess] = []
         self._closed = False
         for _ in range(self.workers):
             self._start()
 
     def _start(self) -> None:
-        worker = _Worker(self._context)
+        worker = WorkerProcess()
         self._started.append(worker)
         self._idle.put(worker)
 
@@ -83,7 +65,7 @@ class LocalEngine(Engine):
         worker = self._idle.get()
         try:
             result = worker.run(job, shard, tell)
-        except (EOFError, OSError):
+        except (EOFError, OSError, ValueError):
             code = worker.end()
             if not self._closed:
                 self._started.remove(worker)
@@ -97,41 +79,6 @@ class LocalEngine(Engine):
         self._closed = True
         for worker in self._started:
             worker.end()
-
-
-class _Worker:
-    """A process and the line to it. The process ends when the line does: when whoever started it is gone."""
-
-    def __init__(self, context: Any) -> None:
-        self._line, far = context.Pipe()
-        self._process = context.Process(target=_serve, args=(far,), daemon=True)
-        self._process.start()
-        far.close()
-
-    def run(self, job: ShardJob, shard: Shard, tell: Tell) -> Result:
-        self._line.send((job, shard))
-        while isinstance(message := self._line.recv(), tuple):
-            tell(*message)
-        result: Result = message
-        return result
-
-    def end(self) -> int | None:
-        self._process.kill()
-        self._process.join()
-        self._line.close()
-        code: int | None = self._process.exitcode
-        return code
-
-
-def _serve(line: Connection) -> None:
-    """What a worker process does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
-    try:
-        while True:
-            job, shard = line.recv()
-            line.send(attempt(job, shard, lambda rows, tokens: line.send((rows, tokens))))
-    except (EOFError, OSError):
-        return
 
 
 class RayEngine(Engine):

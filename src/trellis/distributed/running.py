@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trellis import files
-from trellis.distributed.engines import Engine, Result, WorkerLost
+from trellis.distributed.engines import Engine, WorkerLost
 from trellis.distributed.opening import file_digest
 from trellis.distributed.shard import META, Done, ShardJob
 from trellis.distributed.shards import Shard
+from trellis.distributed.worker import Result
 from trellis.errors import DataError
 from trellis.training.record import read_json
 
