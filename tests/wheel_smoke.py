@@ -4,6 +4,7 @@ cibuildwheel runs this file for each wheel, ``make test-wheel`` in fresh environ
 """
 
 import importlib.util
+import json
 import subprocess
 import sys
 import sysconfig
@@ -41,7 +42,15 @@ def check_tagging(folder: Path) -> None:
         assert "Paris" in command("tag", str(path), text="Ada lives in Paris\n")
 
 
+def check_neural_tagging() -> None:
+    path = Path(__file__).parent / "models" / "data" / "bilstm-crf.safetensors"
+    expected = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert trellis.load(path).predict(expected["inputs"]) == expected["tags"]
+    assert "torch" not in sys.modules
+
+
 if __name__ == "__main__":
+    check_neural_tagging()
     with tempfile.TemporaryDirectory() as scratch:
         check_tagging(Path(scratch))
     check_demo()

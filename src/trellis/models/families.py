@@ -31,7 +31,7 @@ class Family:
 
     @property
     def neural(self) -> bool:
-        """Whether it needs torch."""
+        """Whether it needs torch to learn."""
         return self.kind == "neural"
 
     def defaults(self) -> Any:
