@@ -1,4 +1,4 @@
-"""The base package opens, tags with, saves and exports BiLSTM taggers: nothing imports torch, nor what comes with it."""
+"""The base package opens, tags with and saves BiLSTM taggers: nothing imports torch, nor what comes with it."""
 
 import json
 import subprocess
