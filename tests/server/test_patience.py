@@ -8,7 +8,9 @@ import uvicorn
 from trellis.server import ModelShelf, ServerLimits, ServerSettings
 from trellis.server.workers import listening, uvicorn_config
 
-LIMITS = ServerLimits(head_seconds=0.2, seconds=0.4, head_bytes=4000, connections=20)
+LIMITS = ServerLimits(
+    head_seconds=0.2, seconds=0.4, head_bytes=4000, connections=20, body_bytes=10_000, held_bytes=20_000
+)
 HEAD = b"POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -98,5 +100,20 @@ def test_others_are_answered_meanwhile_and_connections_are_bounded(shelf: ModelS
         many = [await opened(port) for _ in range(15)]
         ends = await asyncio.gather(*(closed(streams) for streams in (*many, *slow)))
         assert b"" in ends
+
+    with_server(shelf, test)
+
+
+def test_bodies_that_do_not_end_are_bounded_together(shelf: ModelShelf) -> None:
+    async def test(port: int) -> None:
+        slow = [await opened(port) for _ in range(5)]
+        for streams in slow:
+            streams[1].write(HEAD.replace(b"100", b"9000") + b'{"texts": ["' + b"a" * 5000)
+        ends = [(await closed(streams)).partition(b"\r\n")[0] for streams in slow]
+        assert {end.split()[1] for end in ends} == {b"408", b"429"}
+        assert sum(b" 429 " in end for end in ends) == 2
+        again = await opened(port)
+        again[1].write(HEAD.replace(b"100", b"19\r\nConnection: close") + b'{"texts": ["Rome"]}')
+        assert b" 200 " in (await closed(again)).splitlines()[0]
 
     with_server(shelf, test)

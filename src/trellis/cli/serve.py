@@ -82,6 +82,7 @@ def serve(
             high_tokens=max(2 * max_tokens, 200_000),
             low_tokens=max(max_tokens, 100_000),
             body_bytes=max_bytes,
+            held_bytes=max(4 * max_bytes, 256 * 2**20),
             seconds=timeout,
             batch_tokens=batch_tokens,
         )

@@ -11,25 +11,45 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
 from trellis.server.limits import ServerLimits
-from trellis.server.problems import TooLargeError, TooSlowError, WrongTypeError
+from trellis.server.problems import CrowdedError, TooLargeError, TooSlowError, WrongTypeError
 
 _THROWN_AWAY, _MOMENT = 4, 0.5  # times the limit, and seconds
+_HELD = "trellis.held"
 _SOON = 0.02  # seconds after which a client may have gone
 
 
-async def read_body(request: Request, limits: ServerLimits) -> bytes:
-    """The whole body of a request in JSON."""
-    check_type(request, "application/json")
-    declared = header(request, b"content-length")
-    if declared.isdigit() and int(declared[:20]) > limits.body_bytes:
-        raise await _too_large(request.receive, limits)
-    pieces, size = [], 0
-    async for piece in pieces_of(request.receive, limits.seconds):
-        pieces.append(piece)
-        size += len(piece)
-        if size > limits.body_bytes:
+class Bodies:
+    """Reads the bodies of requests, and knows how many bytes of them there are until their requests are answered."""
+
+    def __init__(self, limits: ServerLimits) -> None:
+        self._limits, self._held = limits, 0
+
+    async def read(self, request: Request) -> bytes:
+        """The whole body of a request in JSON."""
+        limits = self._limits
+        check_type(request, "application/json")
+        declared = header(request, b"content-length")
+        if declared.isdigit() and int(declared[:20]) > limits.body_bytes:
             raise await _too_large(request.receive, limits)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces, size = [], 0
+        async for piece in pieces_of(request.receive, limits.seconds):
+            self._hold(request, len(piece))
+            pieces.append(piece)
+            size += len(piece)
+            if size > limits.body_bytes:
+                raise await _too_large(request.receive, limits)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def release(self, request: Request) -> None:
+        """Forget the body of a request that is answered."""
+        self._held -= request.scope.pop(_HELD, 0)
+
+    def _hold(self, request: Request, size: int) -> None:
+        if self._held + size > self._limits.held_bytes:
+            problem = f"{self._held} bytes of requests are here already: expected at most {self._limits.held_bytes}"
+            raise CrowdedError(problem, retry_after=1)
+        self._held += size
+        request.scope[_HELD] = request.scope.get(_HELD, 0) + size
 
 
 def header(request: Request, name: bytes) -> bytes:

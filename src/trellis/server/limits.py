@@ -13,6 +13,8 @@ class ServerLimits:
 
     body_bytes: int = 4 * 2**20
     """Of a request; beyond it 413."""
+    held_bytes: int = 256 * 2**20
+    """Of all requests that are being read or answered; beyond it 429."""
     line_bytes: int = 2**20
     """Of one line of JSON Lines; the number of lines is free."""
     tokens: int = 100_000
@@ -47,6 +49,8 @@ class ServerLimits:
         for item in fields(self):
             if not getattr(self, item.name) > 0 and item.name != "linger":
                 raise ConfigError(f"{item.name} must be positive, got {getattr(self, item.name)}")
+        if self.body_bytes > self.held_bytes:
+            raise ConfigError(f"body_bytes must be at most held_bytes, {self.held_bytes}, got {self.body_bytes}")
         if not self.low_tokens <= self.high_tokens:
             raise ConfigError(f"low_tokens must be at most high_tokens, {self.high_tokens}, got {self.low_tokens}")
         if self.tokens > self.high_tokens:

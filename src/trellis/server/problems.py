@@ -19,6 +19,8 @@ class RequestError(TrellisError):
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"
     about: ClassVar[str] = "A mistake in Trellis."
+    closes: ClassVar[bool] = False
+    """Whether the connection ends with the answer, as the body may not have been read."""
 
     def __init__(self, message: str, *, retry_after: int | None = None, input: int | None = None) -> None:
         super().__init__(message)
@@ -76,6 +78,7 @@ class TooSlowError(RequestError):
     """The body did not come."""
 
     status, code, about = 408, "too_slow", "The body of the request did not come in time."
+    closes = True
 
 
 class ConflictError(RequestError):
@@ -88,12 +91,14 @@ class TooLargeError(RequestError):
     """More than the limits allow."""
 
     status, code, about = 413, "too_large", "The request has more bytes or tokens than the limits allow."
+    closes = True
 
 
 class WrongTypeError(RequestError):
     """Not the media type, or compressed."""
 
     status, code, about = 415, "wrong_type", "The body is of another type, or compressed."
+    closes = True
 
 
 class InvalidRequestError(RequestError):
@@ -116,6 +121,12 @@ class OverloadedError(RequestError):
     """Too much waits already."""
 
     status, code, about = 429, "overloaded", "Too many tokens wait already; try again after Retry-After seconds."
+
+
+class CrowdedError(OverloadedError):
+    """Too many bytes are here already."""
+
+    closes = True
 
 
 class TooLateError(RequestError):

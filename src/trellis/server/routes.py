@@ -15,7 +15,7 @@ from starlette.routing import Route
 from trellis.server import labelstudio, openapi
 from trellis.server.answers import dumps
 from trellis.server.batcher import Batcher
-from trellis.server.bodies import check_type, media_type, read_body, unless_gone
+from trellis.server.bodies import Bodies, check_type, media_type, unless_gone
 from trellis.server.limits import ServerLimits
 from trellis.server.lines import LinesResponse
 from trellis.server.metrics import Metrics
@@ -42,6 +42,7 @@ class Routes:
     ) -> None:
         self._shelf, self._limits, self._batcher, self._metrics = shelf, limits, batcher, metrics
         self._teaching = teaching
+        self._bodies = Bodies(limits)
         self._reader = RequestReader(shelf, limits)
         self._tag_json = self._asks(self._reader.tag)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="trellis-reader")
@@ -109,11 +110,12 @@ class Routes:
             return _closing(problem)
         finally:
             self._active -= 1
+            self._bodies.release(request)
 
     def _asks(self, read: Callable[[bytes], Prepared]) -> Handler:
         async def handler(request: Request) -> Response:
             begin = asyncio.get_running_loop().time()
-            body = await read_body(request, self._limits)
+            body = await self._bodies.read(request)
             self._batcher.admit()
             prepared = await self._prepared(read, body)
             left = prepared.seconds - (asyncio.get_running_loop().time() - begin)
@@ -139,21 +141,21 @@ class Routes:
         return labelstudio.prediction_request(body, self._shelf, self._limits)
 
     async def _setup(self, request: Request) -> Response:
-        parsed(await read_body(request, self._limits))
+        parsed(await self._bodies.read(request))
         return _json({"model_version": labelstudio.version_of(self._shelf.get())})
 
     async def _teaching_state(self, request: Request) -> Response:
         return _json(self._teaching.state())
 
     async def _correct(self, request: Request) -> Response:
-        return _json(await self._teaching.correct(await read_body(request, self._limits)))
+        return _json(await self._teaching.correct(await self._bodies.read(request)))
 
     async def _next(self, request: Request) -> Response:
-        await read_body(request, self._limits)
+        await self._bodies.read(request)
         return _json(await self._teaching.next())
 
     async def _learn(self, request: Request) -> Response:
-        await read_body(request, self._limits)
+        await self._bodies.read(request)
         if request.url.path.endswith("/accept"):
             return _json(await self._teaching.accept())
         return _json(self._teaching.reject() if request.url.path.endswith("/reject") else self._teaching.learn())
@@ -195,7 +197,7 @@ def _json(value: Any) -> Response:
 def _closing(problem: RequestError) -> Response:
     """The response to a problem; if the body may not have been read, the connection ends with it."""
     response = problem_response(problem)
-    if problem.status in (408, 413, 415):
+    if problem.closes:
         response.headers["connection"] = "close"
     return response
 
