@@ -214,6 +214,12 @@ void bind_dataset(nb::module_& m) {
       .def_prop_ro("offsets",
                    [](const Dataset& self) { return copy_of(self.offsets.data(), self.offsets.size()); },
                    nb::rv_policy::move)
+      .def("first_uses",  // groups and sentences of so many attributes
+           [](const Dataset& self, int64_t attributes) {
+             const FirstUses uses(self, attributes);
+             return nb::make_tuple(copy_of(uses.groups.data(), uses.groups.size()),
+                                   copy_of(uses.sentences.data(), uses.sentences.size()));
+           })
       .def("token_attributes", [](const Dataset& self, int64_t n) {
         std::vector<std::pair<int64_t, double>> found;
         for (int64_t g = 0; g < self.groups; ++g) {

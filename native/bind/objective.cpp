@@ -31,6 +31,11 @@ nb::tuple arrays_of(const StateFeatures& features) {
                         copy_of(features.labels.data(), features.labels.size()));
 }
 
+nb::tuple counted(const StateFeatures& features, const std::vector<double>& counts) {
+  const nb::tuple arrays = arrays_of(features);
+  return nb::make_tuple(arrays[0], arrays[1], copy_of(counts.data(), counts.size()));
+}
+
 using Result = std::tuple<int, int64_t, double>;  // status, sentence, loss
 
 }  // namespace
@@ -51,6 +56,18 @@ void bind_objective(nb::module_& m) {
              Objective& objective = self.objective;
              objective.set_states(choose_states(objective.data(), objective.supervision(), objective.attributes(),
                                                 objective.L(), min_freq, all));
+           })
+      .def("count_states",  // those that occur, and how often
+           [](const Training& self) {
+             const Objective& objective = self.objective;
+             std::vector<double> counts;
+             StateFeatures states;
+             {
+               nb::gil_scoped_release release;
+               states = choose_states(objective.data(), objective.supervision(), objective.attributes(), objective.L(),
+                                      0.0, false, &counts);
+             }
+             return counted(states, counts);
            })
       .def("set_states",
            [](Training& self, const Array<const int64_t>& ends, const Array<const uint16_t>& labels) {
@@ -78,6 +95,18 @@ void bind_objective(nb::module_& m) {
              StateFeatures edges = choose_edges(*data, objective.supervision(), attributes, objective.L(),
                                                 objective.base_scores().data(), min_freq, all);
              objective.set_edges(std::move(data), std::move(edges));
+           })
+      .def("count_edges",
+           [](const Training& self, const Dataset& data, int64_t attributes) {
+             const Objective& objective = self.objective;
+             std::vector<double> counts;
+             StateFeatures edges;
+             {
+               nb::gil_scoped_release release;
+               edges = choose_edges(data, objective.supervision(), attributes, objective.L(),
+                                    objective.base_scores().data(), 0.0, false, &counts);
+             }
+             return counted(edges, counts);
            })
       .def("set_edges",
            [](Training& self, std::shared_ptr<Dataset> data, const Array<const int64_t>& ends,

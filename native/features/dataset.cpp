@@ -3,6 +3,25 @@
 #include "features/expansion.h"
 
 namespace trellis {
+
+FirstUses::FirstUses(const Dataset& data, int64_t attributes)
+    : groups(size_t(attributes), -1), sentences(size_t(attributes), -1) {
+  std::vector<bool> seen(size_t(data.bundles()), false);
+  for (int64_t g = 0; g < data.groups; ++g) {
+    for (int64_t b = 0; b < data.sentences(); ++b) {
+      for (int64_t n = data.offsets[size_t(b)]; n < data.offsets[size_t(b) + 1]; ++n) {
+        const int64_t u = data.bundle(n, g);
+        if (seen[size_t(u)]) continue;
+        seen[size_t(u)] = true;
+        for (int64_t e = data.bundle_begin(u); e < data.bundle_ends[size_t(u)]; ++e) {
+          const size_t a = size_t(data.attributes[size_t(e)]);
+          if (groups[a] < 0) groups[a] = g, sentences[a] = b;
+        }
+      }
+    }
+  }
+}
+
 Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>>& columns,
                std::vector<int64_t> offsets, AttributeSource attributes) {
   Dataset data;

@@ -99,6 +99,14 @@ class AttributeSource {
   IndexView fixed_;
 };
 
+// Where each attribute is used first: a group of templates, and in it a sentence; -1 if it is not used. In this order the
+// attributes of a corpus are numbered.
+struct FirstUses {
+  std::vector<int64_t> groups, sentences;  // [A]
+
+  FirstUses(const Dataset& data, int64_t attributes);
+};
+
 // Evaluates the templates on sentences with the given offsets.
 Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>>& columns,
                std::vector<int64_t> offsets, AttributeSource attributes);

@@ -24,12 +24,13 @@ class PairCounts {
       for (int64_t j = 0; j < L_; ++j)
         if (from[i] && to[j]) add(i, j);
   }
-  // f(pair) for each pair that counts min_freq or more, in order; then everything is zero again.
+  // f(pair, count) for each pair that counts min_freq or more, in order; then everything is zero again.
   template <typename F>
   void take(double min_freq, F f) {
     std::sort(seen_.begin(), seen_.end());
     for (const int64_t pair : seen_) {
-      if (double(counts_[size_t(pair)]) >= min_freq) f(pair);
+      const double count = double(counts_[size_t(pair)]);
+      if (count >= min_freq) f(pair, count);
       counts_[size_t(pair)] = 0;
     }
     seen_.clear();
@@ -76,15 +77,18 @@ std::vector<int64_t> later_tokens(const std::vector<int64_t>& offsets, int64_t f
 }
 
 StateFeatures choose_edges(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
-                           const double* scores, double min_freq, bool all) {
+                           const double* scores, double min_freq, bool all, std::vector<double>* counts_of) {
   const TokensOf uses(data, later_tokens(data.offsets, 0, data.sentences()), attributes);
   PairCounts counts(known, L, scores);
   StateFeatures edges;
-  const auto keep = [&](int64_t pair) { edges.labels.push_back(uint16_t(pair)); };
+  const auto keep = [&](int64_t pair, double count) {
+    edges.labels.push_back(uint16_t(pair));
+    if (counts_of) counts_of->push_back(count);
+  };
   for (int64_t a = 0; a < attributes; ++a) {
     if (all) {
       for (int64_t pair = 0; pair < L * L; ++pair)
-        if (scores[pair] != forbidden) keep(pair);
+        if (scores[pair] != forbidden) keep(pair, 0.0);
     } else {
       for (int64_t at = uses.begin(a); at < uses.ends[size_t(a)]; ++at) counts.add(uses.items[size_t(at)]);
       counts.take(min_freq, keep);

@@ -20,9 +20,9 @@ namespace trellis {
 std::vector<int64_t> later_tokens(const std::vector<int64_t>& offsets, int64_t first, int64_t last);
 
 // The edge features that occur (at least min_freq times), or all, of transitions that are not
-// forbidden: scores[L, L] is minus infinity for those.
+// forbidden: scores[L, L] is minus infinity for those. How often they occur if asked for.
 StateFeatures choose_edges(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
-                           const double* scores, double min_freq, bool all);
+                           const double* scores, double min_freq, bool all, std::vector<double>* counts = nullptr);
 
 // edges[N - B, L * L] of a whole dataset; B counts sentences that are not empty
 void score_edges(const Dataset& data, const WeightTable<double>& weights, double* edges);

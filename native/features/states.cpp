@@ -80,10 +80,10 @@ struct Entries {
 }  // namespace
 
 StateFeatures choose_states(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
-                            double min_freq, bool all) {
+                            double min_freq, bool all, std::vector<double>* counts_of) {
   const LabelCounts labels(data, known, L);
   const Entries entries(data, attributes);
-  // f(a, l) for each label l to keep, attribute by attribute
+  // f(a, l, count) for each label l to keep, attribute by attribute
   const auto for_kept = [&](auto f) {
     run_balanced(entries.ends, [&](int64_t first, int64_t last) {
       std::vector<double> counts(static_cast<size_t>(L));
@@ -93,18 +93,23 @@ StateFeatures choose_states(const Dataset& data, const Supervision& known, int64
           labels.add(entries.bundles[size_t(at)], entries.values.empty() ? 1.0 : entries.values[size_t(at)],
                      counts.data());
         for (int64_t l = 0; l < L; ++l)
-          if (all || (counts[size_t(l)] > 0.0 && counts[size_t(l)] >= min_freq)) f(a, l);
+          if (all || (counts[size_t(l)] > 0.0 && counts[size_t(l)] >= min_freq)) f(a, l, counts[size_t(l)]);
       }
     });
   };
   StateFeatures states;
   states.ends.assign(size_t(attributes), 0);
-  for_kept([&](int64_t a, int64_t) { ++states.ends[size_t(a)]; });
+  for_kept([&](int64_t a, int64_t, double) { ++states.ends[size_t(a)]; });
   std::partial_sum(states.ends.begin(), states.ends.end(), states.ends.begin());
   states.labels.resize(states.ends.empty() ? 0 : size_t(states.ends.back()));
   std::vector<int64_t> next(size_t(attributes), 0);
   for (int64_t a = 1; a < attributes; ++a) next[size_t(a)] = states.ends[size_t(a) - 1];
-  for_kept([&](int64_t a, int64_t l) { states.labels[size_t(next[size_t(a)]++)] = uint16_t(l); });
+  if (counts_of) counts_of->resize(states.labels.size());
+  for_kept([&](int64_t a, int64_t l, double count) {
+    const size_t place = size_t(next[size_t(a)]++);
+    states.labels[place] = uint16_t(l);
+    if (counts_of) (*counts_of)[place] = count;
+  });
   return states;
 }
 

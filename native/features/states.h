@@ -21,8 +21,8 @@ struct StateFeatures {
   std::vector<uint16_t> labels;
 };
 
-// The state features that occur (sum of absolute values at least min_freq), or all of them.
+// The state features that occur (sum of absolute values at least min_freq), or all of them, and their sums if asked for.
 StateFeatures choose_states(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
-                            double min_freq, bool all);
+                            double min_freq, bool all, std::vector<double>* counts = nullptr);
 
 }  // namespace trellis

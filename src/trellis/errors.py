@@ -12,6 +12,7 @@
     ├── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
     ├── TemplateError              a feature template that cannot be read or applied (also a ValueError)
     ├── StoreError                 a saved model that is damaged, foreign or too new (also a ValueError)
+    ├── ProcessError               one of several processes that work together was lost (also a RuntimeError)
     └── ModelError                 a model was asked for something it cannot give (also a ValueError)
         └── NotFittedError         a model was asked before it was trained (also an AttributeError)
 
@@ -103,6 +104,10 @@ class TemplateError(TrellisError, ValueError):
 
 class StoreError(TrellisError, ValueError):
     """A saved model that is damaged, of another kind, or of a newer format."""
+
+
+class ProcessError(TrellisError, RuntimeError):
+    """One of several processes that work together was lost."""
 
 
 class ModelError(TrellisError, ValueError):

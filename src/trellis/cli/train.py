@@ -6,6 +6,7 @@ import datetime
 import sys
 import time
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -47,9 +48,11 @@ from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
 from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
+from trellis.models.raw_text import tokenizer_for
 from trellis.tags import OnBadTags, Scheme, detect
 from trellis.text import Sentence, splitter
 from trellis.training import History
+from trellis.training.processes import ALONE, Team, leads, together
 from trellis.training.progress import LiveLine
 
 _REASONS = {
@@ -112,10 +115,13 @@ def train(
     Formats and the tag scheme are detected and reported. The folder gets the model, its settings (config.toml), the
     steps of its training (history.json, learning-curve.svg) and a record of it (training.json).
 
-    Ctrl-C and SIGTERM keep the best model so far and give exit code 130 and 143. A training of a neural model that was
-    interrupted or killed continues with --resume to the same model as if nothing had happened, also with more epochs;
-    the other families are trained again. --resume continues one training; --warm-start begins another one with what a
-    model has learned.
+    Ctrl-C and SIGTERM keep the best model so far and give exit code 130 and 143. A training that was interrupted or
+    killed continues with --resume: that of a neural model to the same model as if nothing had happened, also with more
+    epochs; the CRF (lbfgs, owlqn) and Baum-Welch from the weights of the last minute. --resume continues one training;
+    --warm-start begins another one with what a model has learned.
+
+    Several processes train one model if torchrun starts them: sentences are dealt out for crf and hmm, batches for
+    neural models.
 
     \b
     Examples:
@@ -126,10 +132,12 @@ def train(
       trellis train -m bilstm-crf --train train.conll --dev dev.conll -o model --config ner.toml --resume
       trellis train -m crf --train more.conll -o newer --warm-start model
       trellis train -m crf --train train.conll --dev dev.conll -o model --lexicon names.tsv
+      torchrun --nproc-per-node 4 -m trellis train -m crf --train train.conll -o model
     """  # noqa: D301 - \b tells click to keep the lines
+    quiet = quiet or not leads()  # of several processes, one speaks
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     family = get_family(model)
-    _check_options(model, tokenizer, resume, overwrite)
+    _check_options(tokenizer, resume, overwrite)
     reader = Reader(
         format,
         encoding,
@@ -148,14 +156,20 @@ def train(
         quiet=quiet,
     )
     # The folder comes first: nobody wants to hear of its errors after an hour of reading.
-    with stoppable() as stop, folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place:
+    with (
+        stoppable() as stop,
+        nullcontext(ALONE) if family.neural else together() as team,
+        folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place,
+    ):
         if resume and not place.training.resuming:
             say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
         start = None if warm_start is None else _loaded(warm_start, model)
         data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, how, quiet, say)
         settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
         command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
-        run = Run(model, data, settings, command, words)
+        run = Run(model, data, settings, command, words, team)
+        if team.count > 1:
+            say.print(f"{team.count} processes, each with its share of the sentences")
         tagger = run.fit(make_tagger(family, settings) if start is None else start, place, start is not None, stop, say)
         if tokenizer is not None:
             tagger.tokenizer_ = splitter(tokenizer)
@@ -164,6 +178,8 @@ def train(
         if not is_saved:
             say.print("Training was interrupted before there was anything to keep; no model was written.")
             raise typer.Exit(stop.code)
+        if not leads():
+            return
         figures = _figures(tagger, data)
         place.save_record(run.record(tagger, figures))
     if not quiet:
@@ -176,14 +192,9 @@ def train(
         raise typer.Exit(stop.code)
 
 
-def _check_options(model: str, tokenizer: str | None, resume: bool, overwrite: bool) -> None:
+def _check_options(tokenizer: str | None, resume: bool, overwrite: bool) -> None:
     if tokenizer is not None:
         splitter(tokenizer)
-    if resume and not get_family(model).neural:
-        raise ConfigError(
-            f"--resume: {model} learns in one go and has no checkpoints: train it again without --resume, "
-            "or start from the weights of a model with --warm-start"
-        )
     if resume and overwrite:
         raise ConfigError(
             "--resume continues the training in the folder, and --overwrite discards it: give one of them"
@@ -278,6 +289,7 @@ class Run:
     settings: Any
     command: str
     lexicon: Lexicon | None = None
+    team: Team = ALONE
     started: str = ""
     seconds: float = 0.0
 
@@ -292,12 +304,13 @@ class Run:
         with LiveLine(say) as line, warnings.catch_warnings():
             warnings.simplefilter("ignore", DataWarning)  # said already, file by file
             tagger.fit(
-                sentences,
+                sentences[self.team.rank :: self.team.count],
                 dev=dev,
                 warm_start=warm_start,
                 progress=StoppableLine(line, stop),
                 folder=place,
                 lexicon=self.lexicon,
+                tokenizer=None if self.team.count == 1 else tokenizer_for(self.settings.tokenizer, sentences),
             )
         self.seconds = time.perf_counter() - begin
         for role in ("dev", "test"):

@@ -50,6 +50,7 @@ from trellis.models.transforming import Transforming
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, undisturbed
+from trellis.training.processes import Team, current
 from trellis.untrusted import shown
 
 LexiconOption = Lexicon | Literal["own"] | None
@@ -64,6 +65,8 @@ class Tagger(Estimator[C], Transforming, ABC):
     kind: ClassVar[str]
     free_settings: ClassVar[frozenset[str] | None] = None
     """What may be changed when training is resumed, by dotted names; None if it learns in one go."""
+    shares_sentences: ClassVar[bool] = False
+    """Whether processes with sentences of their own can train it together; see `trellis.training.processes`."""
     tagset_: TagSet
     settings_: C
     """What it was trained with: `config` with a value for everything that was left unset."""
@@ -135,7 +138,9 @@ class Tagger(Estimator[C], Transforming, ABC):
             lexicon: becomes the model's own (`lexicon_`); matches of its entries of strength feature are learned from.
 
         """
-        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon)
+        options = FitOptions(
+            warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon, team=self._team()
+        )
         with opened(folder, self.kind) as place:
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
@@ -152,16 +157,18 @@ class Tagger(Estimator[C], Transforming, ABC):
         keep: bool,
     ) -> None:
         """Check the data, learn, and leave the model in its place if it is to be kept there."""
-        given = Labelled.of(X, y)
+        given = Labelled.of(X, y).shared_by(options.team)
         weights = check_weights(sentence_weights, len(given.inputs))
         data, kept = mended(given, self._scheme_asked, options.on_bad_tags)
+        data = data.shared_by(options.team)
         weights = None if weights is None else weights[kept]
         if not data.inputs:
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
         held_out = None if dev is None else self._held_out(labelled(dev), data, options.on_bad_tags)
         options = replace(options, sentence_weights=weights, folder=None if place is None else place.training)
         before = self._state()[1] if place is not None and self._goes_on(options) else None
-        identify(options, self.config, self.free_settings, data, held_out, before)
+        shares = self.shares_sentences
+        identify(options, self.config, self.free_settings, data, held_out, before, shares=shares)
         how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
         if place is not None:
             how.to_dict()  # what cannot be stored is refused before the training, not after it
@@ -175,6 +182,14 @@ class Tagger(Estimator[C], Transforming, ABC):
     def learns_lexicons(self) -> bool:
         """Whether matches of a lexicon can be features."""
         return False
+
+    def _team(self) -> Team:
+        """The processes that train this model together."""
+        if not self.shares_sentences and current().count > 1:
+            raise ModelError(
+                f"a {type(self).__name__} is not trained by processes with sentences of their own (together)"
+            )
+        return current()
 
     @property
     def _scheme_asked(self) -> str | None:

@@ -31,12 +31,38 @@ from trellis.tags import (
     scheme_to_learn,
     summary,
 )
+from trellis.tags.detection import count_pairs, detect_pairs
 from trellis.tags.mending import SHOWN, spelling_note, spellings
 from trellis.text import Sentence, graphemes
+from trellis.training.processes import Team
 from trellis.untrusted import shown
 
 Label = str | None | Iterable[str]
 Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFacts:
+    """What follows from all labels of a corpus, however many processes have a part of it."""
+
+    pairs: dict[tuple[str, str], int]
+    """How often each label follows another one."""
+    choices: set[str]
+    partial: bool
+
+    @classmethod
+    def merged(cls, parts: Sequence[LabelFacts]) -> LabelFacts:
+        """Those of several processes together."""
+        pairs: Counter[tuple[str, str]] = Counter()
+        for part in parts:
+            pairs.update(part.pairs)
+        choices = set[str]().union(*(part.choices for part in parts))
+        return cls(dict(pairs), choices, any(part.partial for part in parts))
+
+    @property
+    def labels(self) -> set[str]:
+        """All that occur."""
+        return self.choices.union(after for _, after in self.pairs if after)
 
 
 @dataclass(frozen=True)
@@ -46,6 +72,8 @@ class Labelled:
     inputs: Sequence[Any]
     labels: Sequence[Sequence[Label]]
     partial: bool
+    shared: LabelFacts | None = None
+    """What the labels of all processes say, if several train together."""
 
     @classmethod
     def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None) -> Labelled:
@@ -98,8 +126,17 @@ class Labelled:
 
     def choices(self) -> set[str]:
         """The labels that occur among several possible ones of a token."""
+        if self.shared is not None:
+            return self.shared.choices
         sets = (label for own in self.labels for label in own if label is not None and not isinstance(label, str))
         return set(chain.from_iterable(sets)) if self.partial else set()
+
+    @property
+    def has_known(self) -> bool:
+        """Whether any label is fully known."""
+        if self.shared is not None:
+            return any(after for _, after in self.shared.pairs)
+        return any(map(len, self.fragments()))
 
     def detect(self, scheme: str | None) -> Detection:
         """The scheme given, or the one that fits best, and what does not fit it."""
@@ -107,7 +144,8 @@ class Labelled:
 
     def detect_spelled(self, scheme: str | None) -> Detection:
         """The same; labels that are only spelled in another way are read as the scheme writes them."""
-        return detect(self.fragments(), scheme=None if scheme is None else Scheme.parse(scheme))
+        pairs = count_pairs(self.fragments()) if self.shared is None else self.shared.pairs
+        return detect_pairs(pairs, scheme=None if scheme is None else Scheme.parse(scheme))
 
     def tag_set(self, scheme: str | None) -> TagSet:
         """The labels with the scheme given, or with the one that fits best; see `labels_in`."""
@@ -115,8 +153,16 @@ class Labelled:
 
     def labels_in(self, found: Detection) -> TagSet:
         """The labels, and those that the scheme implies: with B-LST there is I-LST."""
-        labels = self.choices().union(*self.fragments())
+        labels = self.choices().union(*self.fragments()) if self.shared is None else self.shared.labels
         return TagSet.from_labels(labels, found.scheme, found.style, complete=True)
+
+    def shared_by(self, team: Team) -> Labelled:
+        """The same sentences, with what the labels of all processes say."""
+        if team.count == 1:
+            return self
+        own = LabelFacts(count_pairs(self.fragments()), self.choices(), self.partial)
+        facts = LabelFacts.merged(team.gather(own))
+        return replace(self, partial=facts.partial, shared=facts)
 
     def place(self, sentence: int, position: int) -> str:
         """How messages call a token: by file and line where they are known."""
@@ -349,7 +395,10 @@ def _refuse_bad(data: Labelled, found: Detection, constraints: bool) -> None:
     """Labels that break the scheme would have probability zero, and those that it cannot read have no meaning."""
     if data.partial or not (found.odd or (constraints and found.violations)):
         return
-    problem = refusal(mend(data.strings(), found, "error"), found, data.place)
+    result = mend(data.strings(), found, "error")
+    if data.shared is not None and not result.bad:
+        raise DataError(f"labels of another process break the {found.scheme.value} scheme: see its message")
+    problem = refusal(result, found, data.place)
     free = ", or set constraints=False" if not found.odd else ""
     raise DataError(
         f"{problem}: on_bad_tags='repair' reads them as seqeval does, 'drop' leaves these sentences out; "

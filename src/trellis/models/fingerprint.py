@@ -12,6 +12,7 @@ import numpy as np
 from trellis.arrays import AnyArray, FloatArray
 from trellis.models.data import Label, Labelled
 from trellis.text import Sentence
+from trellis.training.processes import Team
 
 
 def of_data(data: Labelled | None) -> str | None:
@@ -23,6 +24,17 @@ def of_data(data: Labelled | None) -> str | None:
         plain = [_label(label) for label in labels] if data.partial else list(labels)
         digest.update(json.dumps([_input(item), plain], default=repr).encode())
     return f"{len(data.inputs)} sentences, {int(data.lengths.sum())} tokens, {_short(digest)}"
+
+
+def of_sentences(data: Labelled, team: Team) -> str:
+    """The same for sentences of all processes, in any order."""
+    total = 0
+    for item, labels in zip(data.inputs, data.labels, strict=True):
+        digest = hashlib.sha256(json.dumps([_input(item), list(map(_label, labels))], default=repr).encode()).digest()
+        total += int.from_bytes(digest[:8], "big")
+    own = total, len(data.inputs), int(data.lengths.sum())
+    total, sentences, tokens = (sum(values) for values in zip(*team.gather(own), strict=True))
+    return f"{sentences} sentences, {tokens} tokens, {total % 2**64:016x}"
 
 
 def of_weights(weights: FloatArray | None) -> str | None:

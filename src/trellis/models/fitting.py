@@ -22,6 +22,7 @@ from trellis.tags import OnBadTags
 from trellis.text import OwnTokenizer, Sentence, Splitter
 from trellis.training import Progress
 from trellis.training.folder import TrainingFolder
+from trellis.training.processes import ALONE, Team
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class FitOptions:
     tokenizer: Splitter | str | OwnTokenizer | None = None
     """How raw text will be split, instead of the setting of that name."""
     lexicon: Lexicon | None = None
+    team: Team = ALONE
+    """The processes that train together, each with its own sentences."""
 
 
 @contextmanager
@@ -56,6 +59,8 @@ def identify(
     data: Labelled,
     dev: Labelled | None,
     before: Arrays | None,
+    *,
+    shares: bool = False,
 ) -> None:
     """Tell the folder which training this is, so that no other continues it; `free` settings may change."""
     if options.folder is None:
@@ -66,7 +71,7 @@ def identify(
     from trellis.models import fingerprint  # hashlib is not needed to tag
 
     prints = {
-        "training data": fingerprint.of_data(data),
+        "training data": fingerprint.of_data(data) if not shares else fingerprint.of_sentences(data, options.team),
         "dev data": fingerprint.of_data(dev),
         "sentence weights": fingerprint.of_weights(options.sentence_weights),
         "lexicon": None if options.lexicon is None else fingerprint.of_arrays(to_stored(options.lexicon)[1]),

@@ -12,7 +12,6 @@ Each file appears under its name only once it is whole. An older model stays in 
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -26,6 +25,7 @@ from trellis.models.families import FAMILIES
 from trellis.training import History, read_history
 from trellis.training.folder import TrainingFolder, has_checkpoints, read_state
 from trellis.training.lock import locked, owner_of
+from trellis.training.processes import leads
 from trellis.training.record import CURVE, HISTORY, read_json, write_history, write_json
 
 __all__ = [
@@ -103,7 +103,7 @@ def training(
 
     """
     target = prepare(path)
-    is_main = os.environ.get("RANK", "0") == "0"  # of the processes that accelerate or torchrun started
+    is_main = leads()
     with locked(target) if is_main else nullcontext():
         folder = ModelFolder(target, model, kind, resume=resume, overwrite=overwrite, is_main=is_main)
         try:

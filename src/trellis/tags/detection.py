@@ -73,7 +73,11 @@ def detect(
     sequences: Iterable[Sequence[str]], *, scheme: Scheme | None = None, style: Style | None = None
 ) -> Detection:
     """The scheme and the style that fit best unless they are given, and the labels that do not fit them."""
-    pairs = _pairs(sequences)
+    return detect_pairs(count_pairs(sequences), scheme=scheme, style=style)
+
+
+def detect_pairs(pairs: Pairs, *, scheme: Scheme | None = None, style: Style | None = None) -> Detection:
+    """The same, from how often each label follows another one, which is all that matters; see `count_pairs`."""
     counts = _counts(pairs)
     best = _best(pairs, counts, scheme, style)
     if scheme is Scheme.PLAIN or _is_mostly_read(best, counts):
@@ -122,7 +126,7 @@ def fit_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = Non
 
     PLAIN reads anything, so it comes last and never fails.
     """
-    pairs = _pairs(sequences)
+    pairs = count_pairs(sequences)
     counts = _counts(pairs)
     style = style or detect_style(counts)
     fits = [_fit(pairs, counts, scheme, style) for scheme in Scheme if scheme is not Scheme.PLAIN]
@@ -138,7 +142,8 @@ def detect_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = 
     return [fit.scheme for fit in fit_schemes(sequences, style=style)]
 
 
-def _pairs(sequences: Iterable[Sequence[str]]) -> Pairs:
+def count_pairs(sequences: Iterable[Sequence[str]]) -> dict[tuple[str, str], int]:
+    """How often each label follows another one; the empty string stands before and after a sequence."""
     pairs: dict[tuple[str, str], int] = {}
     for sequence in sequences:
         for pair in pairwise(("", *sequence, "")):

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from trellis.errors import ProcessError
 from trellis.training.best import Best
 from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step, Validate
 from trellis.training.objective import Vector
+from trellis.training.savepoints import Place, Savepoints
 
 T = TypeVar("T")
 
@@ -34,15 +36,26 @@ def run(
     validate: Validate | None = None,
     patience: int | None = None,
     progress: Progress | None = None,
+    savepoints: Savepoints | None = None,
+    place: Place | None = None,
 ) -> Trained:
-    """Go through the iterates until the last one, or until a limit is reached."""
-    best: Best[Vector] = Best()
-    reason: Reason = "max_iterations"
+    """Go through the iterates until the last one, or until a limit is reached.
+
+    They go on from `place`, if that is given: its steps count too. Others are written to `savepoints`.
+    """
+    here = Place(start, Best()) if place is None else place
+    best = here.best
+    reason: Reason | None = _limit(best, max_iterations, patience)
     try:
-        if max_iterations is None or max_iterations > 0:
-            reason = _run(iterates, best, max_iterations, validate, patience, progress)
+        if reason is None:
+            reason = _run(iterates, here, max_iterations, validate, patience, progress, savepoints)
     except KeyboardInterrupt:
         reason = "interrupted"
+    except ProcessError as error:
+        if savepoints is None or not best.steps:
+            raise
+        savepoints.write(here)
+        raise ProcessError(f"{error}; the state after iteration {len(best.steps)} was saved") from None
     return Trained(start if best.weights is None else best.weights, best.history(reason))
 
 
@@ -56,19 +69,24 @@ def undisturbed(finish: Callable[[], T]) -> T:
 
 def _run(
     iterates: Iterator[Iterate],
-    best: Best[Vector],
+    here: Place,
     max_iterations: int | None,
     validate: Validate | None,
     patience: int | None,
     progress: Progress | None,
+    savepoints: Savepoints | None,
 ) -> Reason:
-    begin = time.perf_counter()
+    best = here.best
+    begin = time.perf_counter() - (best.steps[-1].seconds if best.steps else 0.0)
     for iterate in iterates:
         step = _step(len(best.steps) + 1, iterate, begin, max_iterations, validate)
         better = best.is_better(step.dev)
         # Without held-out data the last weights are kept: an optimizer does not change them until it yields the next.
         kept = iterate.weights if step.dev is None or not better else iterate.weights.copy()
         best.add(step, kept if better else None)
+        here.weights = iterate.weights
+        if savepoints is not None:
+            savepoints.visit(here)
         if progress is not None:
             progress(step)
         stop = iterate.stop or _limit(best, max_iterations, patience)

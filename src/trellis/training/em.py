@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from trellis.training.driver import Trained, run
 from trellis.training.history import Iterate, Progress, Validate
 from trellis.training.objective import Vector
+from trellis.training.savepoints import Place, Savepoints
 
 S = TypeVar("S")
 
@@ -52,14 +53,26 @@ def best_of_restarts(
     validate: Validate | None = None,
     patience: int | None = None,
     progress: Progress | None = None,
+    savepoints: Savepoints | None = None,
+    place: Place | None = None,
 ) -> Trained:
-    """Run EM from each start to its end; the one with the least loss, or with the best held-out score, is kept."""
+    """Run EM from each start to its end; the one with the least loss, or with the best held-out score, is kept.
+
+    Where to continue is known for a single start only.
+    """
     kept: Trained | None = None
     try:
         for start in starts:
             iterates = em(objective, start, tolerance=tolerance)
             trained = run(
-                iterates, start, max_iterations=max_iterations, validate=validate, patience=patience, progress=progress
+                iterates,
+                start,
+                max_iterations=max_iterations,
+                validate=validate,
+                patience=patience,
+                progress=progress,
+                savepoints=savepoints,
+                place=place,
             )
             if kept is None or _rank(trained) < _rank(kept):
                 kept = trained

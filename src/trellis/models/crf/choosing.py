@@ -11,6 +11,7 @@ from trellis.models.crf.steps import Steps
 from trellis.models.histories import most_common, states_of
 from trellis.tags import TagStates
 from trellis.training.objective import Vector
+from trellis.training.processes import ALONE, Team
 
 _BLOCK = 4096  # tokens
 
@@ -72,10 +73,10 @@ class Seen:
         return np.flatnonzero(places >= steps)
 
 
-def choose_steps(choice: Choice, states: TagStates, seen: Seen) -> Steps:
-    """The transitions that are possible, and those that have a weight."""
+def choose_steps(choice: Choice, states: TagStates, seen: Seen, team: Team = ALONE) -> Steps:
+    """The transitions that are possible, and those that have a weight, given what all processes have seen."""
     L, limits = len(states), states.allowed_transitions()
-    counts = seen.pairs()
+    counts = team.add(seen.pairs())
     legal, start, end = limits.transitions, limits.start, limits.end
     if not choice.constraints:
         legal, start, end = (np.ones_like(mask) for mask in (legal, start, end))
@@ -88,5 +89,5 @@ def choose_steps(choice: Choice, states: TagStates, seen: Seen) -> Steps:
     if choice.pairs is None:
         return steps
     pairs = most_common(np.where(legal, counts, 0.0), choice.pairs).reshape(-1, 2)
-    after = weighted(seen.after(pairs), legal[pairs[:, 1]]).reshape(len(pairs), L)
+    after = weighted(team.add(seen.after(pairs)), legal[pairs[:, 1]]).reshape(len(pairs), L)
     return Steps(legal, start, end, steps.weighted, pairs, after)

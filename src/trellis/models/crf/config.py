@@ -13,6 +13,8 @@ from trellis.errors import ConfigError
 from trellis.models.histories import MOST_PAIRS
 from trellis.tags import TagStates
 
+SUMMED = ("lbfgs", "owlqn")
+"""Algorithms that only ask for the loss and the gradient of all sentences."""
 MISTAKE_DRIVEN = ("ap", "pa", "arow")
 """Algorithms that learn from mistakes only: they have no regularisation, and no probabilities to weight tokens by."""
 _LARGE = 50_000  # tokens
@@ -93,6 +95,9 @@ class CRFConfig:
         "weights below this share of the largest are left out when training ends; default: 1e-3 for a model that is\n"
         "trained in single precision, whose weights are single too, else 0",
     )
+    checkpoint_seconds: float = setting(
+        60.0, "lbfgs, owlqn, in a folder: seconds between the states from which --resume continues"
+    )
     seed: int = setting(0, "of the shuffling of sgd, ap, pa and arow")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
     tokenizer: str | None = setting(
@@ -103,7 +108,7 @@ class CRFConfig:
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
-        for name in ("c1", "c2", "min_freq", "epsilon", "delta"):
+        for name in ("c1", "c2", "min_freq", "epsilon", "delta", "checkpoint_seconds"):
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")

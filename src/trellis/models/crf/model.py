@@ -31,7 +31,7 @@ from trellis.features import (
 from trellis.lexicon.columns import name_of_column
 from trellis.models.base import Tagger, sentences_at_once
 from trellis.models.crf.choosing import Choice
-from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig, resolved
+from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, chained
@@ -43,6 +43,7 @@ from trellis.store import Stored
 from trellis.tags import TagStates
 from trellis.text.widths import FOLDED_POINTS
 from trellis.training import undisturbed
+from trellis.training.processes import Team, refuse_several
 
 _WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
@@ -52,6 +53,8 @@ class CRF(Tagger[CRFConfig]):
     """Linear-chain CRF over templates or given features; see the module for how to use it."""
 
     kind: ClassVar[str] = "crf"
+    shares_sentences: ClassVar[bool] = True
+    free_settings: ClassVar[frozenset[str] | None] = frozenset({"max_iterations", "patience", "checkpoint_seconds"})
     config_class: ClassVar[type[Any]] = CRFConfig
     parameters_: CRFWeights
     states_: TagStates
@@ -67,18 +70,22 @@ class CRF(Tagger[CRFConfig]):
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         # Imported here, since who tags needs neither.
         from trellis.models.crf.objective import CRFObjective
+        from trellis.models.crf.sharing import numbered
         from trellis.models.crf.training import train
 
         if not self._goes_on(options):
             self._cached = None  # made for other settings
-        extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs)
+        extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs, options.team)
         before = (self.parameters_, self.states_) if self._goes_on(options) else (None, None)
         index, edges = _growing(before[0]), _growing(None if before[0] is None else before[0].edges)
-        observed = Observed.of(extractor, data.inputs, index, edges, grow=True)
+        team = options.team
+        observed, index, edges = numbered(team, extractor, data.inputs, index, edges)
         known = None if before[1] is None else before[1].tags
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, known)
         states = learned_states(tags, self.config.learn_scheme, self.config.constraints, before[1])
-        settings = resolved(self.config, states, observed.tokens.tokens)
+        settings = resolved(self.config, states, sum(team.gather(observed.tokens.tokens)))
+        if settings.algorithm not in SUMMED:
+            refuse_several(team, f"algorithm = {settings.algorithm!r}, which goes from sentence to sentence,")
         objective = CRFObjective(
             observed,
             index,
@@ -90,20 +97,25 @@ class CRF(Tagger[CRFConfig]):
             sentence_weights=options.sentence_weights,
             token_weights=data.token_weights(tags, settings.label_weights),
             single=settings.precision == "single",
+            team=team,
         )
         start = np.zeros(objective.size)
         if before[0] is not None and before[1] is not None:
             start = objective.take_over(before[0], before[1])
         held_out = None
-        if dev is not None:
+        if dev is not None and team.rank == 0:
             cells = _scores_per_token(len(objective.chain.labels), steps=observed.steps is not None)
             size = sentences_at_once(len(tags), cells)
             parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
             held_out = [Observed.of(extractor, part, index, edges) for part in parts], dev
-        trained, settings = train(objective, start, settings, held_out, options.progress)
-        self.parameters_ = undisturbed(lambda: _kept(objective.parameters(trained.weights), settings))
+        weights, (self.history_, settings) = team.run(
+            objective.size,
+            objective.of_own,
+            lambda: train(objective, start, settings, held_out, options.progress, options.folder),
+        )
+        self.parameters_ = undisturbed(lambda: _kept(objective.parameters(weights), settings))
         self.settings_, self.states_ = settings, states
-        self.tagset_, self.history_, self._cached = tags, trained.history, extractor
+        self.tagset_, self._cached = tags, extractor
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         p, extractor = self._fitted(), self._extractor()
@@ -185,7 +197,7 @@ class CRF(Tagger[CRFConfig]):
         self._fitted_tags()
         return self.parameters_
 
-    def _clustered(self, inputs: Sequence[Any]) -> Extractor:
+    def _clustered(self, inputs: Sequence[Any], team: Team) -> Extractor:
         """The extractor, with clusters of the words that it will meet where the settings name vectors."""
         extractor = self._extractor()
         if self.config.vectors is None:
@@ -194,7 +206,7 @@ class CRF(Tagger[CRFConfig]):
             raise ConfigError(f"vectors need templates, and features are {self.config.features!r}: leave vectors unset")
         from trellis.vectors import read_vectors
 
-        words = {token for item in inputs for token in tokens_of(item)}
+        words = set().union(*team.gather({token for item in inputs for token in tokens_of(item)}))
         vectors = read_vectors(self.config.vectors, words, extra=_WORDS)
         return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array), extractor.lexicon)
 

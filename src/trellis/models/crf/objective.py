@@ -12,13 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from trellis import _native
 from trellis.arrays import IntArray
 from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled
 from trellis.models.crf.choosing import Choice, Seen, choose_steps
+from trellis.models.crf.sharing import PairTable, common_pairs, pair_table
 from trellis.models.crf.steps import Steps
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, owners_of
 from trellis.models.data import Labelled, name_of
@@ -26,6 +26,7 @@ from trellis.tags import TagStates
 from trellis.training import Descent, Perceptron
 from trellis.training.hessian import add_decay, dot
 from trellis.training.objective import Aggression, Confidence, Vector
+from trellis.training.processes import ALONE, Team
 
 _MOST_LABELS = 256  # a pair of them is a 16-bit number
 
@@ -46,7 +47,9 @@ class CRFObjective:
         sentence_weights: Vector | None = None,
         token_weights: Vector | None = None,
         single: bool = False,
+        team: Team = ALONE,
     ) -> None:
+        self._team = team
         self.data, self.steps, self.states, self.c2 = observed.tokens, observed.steps, states, c2
         self.index, self.edge_index = index, AttributeIndex() if edge_index is None else edge_index
         self._labelled, self._weighted_tokens = labelled, token_weights is not None
@@ -56,12 +59,26 @@ class CRFObjective:
         mask = None if allowed is None else allowed.view(np.uint8)
         L = len(states)
         self.native = _native.Objective(self.data, len(index), L, ids, mask, sentence_weights, token_weights, single)
-        self.native.choose_states(choice.min_freq, choice.all_states)
+        self._choose_states(choice)
         self._ids = ids
-        self._use(choose_steps(choice, states, Seen(ids, allowed, labelled.lengths, L)))
+        self._use(choose_steps(choice, states, Seen(ids, allowed, labelled.lengths, L), team))
         if self.steps is not None:
             _check_pairs(L)
-            self.native.choose_edges(self.steps, len(self.edge_index), choice.min_freq, choice.all_edges)
+            self._choose_edges(self.steps, choice)
+
+    def _choose_states(self, choice: Choice) -> None:
+        if self._team.count == 1 or choice.all_states:
+            self.native.choose_states(choice.min_freq, choice.all_states)
+            return
+        counted = self.native.count_states()
+        self.native.set_states(*common_pairs(self._team, counted, len(self.states), choice.min_freq))
+
+    def _choose_edges(self, steps: Compiled, choice: Choice) -> None:
+        if self._team.count == 1 or choice.all_edges:
+            self.native.choose_edges(steps, len(self.edge_index), choice.min_freq, choice.all_edges)
+            return
+        counted = self.native.count_edges(steps, len(self.edge_index))
+        self.native.set_edges(steps, *common_pairs(self._team, counted, len(self.states) ** 2, choice.min_freq))
 
     def _use(self, chain: Steps) -> None:
         """From here on these transitions are possible and have weights."""
@@ -88,10 +105,14 @@ class CRFObjective:
 
     def evaluate(self, weights: Vector, gradient: Vector) -> float:
         """Loss with its L2 term, and the gradient of both."""
-        loss = self._checked(self.native.evaluate(weights, gradient))
+        loss = self._team.total(weights, gradient, self.of_own)
         if self.c2:
             loss += self.c2 * add_decay(weights, 2.0 * self.c2, gradient)
         return loss
+
+    def of_own(self, weights: Vector, gradient: Vector) -> float:
+        """Loss and gradient of the sentences of this process, without the L2 term."""
+        return self._checked(self.native.evaluate(weights, gradient))
 
     def descend(self, order: IntArray, descent: Descent) -> float:
         """One pass of mini-batch descent; the loss is the mean over the sentences, L2 included, times their number."""
@@ -166,21 +187,18 @@ class CRFObjective:
 class _Joined:
     """The weights of an earlier model by name, added to a choice of weights that are zero."""
 
-    table: tuple[IntArray, npt.NDArray[np.uint16]]  # where the labels of an attribute end, and the labels
+    table: PairTable
     weights: Vector
 
     @classmethod
-    def of(
-        cls, own: tuple[IntArray, npt.NDArray[np.uint16]], old: AttributeWeights, old_labels: IntArray, width: int
-    ) -> _Joined:
+    def of(cls, own: PairTable, old: AttributeWeights, old_labels: IntArray, width: int) -> _Joined:
         """Attributes keep their numbers; the labels of the earlier model may have new ones."""
         ends, labels = own
         old_keys = old.owners * width + old_labels
         keys = np.union1d(owners_of(ends) * width + labels, old_keys)
         weights = np.zeros(len(keys))
         weights[np.searchsorted(keys, old_keys)] = old.weights
-        counts = np.bincount(keys // width, minlength=len(ends))
-        return cls((np.cumsum(counts), (keys % width).astype(np.uint16)), weights)
+        return cls(pair_table(keys, width, len(ends)), weights)
 
 
 def _check_pairs(L: int) -> None:

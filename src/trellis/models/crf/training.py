@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from trellis.errors import DataError, ModelError
-from trellis.models.crf.config import MISTAKE_DRIVEN, CRFConfig
+from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled, check_held_out
 from trellis.models.scoring import held_out_scores
-from trellis.training import DevScores, Iterate, Progress, Trained, averaged_perceptron, lbfgs, owlqn, run, sgd
+from trellis.training import DevScores, History, Iterate, Progress, averaged_perceptron, lbfgs, owlqn, run, sgd
+from trellis.training.folder import TrainingFolder
 from trellis.training.margin import arow, passive_aggressive
 from trellis.training.objective import Aggression, Vector
+from trellis.training.savepoints import Savepoints
 from trellis.training.sgd import first_rate
 
 _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
@@ -28,24 +30,32 @@ def train(
     settings: CRFConfig,
     dev: tuple[list[Observed], Labelled] | None,
     progress: Progress | None,
-) -> tuple[Trained, CRFConfig]:
+    folder: TrainingFolder | None,
+) -> tuple[Vector, tuple[History, CRFConfig]]:
     """Run the chosen optimizer to its end; the settings come back with the step length that sgd found."""
     if settings.algorithm == "sgd" and settings.c1:
         raise ModelError("sgd does not support L1 regularisation: set c1 = 0, or use owlqn")
     if settings.algorithm in MISTAKE_DRIVEN:
         objective.require_equal_tokens(settings.algorithm)
     rates: list[float] = []
+    savepoints = None
+    if folder is not None and settings.algorithm in SUMMED:
+        savepoints = Savepoints(folder, settings.checkpoint_seconds)
+    place = None if savepoints is None else savepoints.restore(objective.size)
     trained = run(
-        _iterates(objective, start, settings, rates),
+        _iterates(objective, start if place is None else place.weights, settings, rates),
         start,
         max_iterations=settings.max_iterations,
         validate=None if dev is None else _validation(objective, *dev),
         patience=settings.patience,
         progress=progress,
+        savepoints=savepoints,
+        place=place,
     )
     if not np.isfinite(trained.weights).all():
         raise DataError("training ended in weights that are not finite; feature values are too large")
-    return trained, replace(settings, learning_rate=rates[0]) if rates else settings
+    found = replace(settings, learning_rate=rates[0]) if rates else settings
+    return trained.weights, (trained.history, found)
 
 
 def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[float]) -> Iterator[Iterate]:

@@ -42,6 +42,9 @@ class HMMConfig:
     tolerance: float = setting(1e-5, "Baum-Welch: stop when the loss falls by less than this share of itself")
     restarts: int = setting(1, "Baum-Welch without labels: random starting points, of which the best result is kept")
     patience: int | None = setting(None, "stop after this many iterations without a better score on the held-out data")
+    checkpoint_seconds: float = setting(
+        60.0, "Baum-Welch from one start, in a folder: seconds between the states from which --resume continues"
+    )
     scheme: str | None = setting(None, "tag scheme, e.g. bio; default: the one that fits the labels best")
     constraints: bool = setting(True, "forbid what the scheme forbids, in training and in tagging")
     seed: int = setting(0, "of the random starting points")
@@ -53,7 +56,7 @@ class HMMConfig:
 
     def __post_init__(self) -> None:
         """Refuse impossible values."""
-        for name in ("alpha", "start_prior", "transition_prior", "emission_prior", "tolerance"):
+        for name in ("alpha", "start_prior", "transition_prior", "emission_prior", "tolerance", "checkpoint_seconds"):
             value = getattr(self, name)
             if value is not None and not (np.isfinite(value) and value >= 0):
                 raise ConfigError(f"{name} must be a finite number >= 0, got {value!r}")

@@ -22,6 +22,7 @@ from trellis.models.hmm.config import Part
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
+from trellis.training.processes import ALONE, Team
 
 PARTS: tuple[Part, ...] = ("start", "transitions", "emissions")
 
@@ -41,6 +42,7 @@ class HMMObjective:
         fixed: what does not change.
         end: ``(L,)`` 1 if a sequence may end there, else 0.
         numbers: ``(B,)`` what messages call the sequences; default: 0, 1, ...
+        team: the processes whose sequences count together.
 
     """
 
@@ -58,7 +60,9 @@ class HMMObjective:
         fixed: frozenset[str] = frozenset(),
         end: FloatArray | None = None,
         numbers: IntArray | None = None,
+        team: Team = ALONE,
     ) -> None:
+        self._team = team
         L, V = num_states, num_symbols
         flat = check_symbols(symbols, V)
         self._lengths = check_lengths(lengths, len(flat))
@@ -74,8 +78,9 @@ class HMMObjective:
 
     def expect(self, weights: FloatArray) -> tuple[float, Probabilities]:
         """The loss, and the counts of labelled and expected counts of other sequences together."""
-        parameters = Probabilities.from_flat(weights, self.L)
-        log_likelihood, counts = self.expected_counts(parameters)
+        parameters, flat = Probabilities.from_flat(weights, self.L), np.empty(len(weights))
+        log_likelihood = self._team.total(weights, flat, self.of_own)
+        counts = Probabilities.from_flat(flat, self.L)
         if self.known is not None:
             log_likelihood += _joint(self.known, parameters)
             counts = counts.plus(self.known)
@@ -83,7 +88,14 @@ class HMMObjective:
             log_likelihood += _joint(self._pseudo, parameters, structural_zeros=True)
         return -log_likelihood, counts
 
-    def expected_counts(self, parameters: Probabilities) -> tuple[float, Probabilities]:
+    def of_own(self, weights: FloatArray, counts: FloatArray) -> float:
+        """The log-likelihood of the sequences of this process; their expected counts are written."""
+        parameters, out = (Probabilities.from_flat(vector, self.L) for vector in (weights, counts))
+        return self.expected_counts(parameters, out)[0]
+
+    def expected_counts(
+        self, parameters: Probabilities, out: Probabilities | None = None
+    ) -> tuple[float, Probabilities]:
         """The log-likelihood of the sequences that are not labelled, and their expected counts: the E-step."""
         p = parameters
         if p.transitions.shape != (self.L, self.L) or p.emissions.shape != (self.V, self.L):
@@ -91,7 +103,7 @@ class HMMObjective:
                 f"transitions and emissions must be {(self.L, self.L)} and {(self.V, self.L)}, "
                 f"got {p.transitions.shape} and {p.emissions.shape}"
             )
-        counts = Probabilities(np.empty(self.L), np.empty((self.L, self.L)), np.empty((self.V, self.L)))
+        counts = Probabilities.from_flat(np.empty(self.L * (1 + self.L + self.V)), self.L) if out is None else out
         logs = np.empty(len(self._lengths))
         arrays = (p.start, p.transitions, self._end, p.emissions)
         status, sequence = self._native.run(*arrays, counts.start, counts.transitions, counts.emissions, logs)

@@ -57,6 +57,8 @@ class HMM(Tagger[HMMConfig]):
     """Categorical hidden Markov model; see the module for how to use it."""
 
     kind: ClassVar[str] = "hmm"
+    shares_sentences: ClassVar[bool] = True
+    free_settings: ClassVar[frozenset[str] | None] = frozenset({"max_iterations", "patience", "checkpoint_seconds"})
     config_class: ClassVar[type[Any]] = HMMConfig
     model_: LearnedHMM
 
@@ -251,7 +253,7 @@ class HMM(Tagger[HMMConfig]):
 
     def _tag_set(self, data: Labelled, before: TagSet | None) -> TagSet:
         """The labels that occur; without any, those of the model before or as many as there are states."""
-        if any(map(len, data.fragments())):
+        if data.has_known:
             return learned_tag_set(data, self.config.scheme, self.config.constraints, before)
         if before is not None:
             return before

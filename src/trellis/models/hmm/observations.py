@@ -14,6 +14,7 @@ from trellis.errors import DataError, ModelError
 from trellis.models.data import Labelled, check_sized, name_of, tokens_of
 from trellis.ragged import check_lengths
 from trellis.tags import TagSet
+from trellis.training.processes import ALONE, Team
 from trellis.untrusted import shown
 
 Symbol = Hashable
@@ -45,13 +46,30 @@ class Observations:
         )
 
 
-def index_symbols(inputs: Sequence[Any], before: dict[Symbol, int] | None = None) -> dict[Symbol, int]:
-    """Ids of all symbols that occur, in the order of their first occurrence, after those known before."""
+def index_symbols(
+    inputs: Sequence[Any], before: dict[Symbol, int] | None = None, team: Team = ALONE
+) -> dict[Symbol, int]:
+    """Ids of all symbols that occur, in the order of their first occurrence, after those known before.
+
+    Sentence i of process r counts as sentence ``i * processes + r``.
+    """
     check_symbols(inputs)
     index = {} if before is None else dict(before)
-    for symbol in dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs))):
+    found = dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs)))
+    for symbol in found if team.count == 1 else _by_first_use(inputs, team):
         index.setdefault(symbol, len(index))
     return index
+
+
+def _by_first_use(inputs: Sequence[Any], team: Team) -> list[Symbol]:
+    """The symbols of all processes, those of each in the order of their first use."""
+    first: dict[Symbol, int] = {}
+    for sentence, item in enumerate(inputs):
+        for symbol in tokens_of(item):
+            first.setdefault(symbol, sentence)
+    parts = team.gather(list(first.items()))
+    ordered = sorted((use, rank, i) for rank, part in enumerate(parts) for i, (_, use) in enumerate(part))
+    return [parts[rank][i][0] for _, rank, i in ordered]
 
 
 def encode(inputs: Sequence[Any], index: dict[Symbol, int]) -> tuple[IntArray, IntArray]:

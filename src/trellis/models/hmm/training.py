@@ -31,6 +31,8 @@ from trellis.ragged import split
 from trellis.tags import AllowedTransitions, TagSet, TagStates
 from trellis.training import DevScores, History, Step, undisturbed
 from trellis.training.em import best_of_restarts
+from trellis.training.processes import Team, refuse_several
+from trellis.training.savepoints import Savepoints
 
 _TINY = 1e-100
 
@@ -65,16 +67,19 @@ def learn(
         raise ModelError(f"fixed = {settings.fixed} needs a model that has them: use warm_start=True")
     if dev is not None:
         check_held_out(dev, tags)
-    index = index_symbols(data.inputs, None if before is None else before.symbols)
+    team = options.team
+    index = index_symbols(data.inputs, None if before is None else before.symbols, team)
     corpus = number(data, tags, index, options.sentence_weights)
     known = np.array([bool((own >= 0).all()) for own in split(corpus.states, corpus.lengths)])
     counted = corpus.select(known)
-    labelled = _labelled_counts(counted, before, len(tags), len(index))
+    labelled = _labelled_counts(counted, before, len(tags), len(index), team)
     has_labels = bool(labelled.emissions.any())
     settings = resolved(settings, tags.scheme, has_labels=has_labels, has_words=_are_words(index, settings))
+    if settings.order == 2:
+        refuse_several(team, "order = 2")
     triples = _labelled_triples(counted, before) if settings.order == 2 else None
     task = _Task(index, labelled, has_labels, before, settings, estimation_of(settings, legal), triples)
-    if known.all():
+    if all(team.gather(bool(known.all()))):
         model, history = _count(task)
     else:
         validate = None if dev is None else _validation(dev, tags, index, legal)
@@ -111,8 +116,9 @@ def _is_known(label: Label) -> bool:
     return isinstance(label, str) or (label is not None and len(set(label)) == 1)
 
 
-def _labelled_counts(corpus: Observations, before: LearnedHMM | None, L: int, V: int) -> Probabilities:
+def _labelled_counts(corpus: Observations, before: LearnedHMM | None, L: int, V: int, team: Team) -> Probabilities:
     counts = count_labelled(corpus.symbols, corpus.states, corpus.lengths, corpus.weights, L, V)
+    counts = Probabilities.from_flat(team.add(counts.flat()), L)
     if before is None or before.labelled is None:
         return counts
     return counts.plus(widened(before.labelled, L, V))
@@ -152,17 +158,29 @@ def _run_em(
         fixed=frozenset(task.settings.fixed),
         end=task.estimation.legal.end.astype(np.float64),
         numbers=corpus.numbers,
+        team=options.team,
     )
-    trained = best_of_restarts(
-        objective,
-        _starts(task),
-        tolerance=task.settings.tolerance,
-        max_iterations=task.settings.max_iterations,
-        validate=validate,
-        patience=task.settings.patience,
-        progress=options.progress,
-    )
-    return undisturbed(lambda: _after_em(task, objective, trained.weights)), trained.history
+
+    def lead() -> tuple[FloatArray, tuple[LearnedHMM, History]]:
+        savepoints = None
+        if options.folder is not None and (task.settings.restarts == 1 or task.has_labels):
+            savepoints = Savepoints(options.folder, task.settings.checkpoint_seconds)
+        place = None if savepoints is None else savepoints.restore(L * (1 + L + V))
+        trained = best_of_restarts(
+            objective,
+            _starts(task) if place is None else [place.weights],
+            tolerance=task.settings.tolerance,
+            max_iterations=task.settings.max_iterations,
+            validate=validate,
+            patience=task.settings.patience,
+            progress=options.progress,
+            savepoints=savepoints,
+            place=place,
+        )
+        learned = undisturbed(lambda: _after_em(task, objective, trained.weights))
+        return trained.weights, (learned, trained.history)
+
+    return options.team.run(L * (1 + L + V), objective.of_own, lead)[1]
 
 
 def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> LearnedHMM:
