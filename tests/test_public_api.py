@@ -179,6 +179,7 @@ def test_exception_tree() -> None:
         "ConfigError": ["TrellisError", "ValueError"],
         "ModelError": ["TrellisError", "ValueError"],
         "NotFittedError": ["ModelError", "AttributeError"],
+        "ProcessError": ["TrellisError", "RuntimeError"],
         "StoreError": ["TrellisError", "ValueError"],
         "TemplateError": ["TrellisError", "ValueError"],
     }

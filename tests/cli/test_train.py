@@ -158,11 +158,7 @@ def test_a_warm_start_begins_with_the_weights_of_another_model(here, shell):
     assert refused.err == "trellis: --warm-start: model holds a model of kind 'crf', which hmm cannot start from\n"
 
 
-def test_resume_is_for_families_with_checkpoints(here, shell):
-    done = shell(*TRAIN[:4], "unread", "--out", "model", "--resume")
-    assert done.code == 2
-    assert done.err.startswith("trellis: --resume: crf learns in one go and has no checkpoints: train it again without")
-    assert not Path("model").exists()
+def test_resume_and_overwrite_exclude_each_other(here, shell):
     done = shell("train", "-m", "bilstm-crf", "--train", "unread", "-o", "model", "--resume", "--overwrite")
     assert done.code == 2
     assert "give one of them" in done.err

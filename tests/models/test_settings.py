@@ -9,11 +9,12 @@ import pytest
 
 from tests.models.contract import TRAIN
 from tests.models.neural.test_contract import TINY
-from trellis import config, load, tags
+from trellis import config, load
 from trellis.models import CRF, HMM, NeuralTagger
 from trellis.models.crf import config as crf
 from trellis.models.hmm import config as hmm
 from trellis.models.neural import config as neural
+from trellis.tags import detection
 from trellis.text import Sentence
 
 SHORT = {"epochs": 2}
@@ -174,10 +175,12 @@ def test_the_scheme_is_detected_once(make, scheme, count, monkeypatch):
     def detect(*arguments: Any, **options: Any) -> Any:
         if options.get("scheme") is None:  # with a scheme it only looks for what does not fit
             asked.append(arguments)
-        return tags.detect(*arguments, **options)
+        return detection.detect_pairs(*arguments, **options)
 
-    for place in ("trellis.models.data", "trellis.tags.tagset"):
-        monkeypatch.setattr(f"{place}.detect", detect)
+    monkeypatch.setattr("trellis.models.data.detect_pairs", detect)
+    monkeypatch.setattr(
+        "trellis.tags.tagset.detect", lambda sequences, **o: detect(detection.count_pairs(sequences), **o)
+    )
     make(scheme=scheme).fit(TRAIN, dev=TRAIN[:2])
     assert len(asked) == count
 

@@ -1,9 +1,16 @@
-"""Bulk tagging: tables and folders of shards, in one process, several, or on an engine such as Ray, Spark or Dask.
+"""More than one process: bulk tagging, and training by processes that torchrun starts.
+
+Bulk tagging: tables and folders of shards, in one process, several, or on an engine such as Ray, Spark or Dask.
 
     tagger = BulkTagger("model", text="body", outputs=["tags", "spans"])
     tagger(table)                                  # an Arrow table, a pandas frame or a dict of columns
     tag_ray(dataset, tagger)                       # or tag_spark(frame, tagger), tag_dask(frame, tagger)
     tag_folder("model", ["in"], "out", workers=8)  # what ``trellis tag model in --out out`` does
+
+Training: each process gives its own sentences to the same call, and gets the same model.
+
+    with together() as team:
+        tagger = trellis.CRF(features="pos").fit(sentences[team.rank :: team.count], dev=dev)
 
 Engines are imported when they are asked for; what is missing is named with its extra.
 """
@@ -14,5 +21,6 @@ from trellis.distributed.adapters import tag_dask, tag_ray, tag_spark
 from trellis.distributed.bulk import BulkTagger
 from trellis.distributed.folder import tag_folder
 from trellis.distributed.running import FolderProgress, FolderReport
+from trellis.training.processes import together
 
-__all__ = ["BulkTagger", "FolderProgress", "FolderReport", "tag_dask", "tag_folder", "tag_ray", "tag_spark"]
+__all__ = ["BulkTagger", "FolderProgress", "FolderReport", "tag_dask", "tag_folder", "tag_ray", "tag_spark", "together"]

@@ -138,9 +138,7 @@ class Tagger(Estimator[C], Transforming, ABC):
             lexicon: becomes the model's own (`lexicon_`); matches of its entries of strength feature are learned from.
 
         """
-        options = FitOptions(
-            warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon, team=self._team()
-        )
+        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon)
         with opened(folder, self.kind) as place:
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
@@ -157,6 +155,7 @@ class Tagger(Estimator[C], Transforming, ABC):
         keep: bool,
     ) -> None:
         """Check the data, learn, and leave the model in its place if it is to be kept there."""
+        options = replace(options, team=self._team())
         given = Labelled.of(X, y).shared_by(options.team)
         weights = check_weights(sentence_weights, len(given.inputs))
         data, kept = mended(given, self._scheme_asked, options.on_bad_tags)

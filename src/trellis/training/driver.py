@@ -15,7 +15,7 @@ from trellis.errors import ProcessError
 from trellis.training.best import Best
 from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step, Validate
 from trellis.training.objective import Vector
-from trellis.training.savepoints import Place, Savepoints
+from trellis.training.savepoints import Reached, Savepoints
 
 T = TypeVar("T")
 
@@ -37,13 +37,13 @@ def run(
     patience: int | None = None,
     progress: Progress | None = None,
     savepoints: Savepoints | None = None,
-    place: Place | None = None,
+    place: Reached | None = None,
 ) -> Trained:
     """Go through the iterates until the last one, or until a limit is reached.
 
     They go on from `place`, if that is given: its steps count too. Others are written to `savepoints`.
     """
-    here = Place(start, Best()) if place is None else place
+    here = Reached(start, Best()) if place is None else place
     best = here.best
     reason: Reason | None = _limit(best, max_iterations, patience)
     try:
@@ -69,7 +69,7 @@ def undisturbed(finish: Callable[[], T]) -> T:
 
 def _run(
     iterates: Iterator[Iterate],
-    here: Place,
+    here: Reached,
     max_iterations: int | None,
     validate: Validate | None,
     patience: int | None,

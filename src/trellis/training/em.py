@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from trellis.training.driver import Trained, run
 from trellis.training.history import Iterate, Progress, Validate
 from trellis.training.objective import Vector
-from trellis.training.savepoints import Place, Savepoints
+from trellis.training.savepoints import Reached, Savepoints
 
 S = TypeVar("S")
 
@@ -54,7 +54,7 @@ def best_of_restarts(
     patience: int | None = None,
     progress: Progress | None = None,
     savepoints: Savepoints | None = None,
-    place: Place | None = None,
+    place: Reached | None = None,
 ) -> Trained:
     """Run EM from each start to its end; the one with the least loss, or with the best held-out score, is kept.
 

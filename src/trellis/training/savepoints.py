@@ -26,7 +26,7 @@ _KIND = "state of a training"
 
 
 @dataclass(slots=True)
-class Place:
+class Reached:
     """Where a training is: its last weights, and the steps with the best ones so far."""
 
     weights: Vector
@@ -40,17 +40,17 @@ class Savepoints:
         self._folder, self._seconds = folder, seconds
         self._written = time.monotonic()
 
-    def restore(self, size: int) -> Place | None:
+    def restore(self, size: int) -> Reached | None:
         """Where to continue, if that was asked for and there is something to continue from."""
         paths = sorted(self._folder.path.glob(CHECKPOINTS)) if self._folder.resuming else []
         return _read(paths[-1], size) if paths else None
 
-    def visit(self, place: Place) -> None:
+    def visit(self, place: Reached) -> None:
         """Write the place if it is time."""
         if time.monotonic() - self._written >= self._seconds:
             self.write(place)
 
-    def write(self, place: Place) -> None:
+    def write(self, place: Reached) -> None:
         """Write the place, then remove those before it."""
         arrays = {"weights": place.weights}
         if place.best.weights is not None and place.best.weights is not place.weights:
@@ -63,7 +63,7 @@ class Savepoints:
         self._written = time.monotonic()
 
 
-def _read(path: Path, size: int) -> Place:
+def _read(path: Path, size: int) -> Reached:
     stored = store.load(path, _KIND)
     try:
         history = History.from_dict(stored.manifest.value("history", dict))
@@ -76,4 +76,4 @@ def _read(path: Path, size: int) -> Place:
     )
     if weights is None:
         raise stored.refused("weights", f"is missing: expected {size} numbers")
-    return Place(weights, Best(list(history.steps), history.kept, weights if best is None else best))
+    return Reached(weights, Best(list(history.steps), history.kept, weights if best is None else best))

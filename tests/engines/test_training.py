@@ -1,0 +1,165 @@
+"""Several processes train one model together, each with its own sentences."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+import trellis
+from tests.training import processes
+from trellis import demo
+
+CRF = """
+import json, sys
+from trellis import CRF, demo
+from trellis.training.processes import together
+data, options = demo.english(), json.loads(sys.argv[1])
+with together() as team:
+    model = CRF(max_iterations=12, **options).fit(data.train[:200][team.rank :: team.count], dev=data.dev[:20])
+p = model.parameters_
+print(json.dumps({
+    "losses": [step.loss for step in model.history_.steps], "dev": [step.dev for step in model.history_.steps],
+    "names": p.index.names(), "labels": p.labels.tolist(), "ends": p.ends.tolist(),
+    "weights": p.weights.tolist(), "tags": model.predict(data.test[:50]),
+    "edges": None if p.edges is None else p.edges.index.names(),
+}))
+"""
+HMM = """
+import json, sys
+from trellis import HMM, demo
+from trellis.training.processes import together
+data = demo.english()
+tokens = [s.tokens for s in data.train[:120]]
+labels = [s.tags if i % int(sys.argv[1]) == 0 else [None] * len(s.tags) for i, s in enumerate(data.train[:120])]
+with together() as team:
+    own = slice(team.rank, None, team.count)
+    model = HMM(max_iterations=8).fit(tokens[own], labels[own], dev=data.dev[:20])
+print(json.dumps({
+    "losses": [step.loss for step in model.history_.steps], "symbols": list(model.symbols_),
+    "emissions": model.model_.parameters.emissions.tolist(), "tags": model.predict(data.test[:50]),
+}))
+"""
+
+
+def alike(code: str, count: int, argument: str) -> tuple[dict, dict]:
+    """What one process and the first of several print; all of these print the same."""
+    [alone] = processes.run(code, 1, argument)
+    several = processes.run(code, count, argument)
+    assert set(several) == {several[0]}
+    return json.loads(alone), json.loads(several[0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"features": "ner"},
+        {"features": "ner", "min_freq": 2.0, "c1": 0.1},
+        {"features": "ner", "all_possible_states": True, "order": 2, "pairs": 5},
+    ],
+    ids=["l2", "l1, frequent features", "order 2"],
+)
+def test_crf_of_two_processes_equals_that_of_one(options):
+    alone, together = alike(CRF, 2, json.dumps(options))
+    assert together["losses"] == pytest.approx(alone["losses"], rel=1e-9)
+    assert together["weights"] == pytest.approx(alone["weights"], abs=1e-6)
+    for exact in ("names", "labels", "ends", "tags", "dev", "edges"):
+        assert together[exact] == alone[exact]
+
+
+def test_crf_with_features_of_transitions_in_three_processes(tmp_path):
+    templates = tmp_path / "templates.txt"
+    templates.write_text("U00:%x[0,0]\nU01:%x[-1,0]\nB\nB01:%x[0,0]\n")
+    alone, together = alike(CRF, 3, json.dumps({"features": str(templates), "min_freq": 2.0}))
+    assert together["edges"] == alone["edges"] != []
+    assert together["losses"] == pytest.approx(alone["losses"], rel=1e-9)
+    assert together["tags"] == alone["tags"]
+
+
+@pytest.mark.parametrize("every", ["1", "3"], ids=["counting", "Baum-Welch"])
+def test_hmm_of_two_processes_equals_that_of_one(every):
+    alone, together = alike(HMM, 2, every)
+    assert together["losses"] == pytest.approx(alone["losses"], rel=1e-9)
+    assert together["symbols"] == alone["symbols"]
+    assert together["tags"] == alone["tags"]
+
+
+def test_algorithms_by_sentence_are_refused():
+    code = CRF.replace("max_iterations=12", "algorithm='ap'")
+    for returncode, _, errors in processes.finish(processes.start(code, 2, "{}")):
+        assert returncode == 1
+        assert "algorithm = 'ap', which goes from sentence to sentence, cannot be shared by 2 processes" in errors
+
+
+def test_bad_labels_of_one_process_end_all():
+    code = """
+from trellis import CRF
+from trellis.training.processes import together
+with together() as team:
+    tags = [["B-X", "I-X"], ["O", "I-X" if team.rank else "O"]]
+    CRF(features="ner", scheme="bio").fit([["a", "b"], ["c", "d"]], tags)
+"""
+    first, second = processes.finish(processes.start(code, 2))
+    assert first[0] == second[0] == 1
+    assert "labels of another process break the IOB2 scheme" in first[2]
+    assert "sentence 1, position 1" in second[2]
+
+
+ENDLESS = ["--set", "epsilon=0", "--set", "delta=0"]
+TRAIN = "from trellis.cli import main; import sys; sys.exit(main())"
+
+
+def train(folder, count: int, *options: str):
+    return processes.start(
+        TRAIN, count, "train", "--model", "crf", "--train", str(folder / "train.conll"), "--out", str(folder / "model"),
+        "--set", "checkpoint_seconds=0", *options,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    sentences = demo.english().train[:300]
+    lines = ["\n".join(f"{t}\t{tag}" for t, tag in zip(s.tokens, s.tags, strict=True)) + "\n" for s in sentences]
+    (tmp_path / "train.conll").write_text("\n".join(lines))
+    return tmp_path
+
+
+def wait_for_checkpoint(folder) -> None:
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("model/checkpoints/checkpoint-*.safetensors")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["the leader", "a follower"])
+def test_a_lost_process_ends_the_others_and_another_number_goes_on(folder, victim):
+    running = train(folder, 2, *ENDLESS)
+    wait_for_checkpoint(folder)
+    os.kill(running[victim].pid, signal.SIGKILL)
+    outcomes = processes.finish(running)
+    returncode, _, errors = outcomes[1 - victim]
+    assert returncode == 1
+    assert "lost another one of this training" in errors
+    assert "Traceback" not in errors
+    if victim == 1:
+        assert "was saved" in errors
+    assert not (folder / "model" / "model.safetensors").exists()
+    [(returncode, _, errors)] = processes.finish(train(folder, 1, "--resume", *ENDLESS, "--set", "max_iterations=2"))
+    assert returncode == 0, errors
+    steps = trellis.load(folder / "model") and json.loads((folder / "model" / "history.json").read_text())["steps"]
+    losses = [step["loss"] for step in steps]
+    assert [step["iteration"] for step in steps] == list(range(1, len(steps) + 1))
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_other_data_do_not_go_on(folder):
+    running = train(folder, 1, *ENDLESS)
+    wait_for_checkpoint(folder)
+    os.kill(running[0].pid, signal.SIGKILL)
+    processes.finish(running)
+    with open(folder / "train.conll", "a") as file:
+        file.write("\nmore\tO\n")
+    [(returncode, _, errors)] = processes.finish(train(folder, 1, "--resume", *ENDLESS))
+    assert returncode == 1
+    assert "the training data differ" in errors
