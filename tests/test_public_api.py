@@ -121,6 +121,7 @@ EXPORTS = {
         "tag_folder",
         "tag_ray",
         "tag_spark",
+        "together",
     ],
     "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"],
 }
