@@ -326,6 +326,26 @@ class TestWarmStart:
             part = tuple(slice(0, n) for n in old.shape)
             torch.testing.assert_close(after[name][part], old, atol=1e-6, rtol=0, msg=name)
 
+    @pytest.mark.parametrize(
+        ("encoder", "what"),
+        [({"hidden": 12}, "lstm"), ({"hidden": 0}, "emission.weight"), ({"characters": {"output": 6}}, "filters")],
+        ids=["another width", "no BiLSTM", "more filters"],
+    )
+    def test_another_width_is_refused_as_gates_would_become_those_of_others(self, encoder, what):
+        model = tiny(encoder=TINY["encoder"] | {"hidden": 8}).fit(TRAIN)
+        sizes = {f"encoder__{name}": value for name, value in encoder.items()}
+        with pytest.raises(ModelError, match=rf"same sizes: .*{what}.* in the earlier model; keep hidden"):
+            model.set_params(**sizes).fit(TRAIN, warm_start=True)
+
+    def test_new_features_are_added_to_those_that_were_learned(self):
+        model = tiny().fit(TRAIN)
+        before = model.model_.network.state_dict()["encoder.lstm.layers.0.weight_ih_l0"].clone()
+        model.set_params(encoder__capitalisation=3, training__epochs=1, training__learning_rate=1e-9)
+        model.fit(TRAIN, warm_start=True)
+        after = model.model_.network.state_dict()["encoder.lstm.layers.0.weight_ih_l0"]
+        assert after.shape[1] == before.shape[1] + 3
+        torch.testing.assert_close(after[:, : before.shape[1]], before, atol=1e-6, rtol=0)
+
 
 class TestLoading:
     EVERY_PART: ClassVar = {"pairs": 4, "columns": ["pos"], "capitalisation": 4, "layers": 2, "words": {"extra": 9}}

@@ -344,3 +344,35 @@ def test_a_short_fine_tuning_of_a_real_encoder_learns(monkeypatch):
     assert untrained[0] < 0.2
     assert learnt > 0.4
     assert model.score(corpus.dev[:40]) == pytest.approx(learnt, abs=0.02)
+
+
+class TestPrecision:
+    """Tagging in bfloat16."""
+
+    def test_the_setting_changes_tagging_only_and_is_saved(self, folder, tmp_path):
+        exact = tagger(folder).fit(TRAIN)
+        low = tagger(folder, pretrained={"tagging": "bfloat16"}).fit(TRAIN)
+        theirs, ours = (m.model_.network.state_dict() for m in (exact, low))
+        assert all(torch.equal(theirs[name], ours[name]) for name in theirs)
+        before, after = (m.marginals(TOKENS)[0] for m in (exact, low))
+        assert 0 < np.abs(before - after).max() < 0.05
+        low.save(tmp_path / "m")
+        loaded = models.load(tmp_path / "m")
+        assert loaded.settings_.encoder.pretrained.tagging == "bfloat16"
+        assert np.array_equal(loaded.marginals(TOKENS)[0], after)
+
+    def test_a_trained_model_can_be_switched_and_back(self, folder, tmp_path):
+        model = one_epoch(folder).fit(TRAIN)
+        before = model.marginals(TOKENS)[0]
+        low = model.compute_in("bfloat16").marginals(TOKENS)[0]
+        model.save(tmp_path / "m")
+        assert np.array_equal(models.load(tmp_path / "m").marginals(TOKENS)[0], low)
+        assert not np.array_equal(low, before)
+        assert np.array_equal(model.compute_in("float32").marginals(TOKENS)[0], before)
+
+    def test_what_cannot_be_is_refused(self, folder):
+        with pytest.raises(ConfigError, match="tagging"):
+            one_epoch(folder).fit(TRAIN).compute_in("int4")
+        plain = NeuralTagger(encoder={"hidden": 8, "words": {"size": 4}}, training={"epochs": 1}).fit(TRAIN)
+        with pytest.raises(ModelError, match="this tagger has no transformer"):
+            plain.compute_in("bfloat16")

@@ -98,6 +98,11 @@ class PretrainedSettings:
     )
     cache: str | None = setting(None, "folder for the features of an encoder that is frozen completely")
     checkpointing: bool = setting(False, "compute activations again in the backward pass: less memory, more time")
+    tagging: Literal["float32", "bfloat16"] = setting(
+        "float32",
+        "arithmetic of its linear layers in tagging; bfloat16 is faster on CPUs that have it (AVX-512 BF16, AMX),\n"
+        "and changes a few answers",
+    )
     store: Literal["weights", "reference"] = setting("weights", "whether a saved model holds the encoder or its path")
 
     def __post_init__(self) -> None:

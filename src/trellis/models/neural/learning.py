@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from trellis.arrays import Float32Array
+from trellis.errors import ModelError
 from trellis.lexicon.columns import name_of_column
 from trellis.models import fingerprint
 from trellis.models.data import Labelled
@@ -110,10 +111,33 @@ def _used(
 
 
 def take_over(network: Network, before: Network) -> None:
-    """Copy what an earlier network learned: its words and labels come first, so its weights are the first of each."""
+    """Copy what an earlier network learned: its words and labels come first, so its weights are the first of each.
+
+    Words, labels and features may have been added; a layer of another width would get weights of other units.
+    """
     old = before.state_dict()
     with torch.no_grad():
         for name, new in network.state_dict().items():
             if name in old and ".vectors." not in name:  # a file's vectors are read, not learned
+                _check_grown(name, tuple(new.shape), tuple(old[name].shape))
                 shared = tuple(slice(0, min(a, b)) for a, b in zip(new.shape, old[name].shape, strict=True))
                 new[shared] = old[name][shared].to(new.device)
+
+
+def _check_grown(name: str, new: tuple[int, ...], old: tuple[int, ...]) -> None:
+    """Refuse sizes that differ where nothing can have been added."""
+    changed = {axis for axis, sizes in enumerate(zip(new, old, strict=True)) if sizes[0] != sizes[1]}
+    if changed - _axes_that_grow(name):
+        raise ModelError(
+            f"a warm start needs layers of the same sizes: {name} is {new}, and {old} in the earlier model; keep "
+            "hidden and the other sizes of encoder as they were, or train from the start"
+        )
+
+
+def _axes_that_grow(name: str) -> set[int]:
+    """Where words, labels or features are counted."""
+    if name.startswith(("head.", "edges.")):
+        return {0, 1, 2}
+    if ".lstm." in name:
+        return {1} if "weight_ih" in name else set()
+    return set() if ".filters." in name or ".transformer." in name else {0}

@@ -10,8 +10,9 @@ checkpoints, and ``resume=True`` continues after an interruption as if there had
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 from trellis import chain
 from trellis.arrays import Arrays, IntArray
@@ -40,7 +41,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
     kind: ClassVar[str] = "neural"
     config_class: ClassVar[type[Any]] = NeuralConfig
     free_settings: ClassVar[frozenset[str] | None] = frozenset(
-        ("encoder.pretrained.cache", "encoder.pretrained.store", *(f"training.{name}" for name in FREE))
+        [f"encoder.pretrained.{name}" for name in ("cache", "store", "tagging")] + [f"training.{name}" for name in FREE]
     )
     model_: LearnedNetwork
     states_: TagStates
@@ -90,6 +91,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         lesson = Lesson(self.config, data, dev, states, self.lexical_, options, before)
         self.model_, self.settings_, self.history_ = lesson.learn()
         self.tagset_, self.states_ = tags, states
+        self._set_precision()
 
     def _states(self, tags: TagSet, before: TagStates | None) -> TagStates:
         own = self.config
@@ -122,6 +124,27 @@ class NeuralTagger(Tagger[NeuralConfig]):
     def _restore(self, stored: Stored) -> None:
         self.states_ = stored_states(stored, self._fitted_tags())
         self.model_, self.settings_ = from_stored(self.settings_, self.states_, stored)
+        self._set_precision()
+
+    def compute_in(self, precision: Literal["float32", "bfloat16"]) -> Self:
+        """Tag in this arithmetic from now on, also after `save`: the setting ``encoder.pretrained.tagging``."""
+        self._fitted()
+        if self.settings_.encoder.transformer is None:
+            raise ModelError(f"{precision} is for linear layers of a transformer; this tagger has no transformer")
+        self.set_params(encoder__pretrained__tagging=precision)
+        encoder = self.settings_.encoder
+        own = replace(encoder.pretrained, tagging=self.config.encoder.pretrained.tagging)
+        self.settings_ = replace(self.settings_, encoder=replace(encoder, pretrained=own))
+        self._set_precision(again=True)
+        return self
+
+    def _set_precision(self, *, again: bool = False) -> None:
+        """Apply the setting; a network computes in single precision unless it was told otherwise before."""
+        encoder = self.settings_.encoder
+        if encoder.transformer is not None and (again or encoder.pretrained.tagging != "float32"):
+            from trellis.nn.precision import set_precision
+
+            set_precision(self.model_.network.transformer.model, encoder.pretrained.tagging)
 
 
 def _segment_states(tags: TagSet, learn_scheme: str | None, before: TagStates | None) -> TagStates:
