@@ -1,10 +1,11 @@
-"""What the benchmarks share: best-of timing, bars, one table per section, and one JSON file per benchmark."""
+"""What the benchmarks share: best-of timing, peak memory, bars, one table per section, one JSON file per benchmark."""
 
 import gc
 import json
 import math
 import os
 import platform
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -92,14 +93,39 @@ class Bar:
         return f"{verdict} {self.name}: {self.value:.2f} (bar {sign} {self.limit:g})"
 
 
+def peak_memory() -> float:
+    """The most memory, in MB, that this process had since it was last asked, or since it began.
+
+    Linux forgets the peak when it is told to; elsewhere it is that of the whole run.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        found = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return own / (1024**2 if sys.platform == "darwin" else 1024)
+    return found
+
+
+def peak_of_children() -> float:
+    """The most memory, in MB, of any process that this one started and waited for; 0 if there is none."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+
+
 @dataclass(frozen=True)
 class Section:
-    """One table: rows with the same keys, and the bars they are held to."""
+    """One table: rows with the same keys, the bars they are held to, and the memory it took to make them.
+
+    It is made when its rows are known, so that the peak since the section before is its own.
+    """
 
     title: str
     rows: list[Row]
     bars: list[Bar] = field(default_factory=list)
     note: str = ""
+    peak_mb: float = field(default_factory=peak_memory)
+    peak_mb_of_children: float = field(default_factory=peak_of_children)
 
     def show(self, console: Console) -> None:
         table = Table(title=self.title, title_justify="left")
@@ -108,15 +134,21 @@ class Section:
         for row in self.rows:
             table.add_row(*(_cell(value) for value in row.values()))
         console.print(table)
-        for line in (self.note, *map(str, self.bars)):
+        for line in (self.note, self._memory(), *map(str, self.bars)):
             if line:
                 console.print(line, highlight=False)
         console.print()
+
+    def _memory(self) -> str:
+        children = f", largest child process so far {self.peak_mb_of_children:,.0f} MB"
+        return f"peak memory {self.peak_mb:,.0f} MB" + (children if self.peak_mb_of_children else "")
 
     def to_json(self) -> dict[str, Any]:
         return {
             "title": self.title,
             "note": self.note,
+            "peak_mb": round(self.peak_mb, 1),
+            "peak_mb_of_children": round(self.peak_mb_of_children, 1),
             "rows": self.rows,
             "bars": [{**asdict(bar), "met": bar.met} for bar in self.bars],
         }

@@ -15,16 +15,29 @@ from torch import Tensor, nn
 
 import trellis
 from trellis import _native, chain
+from trellis.chain import runtime
 from trellis.nn import CRF
 
-SHAPES = [(32, 30, 9), (64, 40, 9), (32, 50, 20), (64, 50, 50), (16, 500, 9), (256, 40, 17)]
+# B from 8 to 256, T from 25 to 500, L from 5 to 50.
+SHAPES = [
+    (8, 25, 5),
+    (32, 30, 9),
+    (64, 40, 9),
+    (32, 50, 20),
+    (64, 50, 50),
+    (16, 500, 9),
+    (256, 40, 17),
+    (256, 500, 5),
+]
 LOSS_SHAPES = [(64, 40, 9), (256, 40, 17)]
+INSTRUCTION_SETS = ("avx512", "avx2", "baseline")
 PACKAGES = ["trellis", "numpy", "torch", "pytorch-crf", "torch-struct"]
 EPILOG = """examples:
   python benchmarks/chain.py                        all sections, JSON in benchmarks/results/chain.json
   python benchmarks/chain.py --quick                shorter timings, T up to 100,000
   python benchmarks/chain.py --only layer threads   two sections
   python benchmarks/chain.py --json chain.json --threads 1
+  python benchmarks/chain.py --only layer --instructions avx2
 """
 
 Kernel = Callable[[chain.ChainScores], object]
@@ -108,6 +121,9 @@ class Problem:
     def our_viterbi(self) -> Tensor:
         return self.ours.viterbi(self.emissions, mask=self.mask).tags
 
+    def our_decode(self) -> list[list[int]]:
+        return self.ours.decode(self.emissions, mask=self.mask)
+
     def their_viterbi(self) -> list[list[int]]:
         return self.theirs.decode(self.emissions, mask=self.mask)
 
@@ -118,10 +134,11 @@ class Problem:
 
 
 def forward_backward(problem: Problem, loss: Callable[[], Tensor]) -> Callable[[], object]:
+    leaves = [problem.emissions, *problem.ours.parameters(), *problem.theirs.parameters()]
+
     def step() -> None:
-        problem.emissions.grad = None
-        problem.ours.zero_grad()
-        problem.theirs.zero_grad()
+        for leaf in leaves:
+            leaf.grad = None
         loss().backward()
 
     return step
@@ -147,6 +164,7 @@ def assert_same_best_path(problem: Problem) -> None:
     emissions, transitions, start, end = (part.detach().double().numpy() for part in parts)
     scores = chain.ChainScores(emissions, problem.lengths.numpy(), transitions, start, end)
     ours = problem.our_viterbi()[problem.mask].numpy()
+    assert ours.tolist() == [tag for path in problem.our_decode() for tag in path]
     theirs = np.array([tag for path in problem.their_viterbi() for tag in path])
     assert (ours == theirs).mean() > 0.99
     np.testing.assert_allclose(chain.score(scores, ours), chain.score(scores, theirs), atol=1e-4)
@@ -175,23 +193,16 @@ def time_struct(
         return "fails"
 
 
-def layer_row(shape: tuple[int, int, int], ours: float, theirs: float, struct: float | str) -> Row:
-    return {
-        "B, T, L": ", ".join(map(str, shape)),
-        "trellis ms": ours * 1e3,
-        "pytorch-crf ms": theirs * 1e3,
-        "torch-struct ms": struct if isinstance(struct, str) else struct * 1e3,
-        "x pytorch-crf": theirs / ours,
-        "x torch-struct": None if isinstance(struct, str) else struct / ours,
-    }
+def in_ms(seconds: float | str) -> float | str:
+    return seconds if isinstance(seconds, str) else seconds * 1e3
 
 
-def speed_bars(rows: list[Row]) -> list[Bar]:
-    ratios = [row["x pytorch-crf"] for row in rows]
-    return [
-        Bar("geometric mean over pytorch-crf", geometric_mean(ratios), 60),
-        Bar("slowest shape over pytorch-crf", min(ratios), 20),
-    ]
+def name_of(shape: tuple[int, int, int]) -> str:
+    return ", ".join(map(str, shape))
+
+
+def mean_over_rival(rows: list[Row], column: str = "x pytorch-crf") -> float:
+    return geometric_mean(row[column] for row in rows)
 
 
 def layer_nll(options: Options) -> Section:
@@ -208,9 +219,21 @@ def layer_nll(options: Options) -> Section:
             lambda p=problem: assert_same_nll(p, p.struct_nll),
             forward_backward(problem, problem.struct_nll),
         )
-        rows.append(layer_row(shape, ours, theirs, struct))
-    title = f"CRF.nll forward + backward, {options.threads} threads"
-    return Section(title, rows, speed_bars(rows))
+        rows.append(
+            {
+                "B, T, L": name_of(shape),
+                "trellis ms": ours * 1e3,
+                "pytorch-crf ms": theirs * 1e3,
+                "torch-struct ms": in_ms(struct),
+                "x pytorch-crf": theirs / ours,
+                "x torch-struct": None if isinstance(struct, str) else struct / ours,
+            }
+        )
+    bars = [
+        Bar("geometric mean over pytorch-crf", mean_over_rival(rows), 70),
+        Bar("slowest shape over pytorch-crf", min(row["x pytorch-crf"] for row in rows), 25),
+    ]
+    return Section(f"CRF.nll forward + backward, {options.threads} threads, {_native.instruction_set()}", rows, bars)
 
 
 def layer_viterbi(options: Options) -> Section:
@@ -219,11 +242,25 @@ def layer_viterbi(options: Options) -> Section:
         problem = Problem.make(*shape)
         with torch.no_grad():
             assert_same_best_path(problem)
-            ours, theirs = options.time(problem.our_viterbi, problem.their_viterbi)
+            tensors, lists, theirs = options.time(problem.our_viterbi, problem.our_decode, problem.their_viterbi)
         struct = time_struct(options, shape, lambda p=problem: assert_same_best_score(p), problem.struct_viterbi)
-        rows.append(layer_row(shape, ours, theirs, struct))
-    title = f"CRF.viterbi against decode, {options.threads} threads"
-    return Section(title, rows, speed_bars(rows), note="torch-struct returns parts, not tags; timed as is")
+        rows.append(
+            {
+                "B, T, L": name_of(shape),
+                "viterbi ms": tensors * 1e3,
+                "decode ms": lists * 1e3,
+                "pytorch-crf ms": theirs * 1e3,
+                "torch-struct ms": in_ms(struct),
+                "x viterbi": theirs / tensors,
+                "x decode": theirs / lists,
+            }
+        )
+    bars = [
+        Bar("viterbi (tensors): geometric mean over pytorch-crf", mean_over_rival(rows, "x viterbi"), 100),
+        Bar("decode (lists): geometric mean over pytorch-crf", mean_over_rival(rows, "x decode"), 80),
+    ]
+    title = f"CRF.viterbi and CRF.decode against decode, {options.threads} threads, {_native.instruction_set()}"
+    return Section(title, rows, bars, note="torch-struct returns parts, not tags; timed as is")
 
 
 def loss_against_cross_entropy(options: Options) -> Section:
@@ -233,10 +270,10 @@ def loss_against_cross_entropy(options: Options) -> Section:
         crf, plain = options.time(
             forward_backward(problem, problem.our_nll), forward_backward(problem, problem.cross_entropy)
         )
-        name = ", ".join(map(str, shape))
+        name = name_of(shape)
         row: Row = {"B, T, L": name, "CRF us": crf * 1e6, "cross entropy us": plain * 1e6}
         rows.append(row | {"ratio": crf / plain})
-        bars.append(Bar(f"CRF loss over cross entropy at ({name})", crf / plain, 2, at_least=False))
+        bars.append(Bar(f"CRF loss over cross entropy at ({name})", crf / plain, 1.5, at_least=False))
     title = f"CRF loss against cross_entropy, forward + backward, {options.threads} threads"
     return Section(title, rows, bars)
 
@@ -338,6 +375,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="shorter timings and no sequence of a million tokens")
     parser.add_argument("--json", type=Path, default=default, metavar="PATH", help="file for the figures")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of both sides")
+    parser.add_argument("--instructions", choices=INSTRUCTION_SETS, help="kernels of Trellis (default: the best here)")
     parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), help="sections to run")
     return parser.parse_args()
 
@@ -346,6 +384,8 @@ def main() -> None:
     arguments = parse_arguments()
     options = Options(arguments.quick, arguments.threads)
     torch.set_num_threads(options.threads)
+    if arguments.instructions:
+        runtime.use_instruction_set(arguments.instructions)
     console = make_console()
     sections = []
     for name in arguments.only:
@@ -353,6 +393,7 @@ def main() -> None:
         sections.append(SECTIONS[name](options))
         sections[-1].show(console)
     settings = {"threads": options.threads, "quick": options.quick, "dtype": "float32"}
+    settings["instructions"] = _native.instruction_set()
     report = {"benchmark": "chain", "machine": machine(PACKAGES), "settings": settings}
     write_json(arguments.json, report | {"sections": [section.to_json() for section in sections]})
     missed = [bar for section in sections for bar in section.bars if not bar.met]
