@@ -1,13 +1,17 @@
 """`torch.compile` takes the layer as it is: one graph, the same loss, gradients and labels."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from trellis.chain.torch import ChainScores, library
+from trellis.chain.torch import ChainScores, _scan, library
+from trellis.chain.torch._scan.batch import prepare
+from trellis.chain.torch._scan.markov import backward, total
 from trellis.nn import CRF
 
 
@@ -153,3 +157,60 @@ def test_gradient_without_autograd_is_the_same_on_both_implementations(with_edge
     ]
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours.reshape(theirs.shape), theirs)
+
+
+def scan_chain(lengths: list[int], L: int = 3) -> _scan.Chain:
+    generator = torch.Generator().manual_seed(2)
+    shapes = ((sum(lengths), L), (L, L), (L,), (L,))
+    emissions, *rest = (torch.randn(*shape, generator=generator, requires_grad=True) for shape in shapes)
+    return _scan.Chain(emissions, torch.tensor(lengths), *rest)
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations that compute something: each is at least one kernel on a GPU."""
+
+    VIEWS = frozenset({"detach", "expand", "select", "slice", "squeeze", "transpose", "unbind", "unsqueeze", "view"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += func.overloadpacket.__name__ not in self.VIEWS
+        return func(*args, **(kwargs or {}))
+
+
+class TestScan:
+    """The torch implementation, which other devices than the CPU take."""
+
+    def test_recursion_compiles_to_one_graph_with_the_same_gradients(self) -> None:
+        chain = _scan.Chain(*(None if x is None else x.detach() for x in scan_chain([4, 1, 3])))  # type: ignore[arg-type]
+        batch = prepare(chain)
+
+        def log_partition(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
+            own = replace(batch, emissions=emissions, transitions=transitions, start=start, end=end)
+            return total(own, *backward(own))
+
+        results = []
+        for wrap in (lambda function: function, compiled):
+            leaves = [x.clone().requires_grad_() for x in (batch.emissions, *chain[2:5]) if x is not None]
+            value = wrap(log_partition)(*leaves)
+            value.sum().backward()
+            results.append([value.detach(), *(x.grad for x in leaves)])
+        native = ChainScores(chain.emissions, chain.lengths, chain.transitions, chain.start, chain.end)
+        torch.testing.assert_close(results[1][0], native.log_partition())
+        for expected, found in zip(*results, strict=True):
+            torch.testing.assert_close(found, expected)
+
+    def test_operations_per_position_are_those_of_the_documentation(self) -> None:
+        found = []
+        for T in (5, 15):
+            chain = scan_chain([T, T - 2])
+            with Operations() as forward:
+                value = _scan.log_partition(chain).sum()
+            with Operations() as backwards:
+                value.backward()
+            with Operations() as best:
+                _scan.viterbi(chain)
+            found.append([forward.count, backwards.count, best.count])
+        assert [later - first for first, later in zip(*found, strict=True)] == [230, 170, 100]
