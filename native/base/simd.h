@@ -122,11 +122,28 @@ inline void store_first(R* p, Vec<R> v, int count) {
     _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v);
   }
 #elif defined(__AVX2__)
-  const IntVec<R> keep = iota<R>() < typename Simd<R>::Int(count);
+  // In pieces of 4, 2 and 1, since stores by mask take AMD's processors dozens of steps.
   if constexpr (sizeof(R) == 4) {
-    _mm256_maskstore_ps(p, (__m256i)keep, (__m256)v);
+    __m128 rest = _mm256_castps256_ps128((__m256)v);
+    if (count & 4) {
+      _mm_storeu_ps(p, rest);
+      rest = _mm256_extractf128_ps((__m256)v, 1);
+      p += 4;
+    }
+    if (count & 2) {
+      _mm_storel_pi((__m64*)p, rest);
+      rest = _mm_movehl_ps(rest, rest);
+      p += 2;
+    }
+    if (count & 1) _mm_store_ss(p, rest);
   } else {
-    _mm256_maskstore_pd(p, (__m256i)keep, (__m256d)v);
+    __m128d rest = _mm256_castpd256_pd128((__m256d)v);
+    if (count & 2) {
+      _mm_storeu_pd(p, rest);
+      rest = _mm256_extractf128_pd((__m256d)v, 1);
+      p += 2;
+    }
+    if (count & 1) _mm_store_sd(p, rest);
   }
 #else
   for (int i = 0; i < count; ++i) p[i] = v[i];
@@ -138,43 +155,71 @@ inline Vec<R> max(Vec<R> a, Vec<R> b) {
   return a > b ? a : b;
 }
 
-// Lane i of the result is lane i ^ step.
-template <typename R, typename V>
-inline V exchange(V v, int step) {
-#if defined(__clang__)
-  V swapped;
-  for (int i = 0; i < width<R>; ++i) swapped[i] = v[i ^ step];
-  return swapped;
-#else
-  return __builtin_shuffle(v, iota<R>() ^ typename Simd<R>::Int(step));
-#endif
-}
+// T[16 bytes], the narrowest vector that a fold comes to.
+template <typename T>
+struct Quad {
+  typedef T V __attribute__((vector_size(16)));
+};
 
-// Folds a vector to one number: op(lane i, lane i ^ step) for step = 1, 2, 4, ...
-template <typename R, typename V, typename Op>
-inline auto fold(V v, Op op) {
-  for (int step = 1; step < width<R>; step *= 2) v = op(v, exchange<R>(v, step));
-  return v[0];
+// op(lower half, upper half) until 16 bytes are left: half as wide is half the work.
+template <typename T, typename Op>
+inline typename Quad<T>::V narrow(typename Quad<T>::V v, Op) {
+  return v;
+}
+#if defined(__AVX2__)
+template <typename T>
+struct Oct {
+  typedef T V __attribute__((vector_size(32)));
+};
+template <typename T, typename Op>
+inline typename Quad<T>::V narrow(typename Oct<T>::V v, Op op) {
+  typedef typename Quad<T>::V Half;
+  return op((Half)_mm256_castsi256_si128((__m256i)v), (Half)_mm256_extracti128_si256((__m256i)v, 1));
+}
+#endif
+#if defined(__AVX512F__)
+template <typename T>
+struct Hex {
+  typedef T V __attribute__((vector_size(64)));
+};
+template <typename T, typename Op>
+inline typename Quad<T>::V narrow(typename Hex<T>::V v, Op op) {
+  typedef typename Oct<T>::V Half;
+  return narrow<T>(op((Half)_mm512_castsi512_si256((__m512i)v), (Half)_mm512_extracti64x4_epi64((__m512i)v, 1)), op);
+}
+#endif
+
+// Folds a vector to one number: first its halves, then op(lane i, lane i ^ step) of what is left.
+template <typename T, typename V, typename Op>
+inline T fold(V v, Op op) {
+  typename Quad<T>::V quad = narrow<T>(v, op);
+  constexpr int lanes = 16 / int(sizeof(T));
+  for (int step = lanes / 2; step > 0; step /= 2) {
+    typename Quad<T>::V swapped;
+    for (int i = 0; i < lanes; ++i) swapped[i] = quad[i ^ step];
+    quad = op(quad, swapped);
+  }
+  return quad[0];
 }
 
 template <typename R>
 inline R horizontal_max(Vec<R> v) {
-  return fold<R>(v, [](Vec<R> a, Vec<R> b) { return max<R>(a, b); });
+  return fold<R>(v, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 template <typename R>
 inline R horizontal_sum(Vec<R> v) {
-  return fold<R>(v, [](Vec<R> a, Vec<R> b) { return a + b; });
+  return fold<R>(v, [](auto a, auto b) { return a + b; });
 }
 
 template <typename R>
 inline typename Simd<R>::Int horizontal_min_int(IntVec<R> v) {
-  return fold<R>(v, [](IntVec<R> a, IntVec<R> b) { return a < b ? a : b; });
+  return fold<typename Simd<R>::Int>(v, [](auto a, auto b) { return a < b ? a : b; });
 }
 
 template <typename R>
 inline bool any(IntVec<R> v) {
-  return fold<R>(v, [](IntVec<R> a, IntVec<R> b) { return a | b; }) != 0;
+  return fold<typename Simd<R>::Int>(v, [](auto a, auto b) { return a | b; }) != 0;
 }
 
 // 1 / d! as a table: the compiler leaves calls of a function in the loop of exp, and computes them for each vector.

@@ -11,6 +11,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace nb = nanobind;
@@ -31,6 +32,44 @@ std::vector<Span> span_list(const int64_t* spans, int64_t count, const int64_t* 
     tags += span[2] - span[1];
   }
   return list;
+}
+
+template <typename R>
+Gradient<R> gradient_at(int64_t rows, nb::handle emissions, nb::handle transitions, nb::handle start, nb::handle end,
+                        int64_t edge_count, nb::handle edges) {
+  return {pointer<R>(emissions), pointer<R>(transitions), pointer<R>(start), pointer<R>(end),
+          rows,                  pointer<R>(edges),       edge_count};
+}
+
+// The sum of what `losses` gives, times scale.
+template <typename R, typename F>
+Outcome total(const Inference<R>& inference, double scale, R* out, F losses) {
+  std::vector<double> found(size_t(inference.layout().sequences()));
+  const Outcome outcome = losses(found.data());
+  *out = R(scale * std::accumulate(found.begin(), found.end(), 0.0));
+  return outcome;
+}
+
+// The labels of each sequence's tokens, of an array with one per row: one object for each label, and a reference to it
+// for each token.
+nb::list lists(const Layout& layout, const int64_t* labels, int64_t rows, int64_t L) {
+  std::vector<nb::object> objects;
+  for (int64_t j = 0; j < L; ++j) objects.push_back(nb::int_(j));
+  const auto row = [&](int64_t token) { return layout.rows.empty() ? token : layout.rows[size_t(token)]; };
+  nb::object found = nb::steal(PyList_New(Py_ssize_t(layout.sequences())));
+  if (!found.is_valid()) throw nb::python_error();
+  for (int64_t b = 0; b < layout.sequences(); ++b) {
+    const int64_t first = layout.offsets[size_t(b)], length = layout.offsets[size_t(b) + 1] - first;
+    nb::object own = nb::steal(PyList_New(length));
+    if (!own.is_valid()) throw nb::python_error();
+    for (int64_t t = 0; t < length; ++t) {
+      const int64_t at = row(first + t);
+      if (at >= rows || labels[at] < 0 || labels[at] >= L) throw nb::index_error("a token has no label");
+      NB_LIST_SET_ITEM(own.ptr(), t, objects[size_t(labels[at])].inc_ref().ptr());
+    }
+    NB_LIST_SET_ITEM(found.ptr(), b, own.release().ptr());
+  }
+  return nb::borrow<nb::list>(found);
 }
 
 template <typename R>
@@ -61,23 +100,39 @@ void bind(nb::module_& m, const char* name) {
              return unlocked([&] { return self.nll(path, to, keep); });
            })
       .def("total_nll",  // the sum over the batch times scale, as one number of type R
-           [](I& self, nb::handle tags, double scale, nb::handle out, bool keep) {
+           [](I& self, nb::handle tags, double scale, nb::handle out) {
              const int64_t* path = pointer<const int64_t>(tags);
              R* to = pointer<R>(out);
              return unlocked([&] {
-               std::vector<double> losses(size_t(self.layout().sequences()));
-               const Outcome outcome = self.nll(path, losses.data(), keep);
-               *to = R(scale * std::accumulate(losses.begin(), losses.end(), 0.0));
-               return outcome;
+               return total(self, scale, to, [&](double* losses) { return self.nll(path, losses, false); });
+             });
+           })
+      .def("total_nll_gradient",  // the same, and its gradient
+           [](I& self, nb::handle tags, double scale, nb::handle out, int64_t rows, nb::handle emissions,
+              nb::handle transitions, nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
+             const int64_t* path = pointer<const int64_t>(tags);
+             R* to = pointer<R>(out);
+             const auto gradient = gradient_at<R>(rows, emissions, transitions, start, end, edge_count, edges);
+             return unlocked([&] {
+               return total(self, scale, to, [&](double* losses) {
+                 return self.forward_backward(path, losses, scale, gradient);
+               });
              });
            })
       .def("gradient",
-           [](I& self, nb::handle weights, double weight, int64_t rows, nb::handle emissions, nb::handle transitions,
+           [](I& self, nb::handle weights, int64_t rows, nb::handle emissions, nb::handle transitions,
               nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
              const double* w = pointer<const double>(weights);
-             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
-               *d = pointer<R>(edges);
-             return unlocked([&] { return self.gradient(w, weight, rows, e, a, s, z, edge_count, d); });
+             const auto gradient = gradient_at<R>(rows, emissions, transitions, start, end, edge_count, edges);
+             nb::gil_scoped_release release;
+             self.gradient(w, gradient);
+           })
+      .def("marginals",
+           [](I& self, nb::handle log_partition, int64_t rows, nb::handle emissions, nb::handle transitions,
+              nb::handle start, nb::handle end) {
+             double* to = pointer<double>(log_partition);
+             const auto gradient = gradient_at<R>(rows, emissions, transitions, start, end, 0, nb::int_(0));
+             return unlocked([&] { return self.forward_backward(nullptr, to, 1.0, gradient); });
            })
       .def("pairwise",
            [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
@@ -92,6 +147,24 @@ void bind(nb::module_& m, const char* name) {
              int64_t* path = pointer<int64_t>(tags);
              double* to = pointer<double>(scores);
              return unlocked([&] { return self.viterbi(path, rows, to); });
+           })
+      .def("viterbi_rounded",  // the same with scores of type R
+           [](I& self, nb::handle tags, int64_t rows, nb::handle scores) {
+             int64_t* path = pointer<int64_t>(tags);
+             R* to = pointer<R>(scores);
+             return unlocked([&] {
+               std::vector<double> found(size_t(self.layout().sequences()));
+               const Outcome outcome = self.viterbi(path, rows, found.data());
+               std::transform(found.begin(), found.end(), to, [](double score) { return R(score); });
+               return outcome;
+             });
+           })
+      .def("viterbi_lists",
+           [](I& self, int64_t rows, int64_t L) {
+             std::vector<int64_t> tags(static_cast<size_t>(rows));
+             std::vector<double> scores(size_t(self.layout().sequences()));
+             const Report report = unlocked([&] { return self.viterbi(tags.data(), rows, scores.data()); });
+             return nb::make_tuple(report, report.first ? nb::list() : lists(self.layout(), tags.data(), rows, L));
            })
       .def("entropy",
            [](I& self, nb::handle out) {
@@ -141,26 +214,6 @@ void bind(nb::module_& m, const char* name) {
       });
 }
 
-// The numbers of each sequence's tokens, of an array with one number per row.
-nb::list lists(const Layout& layout, nb::handle values, int64_t rows) {
-  const int64_t* from = pointer<const int64_t>(values);
-  const auto row = [&](int64_t token) { return layout.rows.empty() ? token : layout.rows[size_t(token)]; };
-  nb::list found;
-  for (int64_t b = 0; b < layout.sequences(); ++b) {
-    const int64_t first = layout.offsets[size_t(b)], length = layout.offsets[size_t(b) + 1] - first;
-    nb::object own = nb::steal(PyList_New(length));
-    if (!own.is_valid()) throw nb::python_error();
-    for (int64_t t = 0; t < length; ++t) {
-      if (row(first + t) >= rows) throw nb::index_error("the array has too few rows for the layout");
-      PyObject* number = PyLong_FromLongLong(from[row(first + t)]);
-      if (!number) throw nb::python_error();
-      NB_LIST_SET_ITEM(own.ptr(), t, number);
-    }
-    found.append(own);
-  }
-  return found;
-}
-
 }  // namespace
 
 void bind_inference(nb::module_& m) {
@@ -169,7 +222,10 @@ void bind_inference(nb::module_& m) {
       .def_prop_ro("tokens", &Layout::tokens)
       .def_prop_ro("offsets", [](const Layout& layout) { return to_numpy(layout.offsets); },
                    nb::rv_policy::move)
-      .def("lists", &lists)
+      .def("lists",
+           [](const Layout& layout, nb::handle labels, int64_t rows, int64_t L) {
+             return lists(layout, pointer<const int64_t>(labels), rows, L);
+           })
       .def_prop_ro("pairs", &Layout::pairs)
       .def_prop_ro("edge_rows", [](const Layout& layout) { return to_numpy(layout.edge_rows()); },
                    nb::rv_policy::move)

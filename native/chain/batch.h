@@ -64,13 +64,21 @@ struct LogPrepared {
   LogFactors forward_factors, backward_factors;
 };
 
-// What the forward pass leaves for the backward pass, by token.
+// What the forward pass leaves for the backward pass, a row for each token of a sequence, one after another.
 template <typename R>
 struct Tape {
-  R* alpha;   // [N, P] forward probabilities, each row summing to one
-  R* factor;  // [N, P] exp(emission - peak)
-  R* scale;   // [N] what the row of alpha was divided by
-  R* steps;   // [N, L, P] scaled transitions into the token if there are edges, else null
+  R* alpha;   // [rows, P] forward probabilities, each row summing to one
+  R* factor;  // [rows, P] exp(emission - peak)
+  R* scale;   // [rows] what the row of alpha was divided by
+  R* steps;   // [rows, L, P] scaled transitions into the token if there are edges, else null
+  const int64_t* begin;  // [B] the row of each sequence's first token
+
+  // Numbers in memory for this many rows.
+  static int64_t size(int64_t rows, int64_t L, int64_t P, bool edges) { return rows * (2 * P + 1 + (edges ? L * P : 0)); }
+  static Tape in(R* memory, int64_t rows, int64_t P, bool edges, const int64_t* begin) {
+    R *factor = memory + rows * P, *scale = factor + rows * P;
+    return {memory, factor, scale, edges ? scale + rows : nullptr, begin};
+  }
 };
 
 enum Status : uint8_t {

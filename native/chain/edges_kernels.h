@@ -88,25 +88,26 @@ template <typename R>
 void edge_forward(const Batch<R>& batch, const Prepared<R>& prepared, int64_t b, const Tape<R>* tape,
                   double* log_partition, uint8_t* status) {
   const int64_t L = prepared.L, P = prepared.P, first = batch.offsets[b], T = batch.length(b);
+  const int64_t row = tape ? tape->begin[b] : 0;
   EdgeRunner<R> runner;
   runner.b = b, runner.first = first, runner.length = T;
   Block<R> current(P), next(P), factor(P), steps(tape ? 0 : L * P);
   R *x = current, *y = next;
   for (int64_t t = 0; t < T; ++t) {
-    R* E = tape ? tape->factor + (first + t) * P : (R*)factor;
+    R* E = tape ? tape->factor + (row + t) * P : (R*)factor;
     runner.peaks += exp_emissions(batch.emission(first + t), L, P, E, runner);
     if (t == 0) {
       __builtin_memcpy(y, prepared.start, P * sizeof(R));
     } else {
-      R* M = tape ? tape->steps + (first + t) * L * P : (R*)steps;
+      R* M = tape ? tape->steps + (row + t) * L * P : (R*)steps;
       runner.peaks += scale_step(batch.edge(b, first + t), prepared, M, runner);
       multiply<R>(1, x, M, L, P, y);
     }
     const R scale = rescale(E, P, y, false, runner);
     runner.least_scale = scale < runner.least_scale ? scale : runner.least_scale;
     if (tape) {
-      __builtin_memcpy(tape->alpha + (first + t) * P, y, P * sizeof(R));
-      tape->scale[first + t] = scale;
+      __builtin_memcpy(tape->alpha + (row + t) * P, y, P * sizeof(R));
+      tape->scale[row + t] = scale;
     }
     R* swap = x;
     x = y;
@@ -172,10 +173,10 @@ void edge_backward(const Batch<R>& batch, const Prepared<R>& prepared, int64_t b
   bool kept = true;
   __builtin_memcpy(beta, prepared.end, P * sizeof(R));
   for (int64_t t = T - 1; t >= 0; --t) {
-    const int64_t token = first + t;
-    const R *alpha = tape.alpha + token * P, *M = tape.steps + token * L * P;
+    const int64_t token = first + t, row = tape.begin[b] + t;
+    const R *alpha = tape.alpha + row * P, *M = tape.steps + row * L * P;
     R* out = gradient + batch.row(token) * L;
-    kept &= absorb_edge(tape.factor + token * P, L, P, alpha, tape.scale[token], R(weight), (const R*)beta, (R*)w,
+    kept &= absorb_edge(tape.factor + row * P, L, P, alpha, tape.scale[row], R(weight), (const R*)beta, (R*)w,
                         (R*)v, out);
     for (int64_t j = 0; t == T - 1 && j < L; ++j) counts.end[j] += double(out[j]);
     for (int64_t j = 0; t == 0 && j < L; ++j) counts.start[j] += double(out[j]);

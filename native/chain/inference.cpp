@@ -40,13 +40,7 @@ int Inference<R>::threads_for(double nanoseconds_per_token) const {
 template <typename R>
 double Inference<R>::forward_cost() const {
   const double cells = double(batch_.L * P_);
-  return batch_.edges ? 50 + 0.5 * cells : 8 + 0.02 * cells;
-}
-
-template <typename R>
-template <typename F>
-void Inference<R>::for_groups(int threads, F f) const {
-  tasks_.for_groups(kernels_.group, threads, f);
+  return batch_.edges ? 50 + 0.5 * cells : 15 + 0.03 * cells;
 }
 
 template <typename R>
@@ -73,34 +67,39 @@ bool Inference<R>::sequence_is_finite(int64_t b) const {
 }
 
 template <typename R>
-Outcome Inference<R>::log_partition(double* out, bool keep) {
-  kept_tags_.clear();
-  if (!chain_is_finite()) return {bad_chain_score, 0};
-  const int64_t L = batch_.L, N = layout_->tokens();
+void Inference<R>::prepare() {
+  const int64_t L = batch_.L;
   prepared_memory_ = std::make_unique<Block<R>>((2 * L + 2) * P_);
   R* memory = *prepared_memory_;
   prepared_ = {L, P_, memory, memory + L * P_, memory + 2 * L * P_, memory + (2 * L + 1) * P_, 0, 0, 0, 0, false};
   kernels_.prepare(batch_, prepared_);
+}
+
+template <typename R>
+Outcome Inference<R>::log_partition(double* out, bool keep) {
+  kept_tags_.clear();
+  if (!chain_is_finite()) return {bad_chain_score, 0};
+  prepare();
   if (keep) {
-    const int64_t own = batch_.edges ? L * P_ : 0;
-    tape_memory_ = std::make_unique<Block<R>>(N * (2 * P_ + own + 1));
-    R* tape = *tape_memory_;
-    tape_ = {tape, tape + N * P_, tape + N * (2 * P_ + own), own ? tape + 2 * N * P_ : nullptr};
+    const int64_t N = layout_->tokens();
+    tape_memory_ = std::make_unique<Block<R>>(Tape<R>::size(N, batch_.L, P_, batch_.edges));
+    tape_ = Tape<R>::in(*tape_memory_, N, P_, batch_.edges, batch_.offsets);
   }
-  for (int64_t b = 0; b < batch_.B; ++b)
-    if (batch_.length(b) == 0) out[b] = 0.0;
   for_groups(threads_for(forward_cost()), [&](int64_t, const int64_t* sequences, int count) {
-    forward_group(sequences, count, keep, out);
-    if constexpr (widens) return;
-    for (int g = 0; g < count; ++g)
-      if (status_[size_t(sequences[g])] == underflow)
-        out[sequences[g]] = kernels_.log_partition(batch_, log_prepared(), sequences[g]);
+    forward_group(sequences, count, keep ? &tape_ : nullptr, out);
   });
   if constexpr (widens) {
     const std::vector<int64_t> lost = lost_sequences();
     if (!lost.empty()) Widened(batch_, lost).log_partition(out, false);
   }
+  return settle(out);
+}
+
+// log Z of each sequence is known: what is wrong with it.
+template <typename R>
+Outcome Inference<R>::settle(double* out) {
   for (int64_t b = 0; b < batch_.B; ++b) {
+    if (batch_.length(b) == 0) out[b] = 0.0;
     if (status_[size_t(b)] == underflow && out[b] == forbidden) status_[size_t(b)] = no_path;
     check_range(out[b], status_[size_t(b)]);
   }
@@ -115,12 +114,15 @@ std::vector<int64_t> Inference<R>::lost_sequences() const {
   return found;
 }
 
+// log Z of the group. What scaled doubles lose is redone in log space here, what floats lose is left to Widened.
 template <typename R>
-void Inference<R>::forward_group(const int64_t* sequences, int count, bool keep, double* out) {
-  const Tape<R>* tape = keep ? &tape_ : nullptr;
-  if (!batch_.edges) return kernels_.forward(batch_, prepared_, sequences, count, tape, out, status_.data());
-  for (int g = 0; g < count; ++g)
+void Inference<R>::forward_group(const int64_t* sequences, int count, const Tape<R>* tape, double* out) {
+  if (!batch_.edges) kernels_.forward(batch_, prepared_, sequences, count, tape, out, status_.data());
+  for (int g = 0; g < count && batch_.edges; ++g)
     kernels_.edge_forward(batch_, prepared_, sequences[g], tape, out, status_.data());
+  for (int g = 0; g < count && !widens; ++g)
+    if (status_[size_t(sequences[g])] == underflow)
+      out[sequences[g]] = kernels_.log_partition(batch_, log_prepared(), sequences[g]);
 }
 
 // start + sum of emissions and transitions + end of one sequence, in double; the tags go to `kept`, by token
@@ -174,116 +176,20 @@ Outcome Inference<R>::nll(const int64_t* tags, double* out, bool keep) {
     for (int g = 0; g < count; ++g) {
       const int64_t b = sequences[g];
       double gold;
-      status[size_t(b)] = path_score(b, tags, gold, kept);
-      if (status[size_t(b)] == exact && gold == forbidden) status[size_t(b)] = forbidden_path;
-      out[b] = std::max(out[b] - gold, 0.0);
-      check_range(out[b], status[size_t(b)]);
+      const uint8_t found = path_score(b, tags, gold, kept);
+      status[size_t(b)] = settle_loss(gold, found, out[b]);
     }
   });
   return first_problem(status);
 }
 
-// The kernels' backward pass for a group. If a sequence underflows, the group's counts are wrong: it is run again
-// without that sequence, which then goes through log space.
+// From log Z to the loss; what is wrong with it.
 template <typename R>
-void Inference<R>::backward_group(const int64_t* sequences, int count, const double* weights, R* gradient,
-                                  Sums& sums) {
-  Sums group(batch_.L, P_);
-  for (bool again = true; again;) {
-    int64_t kept[64];
-    int n = 0;
-    for (int g = 0; g < count; ++g)
-      if (status_[size_t(sequences[g])] == exact) kept[n++] = sequences[g];
-    if (n == 0) break;
-    group.clear();
-    kernels_.backward(batch_, prepared_, kept, n, tape_, weights, gradient, group.counts, status_.data());
-    again = false;
-    for (int g = 0; g < n; ++g) again |= status_[size_t(kept[g])] != exact;
-    if (!again) sums.add(group);
-  }
-}
-
-// The same with edges, one sequence after another.
-template <typename R>
-void Inference<R>::backward_edges(const int64_t* sequences, int count, const double* weights, R* gradient,
-                                  const Neighbours<R>* pairs, Sums& sums) {
-  Sums own(batch_.L, P_);
-  for (int g = 0; g < count; ++g) {
-    const int64_t b = sequences[g];
-    if (status_[size_t(b)] != exact) continue;
-    own.clear();
-    kernels_.edge_backward(batch_, prepared_, b, tape_, weights[b], gradient, pairs, own.counts, status_.data());
-    if (status_[size_t(b)] == exact) sums.add(own);
-  }
-}
-
-template <typename R>
-void Inference<R>::subtract_tags(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums) const {
-  const int32_t* tags = kept_tags_.data();
-  const int64_t first = batch_.offsets[b], last = batch_.offsets[b + 1] - 1;
-  if (last < first) return;
-  for (int64_t n = first; n <= last; ++n) {
-    gradient[batch_.row(n) * batch_.L + tags[n]] -= R(weight);
-    if (n == first) continue;
-    sums.counts.transitions[tags[n - 1] * P_ + tags[n]] -= weight;
-    if (pairs) pairs->of(b, n, batch_.L)[tags[n - 1] * batch_.L + tags[n]] -= R(weight);
-  }
-  sums.counts.start[tags[first]] -= weight;
-  sums.counts.end[tags[last]] -= weight;
-}
-
-// Sequences that underflowed only in the backward pass are among them.
-template <>
-void Inference<float>::widened_marginals(const double* weights, float* gradient, const Neighbours<float>* pairs,
-                                         TaskSums& sums) {
-  const std::vector<int64_t> lost = lost_sequences();
-  if (lost.empty()) return;
-  Sums& mine = sums.of(tasks_.count());
-  std::vector<double> log_partition(size_t(batch_.B));
-  Widened widened(batch_, lost);
-  widened.log_partition(log_partition.data(), true);
-  widened.gradient(weights, gradient, pairs, mine);
-  if (kept_tags_.empty()) return;
-  for (const int64_t b : lost) subtract_tags(b, weights[b], gradient, pairs, mine);
-}
-
-template <typename R>
-Outcome Inference<R>::gradient(const double* weights, double weight, int64_t rows, R* emissions, R* transitions,
-                               R* start, R* end, int64_t edge_count, R* edges) {
-  if (rows != layout_->tokens()) std::fill_n(emissions, rows * batch_.L, R(0));
-  if (edges && edge_count != layout_->pairs()) std::fill_n(edges, edge_count * batch_.L * batch_.L, R(0));
-  const Neighbours<R> by_edge = edge_pairs(edges), *pairs = edges ? &by_edge : nullptr;
-  std::vector<double> uniform;
-  if (!weights) {
-    uniform.assign(size_t(batch_.B), weight);
-    weights = uniform.data();
-  }
-  TaskSums sums(tasks_.count() + 1, batch_.L, P_);  // the last one of what is redone
-  for_groups(threads_for(2 * forward_cost()), [&](int64_t task, const int64_t* sequences, int count) {
-    Sums& mine = sums.of(task);
-    if (batch_.edges) {
-      backward_edges(sequences, count, weights, emissions, pairs, mine);
-    } else {
-      backward_group(sequences, count, weights, emissions, mine);
-    }
-    for (int g = 0; g < count; ++g) {
-      const int64_t b = sequences[g];
-      const bool lost = status_[size_t(b)] == underflow;
-      if (lost && widens) continue;
-      if (lost) log_marginals(b, weights[b], emissions, pairs, mine);
-      if (!kept_tags_.empty()) subtract_tags(b, weights[b], emissions, pairs, mine);
-    }
-  });
-  if constexpr (widens) widened_marginals(weights, emissions, pairs, sums);
-  sums.write(transitions, start, end);
-  return {};
-}
-
-template <typename R>
-void Inference<R>::log_marginals(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums) {
-  Sums own(batch_.L, log_prepared().P);
-  kernels_.log_marginals(batch_, log_prepared(), b, weight, gradient, own.counts, pairs);
-  sums.add(own);
+uint8_t Inference<R>::settle_loss(double gold, uint8_t status, double& out) const {
+  if (status == exact && gold == forbidden) status = forbidden_path;
+  out = std::max(out - gold, 0.0);
+  check_range(out, status);
+  return status;
 }
 
 // f(b) -> a value that is minus infinity if sequence b has no path; sequences are shared out in tasks.
@@ -338,7 +244,7 @@ Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) {
   if (batch_.edges) return viterbi_edges(tags, scores);
   const PaddedScores<R> padded(batch_, P_);
   std::vector<uint8_t> status(size_t(batch_.B), exact);
-  for_groups(threads_for(10 + 0.03 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
+  for_groups(threads_for(10 + 0.04 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
     kernels_.viterbi(batch_, padded.view(), sequences, count, tags, status.data());
     for (int g = 0; g < count; ++g) {
       const int64_t b = sequences[g];

@@ -5,6 +5,7 @@
 #include "base/block.h"
 #include "base/tasks.h"
 #include "chain/batch.h"
+#include "chain/gradient.h"
 #include "chain/kernels.h"
 #include "chain/layout.h"
 #include "chain/log_scores.h"
@@ -34,10 +35,15 @@ class Inference {
   // have their own tags: those of the caller may change before the backward pass.
   Outcome nll(const int64_t* tags, double* out, bool keep);
   // Weighted marginals and expected counts, minus the indicators of the kept tags if there are any: the gradient of
-  // sum_b weights[b] (log Z_b - score_b). weights null: `weight` for all. The rows of
-  // no token, of `rows` in all, become zero, and the edges of no pair, of `edge_count` in all; edges may be null.
-  Outcome gradient(const double* weights, double weight, int64_t rows, R* emissions, R* transitions, R* start, R* end,
-                   int64_t edge_count = 0, R* edges = nullptr);
+  // sum_b weights[b] (log Z_b - score_b). The rows of no token become zero, and the edges of no pair.
+  void gradient(const double* weights, const Gradient<R>& to);
+  // `nll` (`log_partition` if tags is null) and `gradient` in one pass: a group's forward rows are still in the cache
+  // when the backward pass reads them, and none are kept.
+  Outcome forward_backward(const int64_t* tags, double* out, const double* weights, const Gradient<R>& to);
+  // The same with one weight for all.
+  Outcome forward_backward(const int64_t* tags, double* out, double weight, const Gradient<R>& to) {
+    return forward_backward(tags, out, std::vector<double>(size_t(batch_.B), weight).data(), to);
+  }
   // By token; empty unless `nll` or `weighted_nll` kept them.
   const std::vector<int32_t>& kept_tags() const { return kept_tags_; }
   // Everything `log_partition` and `gradient` give, and also the pairwise marginals [pairs, L, L].
@@ -61,13 +67,31 @@ class Inference {
   // What scaled floats lose is redone in scaled double first; only double goes to log space at once.
   static constexpr bool widens = std::is_same_v<R, float>;
 
+  // What the backward pass of a group needs to know.
+  struct Backward {
+    const double* weights;  // [B]
+    R* gradient;
+    const Neighbours<R>* pairs;
+  };
+  // The same for both passes in one: what they find of each sequence.
+  struct Both {
+    const int64_t* tags;
+    double* log_partition;
+    std::vector<int64_t> begin;  // its rows on the tape of its group
+    std::vector<double> gold;    // the score of its tags
+    std::vector<uint8_t> status;  // of its tags
+    Both(const int64_t* tags, double* log_partition, size_t B)
+        : tags(tags), log_partition(log_partition), begin(B), gold(B, 0.0), status(B, exact) {}
+  };
+
   const LogPrepared<double>& log_prepared();
+  void prepare();
   std::vector<int64_t> lost_sequences() const;
-  void log_marginals(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums);
-  void widened_marginals(const double* weights, R* gradient, const Neighbours<R>* pairs, TaskSums& sums);
+  Outcome settle(double* out);
   uint8_t path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept = nullptr) const;
   Outcome score(const int64_t* tags, double* out, int32_t* kept) const;
   int32_t* keep_tags();
+  uint8_t settle_loss(double gold, uint8_t status, double& out) const;
   bool chain_is_finite() const;
   bool sequence_is_finite(int64_t b) const;
   int threads_for(double cost_per_token) const;
@@ -75,15 +99,22 @@ class Inference {
   // Whether each sequence has its spans; the others are left to log space.
   std::vector<uint8_t> scaled_spans(const SortedSpans& spans, const StateLabels& labels, double* out);
   Outcome viterbi_edges(int64_t* tags, double* scores);
+  // f(task, sequences, count) for groups of sequences
   template <typename F>
-  void for_groups(int threads, F f) const;
+  void for_groups(int threads, F f) const {
+    tasks_.for_groups(kernels_.group, threads, f);
+  }
   template <typename F>
   Outcome for_sequences(F f);
-  void forward_group(const int64_t* sequences, int count, bool keep, double* out);
-  void backward_group(const int64_t* sequences, int count, const double* weights, R* gradient, Sums& sums);
-  void backward_edges(const int64_t* sequences, int count, const double* weights, R* gradient,
-                      const Neighbours<R>* pairs, Sums& sums);
-  void subtract_tags(int64_t b, double weight, R* gradient, const Neighbours<R>* pairs, Sums& sums) const;
+  void forward_group(const int64_t* sequences, int count, const Tape<R>* tape, double* out);
+  void backward_group(const int64_t* sequences, int count, const Tape<R>& tape, const Backward& job, Sums& sums);
+  void backward_chain(const int64_t* sequences, int count, const Tape<R>& tape, const Backward& job, Sums& sums);
+  void backward_edges(const int64_t* sequences, int count, const Tape<R>& tape, const Backward& job, Sums& sums);
+  void both_passes(const int64_t* sequences, int count, Both& found, const Backward& job, Sums& sums);
+  void backward_lost(const Backward& job, double* out, TaskSums& sums);
+  void log_marginals(int64_t b, const Backward& job, Sums& sums);
+  void subtract_tags(int64_t b, const Backward& job, Sums& sums) const;
+  void clear(const Gradient<R>& to) const;
   Neighbours<R> edge_pairs(R* values) const { return {values, batch_.rows, batch_.edge_shift}; }
 
   std::shared_ptr<const Layout> layout_;

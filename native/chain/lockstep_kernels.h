@@ -115,6 +115,7 @@ template <typename R>
 struct Runner {
   IntVec<R> lost_lanes{}, bad_lanes{};
   int64_t b, first, length;  // its first token and its length
+  int64_t row = 0;           // of its first token on the tape
   double peaks = 0.0;        // sum of the emission peaks
   Product scales;
   bool lost = false;
@@ -132,15 +133,20 @@ void start_runners(const Batch<R>& batch, const int64_t* sequences, int count, R
   }
 }
 
+template <typename R>
+void find_rows(const Tape<R>& tape, int count, Runner<R>* runners) {
+  for (int g = 0; g < count; ++g) runners[g].row = tape.begin[runners[g].b];
+}
+
 // E[j] = exp(emission[j] - peak); returns the peak, their maximum. An emission that is not forbidden but so far below
 // the peak that exp gives zero becomes minus zero, so that `rescale` can tell the two apart.
 template <typename R>
 inline R exp_emissions(const R* emission, int64_t L, int64_t P, R* E, Runner<R>& runner) {
-  Vec<R> highest = broadcast(-infinity<R>);
+  Vec<R> highest;
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> e = load_first(emission + j, lanes_left<R>(L, j), -infinity<R>);
     runner.bad_lanes |= ~(e < infinity<R>);
-    highest = max<R>(highest, e);
+    highest = j ? max<R>(highest, e) : e;
     store(E + j, e);
   }
   R peak = horizontal_max<R>(highest);
@@ -200,6 +206,7 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
   Runner<R> runners[group_size];
   start_runners(batch, sequences, count, runners);
+  if (tape) find_rows(*tape, count, runners);
   Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), factors(group_size * P);
   R *x = current, *y = next, *E[group_size];
   for (int64_t t = 0, active = count;; ++t) {
@@ -211,7 +218,7 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
     // The emissions first: they do not wait for the step before, so the processor overlaps the two.
     for (int g = 0; g < active; ++g) {
       const int64_t token = runners[g].first + t;
-      E[g] = tape ? tape->factor + token * P : factors + g * P;
+      E[g] = tape ? tape->factor + (runners[g].row + t) * P : factors + g * P;
       runners[g].peaks += exp_emissions(batch.emission(token), L, P, E[g], runners[g]);
     }
     if (t == 0) {
@@ -220,11 +227,11 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
       multiply<R>(int(active), x, prepared.forward, L, P, y);
     }
     for (int g = 0; g < active; ++g) {
-      const int64_t token = runners[g].first + t;
       const R scale = rescale(E[g], P, y + g * P, prepared.mixing, runners[g]);
       if (!tape) continue;
-      __builtin_memcpy(tape->alpha + token * P, y + g * P, P * sizeof(R));
-      tape->scale[token] = scale;
+      const int64_t row = runners[g].row + t;
+      __builtin_memcpy(tape->alpha + row * P, y + g * P, P * sizeof(R));
+      tape->scale[row] = scale;
     }
     R* swap = x;
     x = y;
@@ -254,7 +261,7 @@ inline void absorb_backward(const R* E, int64_t L, int64_t P, const R* alpha, R 
   }
   const R sum = horizontal_sum<R>(total);
   const R inverse = R(1) / sum;
-  const R posterior = R(1) / (horizontal_sum<R>(overlap) * inverse);  // 1 / (alpha . beta)
+  const R posterior = sum / horizontal_sum<R>(overlap);  // 1 / (alpha . beta)
   const R pair = posterior / scale;
   for (int64_t j = 0; j < P; j += width<R>) {
     const Vec<R> b = load(beta + j) * inverse, next = b * load(E + j);
@@ -281,6 +288,7 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
   Runner<R> runners[group_size];
   start_runners(batch, sequences, count, runners);
+  find_rows(tape, count, runners);
   Block<R> betas(group_size * P, R(0)), ws(group_size * P, R(0)), us(group_size * P, R(0)), sums(L * P, R(0));
   const R* previous[group_size];
   for (int g = 0; g < group_size; ++g) previous[g] = prepared.end;  // not running yet: us is zero there
@@ -291,16 +299,16 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
     for (int64_t g = running; g < active; ++g) __builtin_memcpy(betas + g * P, prepared.end, P * sizeof(R));
     for (int g = 0; g < active; ++g) {
       Runner<R>& runner = runners[g];
-      const int64_t token = runner.first + t;
+      const int64_t row = runner.row + t;
       const R weight = weights ? R(weights[runner.b]) : R(1);
-      R* out = gradient + batch.row(token) * L;
-      absorb_backward(tape.factor + token * P, L, P, tape.alpha + token * P, tape.scale[token], weight,
+      R* out = gradient + batch.row(runner.first + t) * L;
+      absorb_backward(tape.factor + row * P, L, P, tape.alpha + row * P, tape.scale[row], weight,
                       (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
       if (t == 0)
         for (int64_t j = 0; j < L; ++j) counts.start[j] += double(out[j]);
       if (t == runner.length - 1)
         for (int64_t j = 0; j < L; ++j) counts.end[j] += double(out[j]);
-      previous[g] = tape.alpha + (token - (t > 0)) * P;
+      previous[g] = tape.alpha + (row - (t > 0)) * P;
     }
     if (t > 0) accumulate<R>(int(active), previous, us, L, P, sums);
     if (t % fold_every == 0) fold_transitions(prepared, (R*)sums, counts.transitions);

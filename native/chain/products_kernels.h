@@ -43,21 +43,27 @@ struct MaxPlus {
 };
 
 // out[g, j..] = join_i (x[g, i], A[i, j..]) for G rows and V vectors of columns. The order of the labels i does not
-// depend on G, so a sequence gives the same bits alone and in a batch.
+// depend on G, so a sequence gives the same bits alone and in a batch. Loops that are not unrolled at once would leave
+// the sums in memory.
 template <typename R, typename Semiring, int G, int V>
 inline void multiply_block(const R* x, const R* A, int64_t L, int64_t P, R* out) {
   Vec<R> all[G][V];
+#pragma GCC unroll 8
   for (int g = 0; g < G; ++g)
+#pragma GCC unroll 2
     for (int v = 0; v < V; ++v) all[g][v] = Semiring::template none<R>();
   for (int64_t i = 0; i < L; ++i) {
     Vec<R> a[V];
     for (int v = 0; v < V; ++v) a[v] = load(A + i * P + v * width<R>);
+#pragma GCC unroll 8
     for (int g = 0; g < G; ++g) {
       const Vec<R> xi = broadcast(x[g * P + i]);
       for (int v = 0; v < V; ++v) all[g][v] = Semiring::template join<R>(all[g][v], xi, a[v]);
     }
   }
+#pragma GCC unroll 8
   for (int g = 0; g < G; ++g)
+#pragma GCC unroll 2
     for (int v = 0; v < V; ++v) store(out + g * P + v * width<R>, all[g][v]);
 }
 

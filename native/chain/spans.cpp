@@ -41,7 +41,7 @@ struct ScaledSpans<R>::Rows {
 
   Rows(std::vector<int64_t> offsets_, int64_t L, int64_t P)
       : L(L), P(P), N(offsets_.back()), offsets(std::move(offsets_)), emissions(N * L), marginals(N * L),
-        memory(N * (2 * P + 1)), tape{memory, memory + N * P, memory + 2 * N * P, nullptr} {}
+        memory(Tape<double>::size(N, L, P, false)), tape(Tape<double>::in(memory, N, P, false, offsets.data())) {}
 
   double alpha(int64_t n, int64_t j) const { return tape.alpha[n * P + j]; }
   // E[n, j] / scale[n]

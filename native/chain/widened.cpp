@@ -57,8 +57,9 @@ void Widened::gradient(const double* weights, float* emissions, const Neighbours
   std::vector<double> own;
   for (const int64_t b : sequences_) own.push_back(weights[b]);
   Block<double> marginals(tokens_ * L), steps(pairs ? tokens_ * L * L : 0), counts((L + 2) * L);
-  inference_->gradient(own.data(), 1.0, tokens_, marginals, counts, counts + L * L, counts + L * L + L,
-                       inference_->layout().pairs(), pairs ? &steps[0] : nullptr);
+  inference_->gradient(own.data(),
+                       {marginals, counts, counts + L * L, counts + L * L + L, tokens_, pairs ? &steps[0] : nullptr,
+                        inference_->layout().pairs()});
   write_marginals(marginals, emissions);
   if (pairs) write_pairs(steps, *pairs);
   for (int64_t i = 0; i < L + 2; ++i)

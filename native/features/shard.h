@@ -35,22 +35,21 @@ struct Shard {
   }
 
   Inference<R> chain(const R* scores) const { return {layout, scores, transitions, start, end, L, edges}; }
-  Outcome gradient(Inference<R>& chain, R* to, R* to_edges) {
+  Gradient<R> gradient(R* to, R* to_edges) {
     R* ends = steps.data() + L * L;
-    return chain.gradient(weights, 1.0, layout->tokens(), to, steps.data(), ends, ends + L, layout->pairs(), to_edges);
+    return {to, steps.data(), ends, ends + L, layout->tokens(), to_edges, layout->pairs()};
   }
   Outcome full_labels(std::vector<double>& step_sums) {
     Inference<R> all = chain(emissions);
-    const Outcome outcome = token_weights ? all.weighted_nll(tags, token_weights, nll.data())
-                                          : all.nll(tags, nll.data(), derivatives);
+    const Outcome outcome = token_weights  ? all.weighted_nll(tags, token_weights, nll.data())
+                            : derivatives ? all.forward_backward(tags, nll.data(), weights,
+                                                                 gradient(derivatives, edge_derivatives))
+                                          : all.nll(tags, nll.data(), false);
     if (outcome.status != exact || !derivatives) return outcome;
     R* ends = steps.data() + L * L;
-    if (token_weights) {
+    if (token_weights)
       all.weighted_nll_gradient(token_weights, weights, derivatives, steps.data(), ends, ends + L, layout->pairs(),
                                 edge_derivatives);
-    } else {
-      gradient(all, derivatives, edge_derivatives);
-    }
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] += double(steps[size_t(i)]);
     return {};
   }
@@ -69,9 +68,9 @@ struct Shard {
     if (outcome.status != exact) return outcome;
     for (size_t b = 0; b < nll.size(); ++b) nll[b] = std::max(nll[b] - inside[b], 0.0);
     if (!derivatives) return {};
-    gradient(all, derivatives, edge_derivatives);
+    all.gradient(weights, gradient(derivatives, edge_derivatives));
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] += double(steps[size_t(i)]);
-    gradient(known, inner.data(), edge_derivatives ? inner_edges.data() : nullptr);
+    known.gradient(weights, gradient(inner.data(), edge_derivatives ? inner_edges.data() : nullptr));
     for (int64_t i = 0; i < L * L; ++i) step_sums[size_t(i)] -= double(steps[size_t(i)]);
     for (int64_t i = 0; i < cells; ++i) derivatives[i] -= inner[size_t(i)];
     for (int64_t i = 0; i < edge_cells; ++i) edge_derivatives[i] -= inner_edges[size_t(i)];

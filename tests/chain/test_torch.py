@@ -14,7 +14,7 @@ from tests.chain.oracle import Case
 from tests.chain.strategies import LARGE, check, grid_case, labelled_cases
 from trellis import chain as numpy_chain
 from trellis.chain import torch as chain
-from trellis.chain.torch.autograd import ChainLoss
+from trellis.chain.torch.autograd import BatchLoss, ChainLoss
 
 BACKENDS = pytest.mark.parametrize("backend", ["auto", "scan"])
 ALL_SIZES = st.sampled_from([st.floats(-5, 5, width=32), LARGE]).flatmap(labelled_cases)
@@ -228,20 +228,40 @@ class TestDerivatives:
         loss.backward()
         torch.testing.assert_close(emissions.grad, 2 * once)
 
-    def test_nothing_is_kept_where_gradients_are_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        kept, forward = [], ChainLoss.forward
+    def test_a_batch_loss_gives_its_gradient_twice_and_lets_the_first_be_changed(self) -> None:
+        """The gradient is computed with the loss, and handed out once: it is then the caller's."""
+        case, tags = GRID
+        scores = make(case)
+        scores.emissions.requires_grad_()
+        loss = scores.nll(torch.from_numpy(tags), scale=0.5)
+        (first,) = torch.autograd.grad(loss, scores.emissions, retain_graph=True)
+        expected = first.clone()
+        first.zero_()
+        (second,) = torch.autograd.grad(loss, scores.emissions, torch.tensor(3.0), retain_graph=True)
+        (third,) = torch.autograd.grad(loss, scores.emissions)
+        assert torch.equal(second, 3 * expected)
+        assert torch.equal(third, expected)
+        (by_sequence,) = torch.autograd.grad(scores.nll(torch.from_numpy(tags)).sum() * 0.5, scores.emissions)
+        torch.testing.assert_close(expected, by_sequence)
+
+    @pytest.mark.parametrize("scale", [None, 1.0])
+    def test_nothing_is_kept_where_gradients_are_off(
+        self, monkeypatch: pytest.MonkeyPatch, scale: float | None
+    ) -> None:
+        loss = ChainLoss if scale is None else BatchLoss
+        kept, forward = [], loss.forward
 
         def noted(ctx: Any, keep: bool, *rest: Any) -> Tensor:
             kept.append(keep)
             return forward(ctx, keep, *rest)
 
-        monkeypatch.setattr(ChainLoss, "forward", noted)
+        monkeypatch.setattr(loss, "forward", noted)
         scores, tags = make(GRID[0]), torch.from_numpy(GRID[1])
         scores.emissions.requires_grad_()
-        losses = [chain.nll(scores, tags)]
+        losses = [scores.nll(tags, scale=scale)]
         for off in (torch.no_grad, torch.inference_mode):
             with off():
-                losses.append(chain.nll(scores, tags))
+                losses.append(scores.nll(tags, scale=scale))
         assert kept == [True, False, False]
         assert all(torch.equal(losses[0], other) for other in losses)
 

@@ -207,8 +207,7 @@ class ChainScores(Tabled):
         chain = (kept.emissions, kept.transitions, kept.start, kept.end)
         tokens, transitions, start, end = (np.empty_like(x) for x in chain)
         if not pairwise:
-            kept._check(inference.log_partition(out, True))
-            kept._check(inference.gradient(0, 1.0, len(tokens), tokens, transitions, start, end, 0, 0))
+            kept._check(inference.marginals(out, len(tokens), tokens, transitions, start, end))
             return Marginals(out, tokens, transitions, start, end)
         pairs = np.empty((pairs_of(kept.lengths), *transitions.shape), dtype=tokens.dtype)
         kept._check(inference.pairwise(out, tokens, transitions, start, end, pairs))

@@ -31,15 +31,17 @@ def forbidden(constraints: Constraints | None, L: int) -> Iterator[Tensor | None
 
 def check_padded(emissions: Tensor, tags: Tensor | None, mask: Tensor | None, L: int) -> None:
     """The checks of pytorch-crf, with its messages."""
-    if emissions.dim() != 3:
-        raise ShapeError(f"emissions must have dimension of 3, got {emissions.dim()}")
-    if emissions.shape[2] != L:
-        raise ShapeError(f"expected last dimension of emissions is {L}, got {emissions.shape[2]}")
+    shape = emissions.shape
+    if len(shape) != 3:
+        raise ShapeError(f"emissions must have dimension of 3, got {len(shape)}")
+    if shape[2] != L:
+        raise ShapeError(f"expected last dimension of emissions is {L}, got {shape[2]}")
+    places = shape[:2]
     for name, other in (("tags", tags), ("mask", mask)):
-        if other is not None and other.shape != emissions.shape[:2]:
+        if other is not None and other.shape != places:
             raise ShapeError(
                 f"the first two dimensions of emissions and {name} must match, "
-                f"got {tuple(emissions.shape[:2])} and {tuple(other.shape)}"
+                f"got {tuple(places)} and {tuple(other.shape)}"
             )
 
 

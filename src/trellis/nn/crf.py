@@ -184,10 +184,7 @@ class CRF(nn.Module):
         edges: Tensor | None = None,
     ) -> list[list[int]]:
         """The best labels of each sequence as a list, one label per token and none for padding."""
-        scores = self.scores(emissions, mask, lengths=lengths, edges=edges)
-        with torch.no_grad():
-            tags = scores.viterbi().tags.cpu()
-        return scores.layout.lists(tags.data_ptr(), tags.numel())
+        return self.scores(emissions, mask, lengths=lengths, edges=edges).best_lists()
 
     def viterbi(
         self,
@@ -306,7 +303,8 @@ class CRF(nn.Module):
         return ExportDecoder(self)
 
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
-        library.refuse_exporters()
+        if torch.compiler.is_compiling() or library.is_traced():  # the question itself is slow
+            library.refuse_exporters()
         arguments.check_padded(emissions, tags, mask, self.num_tags)
 
     def _places(self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None) -> Tensor | None:
@@ -315,9 +313,11 @@ class CRF(nn.Module):
     def chain_parameters(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores with the constraints in them: minus infinity where forbidden."""
         parameters, buffers = self._parameters, self._buffers  # looking up the attributes is slow
-        names = (("transitions", "transitions"), ("start_transitions", "start"), ("end_transitions", "end"))
-        transitions, start, end = (_forbid(parameters[name], buffers[f"_forbidden_{kind}"]) for name, kind in names)
-        return transitions, start, end
+        return (
+            _forbid(parameters["transitions"], buffers["_forbidden_transitions"]),
+            _forbid(parameters["start_transitions"], buffers["_forbidden_start"]),
+            _forbid(parameters["end_transitions"], buffers["_forbidden_end"]),
+        )
 
 
 def _forbid(scores: Tensor | None, forbidden: Tensor | None) -> Tensor:

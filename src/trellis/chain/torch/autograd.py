@@ -25,39 +25,28 @@ from trellis.errors import ChainError
 Gradients = tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]
 
 
-class ChainLoss(torch.autograd.Function):
-    """``log Z``, or ``log Z - score(tags)``, by the native kernels; the gradient is marginals minus indicators.
+class BatchLoss(torch.autograd.Function):
+    """``log Z - score(tags)``, summed over the batch and times a scale, by the native kernels.
 
-    With tags and a scale it is the sum over the batch times that scale, without the value of each sequence. The
-    caller says whether to keep what a backward pass needs: a context does not know about `torch.no_grad`.
+    Where a backward pass may follow, its gradient is computed together with the loss, in one pass over the batch. The
+    caller says whether it may: a context does not know about `torch.no_grad`.
     """
 
     @staticmethod
     def forward(
-        ctx: Any,
-        keep: bool,
-        layout: _native.Layout,
-        tags: Tensor | None,
-        scale: float | None,
-        *arguments: Tensor | None,
+        ctx: Any, keep: bool, layout: _native.Layout, tags: Tensor, scale: float, *arguments: Tensor | None
     ) -> Tensor:
         scores: Arguments = arguments  # type: ignore[assignment]
-        inference = make_inference(layout, scores)
+        inference, out = make_inference(layout, scores), torch.empty((), dtype=scores[0].dtype)
         if keep:
             # The native side keeps the tags it has checked: the caller may change theirs without autograd noticing.
-            ctx.save_for_backward(*scores)
-            ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, scale, tags is not None
+            ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, scale, True
+            ctx.grads = _like(scores, ctx.needs_input_grad[-1])
             ctx.places = places_of(scores)
-        if scale is not None and tags is not None:
-            out = torch.empty((), dtype=scores[0].dtype)
-            report = inference.total_nll(tags.data_ptr(), scale, out.data_ptr(), keep)
+            ctx.save_for_backward(*scores)
+            report = inference.total_nll_gradient(tags.data_ptr(), scale, out.data_ptr(), *_pointers(ctx.grads))
         else:
-            values = torch.empty(layout.sequences, dtype=torch.float64)
-            if tags is None:
-                report = inference.log_partition(values.data_ptr(), keep)
-            else:
-                report = inference.nll(tags.data_ptr(), values.data_ptr(), keep)
-            out = values.to(scores[0].dtype)
+            report = inference.total_nll(tags.data_ptr(), scale, out.data_ptr())
         if report[0]:
             raise_report(report, layout, scores, tags)
         return out
@@ -65,36 +54,82 @@ class ChainLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores: Arguments = ctx.saved_tensors
-        inference = _unmoved(ctx, scores)
+        _unmoved(ctx, scores)
         if torch.is_grad_enabled():
             return (None, None, None, None, *_scan_gradient(ctx, grad, scores))
-        if inference is None:
-            inference, scores = _loss_again(ctx, scores)
-        wanted = ctx.needs_input_grad[-1]
-        if ctx.scale is None:
-            grads = native_gradient(inference, scores, plain_tensor(grad, torch.float64), 1.0, wanted)
-        else:
-            grads = native_gradient(inference, scores, None, grad.item() * ctx.scale, wanted)
+        grads, ctx.grads = ctx.grads, None  # whoever has them may change them
+        if grads is None:
+            grads = _gradient_again(ctx, scores)
+        outer = grad.item()
+        if outer != 1.0:
+            for x in grads:
+                if x is not None:
+                    x.mul_(outer)
         return (None, None, None, None, *grads)
 
 
-def native_gradient(
-    inference: Inference, arguments: Arguments, weights: Tensor | None, weight: float, edges_too: bool
-) -> Gradients:
-    """Marginals, minus the indicators of a loss's tags, times a weight for each sequence or one weight for all."""
+def _gradient_again(ctx: Any, scores: Arguments) -> Gradients:
+    """The gradient of `BatchLoss`, for a second backward pass."""
+    plain, path = _plain(scores), _tags_by_row(ctx, scores[0])
+    grads, out = _like(plain, ctx.needs_input_grad[-1]), torch.empty((), dtype=plain[0].dtype)
+    inference = make_inference(ctx.layout, plain)
+    report = inference.total_nll_gradient(path.data_ptr(), ctx.scale, out.data_ptr(), *_pointers(grads))
+    if report[0]:
+        raise_report(report, ctx.layout, plain, path)
+    return grads
+
+
+class ChainLoss(torch.autograd.Function):
+    """``log Z``, or ``log Z - score(tags)``, of each sequence; the gradient is marginals minus indicators.
+
+    The caller says whether to keep what a backward pass needs, as for `BatchLoss`.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, keep: bool, layout: _native.Layout, tags: Tensor | None, *arguments: Tensor | None) -> Tensor:
+        scores: Arguments = arguments  # type: ignore[assignment]
+        inference, values = make_inference(layout, scores), torch.empty(layout.sequences, dtype=torch.float64)
+        if keep:
+            ctx.save_for_backward(*scores)
+            ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, None, tags is not None
+            ctx.places = places_of(scores)
+        if tags is None:
+            report = inference.log_partition(values.data_ptr(), keep)
+        else:
+            report = inference.nll(tags.data_ptr(), values.data_ptr(), keep)
+        if report[0]:
+            raise_report(report, layout, scores, tags)
+        return values.to(scores[0].dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        scores: Arguments = ctx.saved_tensors
+        inference = _unmoved(ctx, scores)
+        if torch.is_grad_enabled():
+            return (None, None, None, *_scan_gradient(ctx, grad, scores))
+        if inference is None:
+            inference, scores = _loss_again(ctx, scores)
+        return (None, None, None, *native_gradient(inference, scores, grad, ctx.needs_input_grad[-1]))
+
+
+def native_gradient(inference: Inference, arguments: Arguments, weights: Tensor, edges_too: bool) -> Gradients:
+    """Marginals, minus the indicators of a loss's tags, times the weight of each sequence."""
+    grads, own = _like(arguments, edges_too), plain_tensor(weights, torch.float64)
+    inference.gradient(own.data_ptr(), *_pointers(grads))
+    return grads
+
+
+def _like(arguments: Arguments, edges_too: bool) -> Gradients:
+    """Tensors for the gradient of these."""
     e, a, s, z = (torch.empty_like(x) for x in arguments[:4])
-    edges = _like_edges(arguments, edges_too)
-    inference.gradient(
-        0 if weights is None else weights.data_ptr(),
-        weight,
-        e.shape[:-1].numel(),
-        e.data_ptr(),
-        a.data_ptr(),
-        s.data_ptr(),
-        z.data_ptr(),
-        *_edge_pointer(edges),
-    )
-    return e, a, s, z, edges
+    return e, a, s, z, _like_edges(arguments, edges_too)
+
+
+def _pointers(grads: Gradients) -> tuple[int, ...]:
+    """Where a gradient goes, as the native side is told."""
+    e, a, s, z, edges = grads
+    rows = e.numel() // e.shape[-1]
+    return rows, e.data_ptr(), a.data_ptr(), s.data_ptr(), z.data_ptr(), *_edge_pointer(edges)
 
 
 def _like_edges(arguments: Arguments, wanted: bool) -> Tensor | None:
@@ -145,9 +180,14 @@ def _tags_by_row(ctx: Any, emissions: Tensor) -> Tensor:
     return path
 
 
+def _plain(scores: Arguments) -> Arguments:
+    """The scores as the native side expects them."""
+    return tuple(None if x is None else plain_tensor(x) for x in scores)  # type: ignore[return-value]
+
+
 def _loss_again(ctx: Any, scores: Arguments) -> tuple[Inference, Arguments]:
     """The forward pass of `ChainLoss` where its scores are now."""
-    plain: Arguments = tuple(None if x is None else plain_tensor(x) for x in scores)  # type: ignore[assignment]
+    plain = _plain(scores)
     inference, values = make_inference(ctx.layout, plain), torch.empty(ctx.layout.sequences, dtype=torch.float64)
     path = _tags_by_row(ctx, scores[0]) if ctx.has_tags else None
     if path is None:
@@ -198,7 +238,7 @@ class WeightedLoss(torch.autograd.Function):
 
 def _weighted_again(ctx: Any, weights: Tensor, scores: Arguments) -> tuple[Inference, Arguments]:
     """The forward pass of `WeightedLoss` where its scores are now."""
-    plain: Arguments = tuple(None if x is None else plain_tensor(x) for x in scores)  # type: ignore[assignment]
+    plain = _plain(scores)
     inference, values = make_inference(ctx.layout, plain), torch.empty(ctx.layout.sequences, dtype=torch.float64)
     path, own = _tags_by_row(ctx, scores[0]), plain_tensor(weights)
     report = inference.weighted_nll(path.data_ptr(), own.data_ptr(), values.data_ptr())

@@ -77,19 +77,19 @@ class Batch:
         transitions into the token at place t, from the token before it, which is at t - 1 or, if the mask has holes,
         further left. Those into places without a token, and into the first token of a sequence, are ignored.
         """
-        if emissions.dim() != 3 or emissions.shape[2] < 1:
-            raise ShapeError(f"emissions must be (B, T, L) with L >= 1, got {tuple(emissions.shape)}")
+        shape = emissions.shape
+        if len(shape) != 3 or shape[2] < 1:
+            raise ShapeError(f"emissions must be (B, T, L) with L >= 1, got {tuple(shape)}")
+        first, second, _ = shape
         for name, places in (("mask", mask), ("tags", tags)):
-            if places is not None and places.shape != emissions.shape[:2]:
+            if places is not None and places.shape != (first, second):
                 raise ShapeError(
-                    f"{name} must be {tuple(emissions.shape[:2])} to match emissions {tuple(emissions.shape)}, "
-                    f"got {tuple(places.shape)}"
+                    f"{name} must be {(first, second)} to match emissions {tuple(shape)}, got {tuple(places.shape)}"
                 )
         self = cls.__new__(cls)
-        self.layout = layout_of_mask(emissions.shape, mask, tags, ignore_index, batch_first)
+        self.layout = layout_of_mask(shape, mask, tags, ignore_index, batch_first)
         self._set(emissions, transitions, start, end, backend)
         if edges is not None:
-            first, second, _ = emissions.shape
             if batch_first:
                 self._set_edges(edges, "(B, T - 1, L, L)", first, max(second - 1, 0))
             else:
@@ -167,7 +167,9 @@ class Batch:
 
     def requires_grad(self) -> bool:
         """Whether an answer computed from these scores becomes part of a graph."""
-        return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in self.arguments)
+        e, a, s, z, edges = self.arguments
+        wanted = e.requires_grad or a.requires_grad or s.requires_grad or z.requires_grad
+        return torch.is_grad_enabled() and (wanted or (edges is not None and edges.requires_grad))
 
     def inference(self) -> Inference:
         """The native side; it points into these tensors, which must be kept alive."""

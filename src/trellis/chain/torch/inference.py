@@ -61,6 +61,8 @@ def layout_of_mask(
 
 def _on_cpu(x: Tensor, *dtypes: torch.dtype) -> Tensor:
     """A contiguous CPU tensor of the first dtype, or the tensor unchanged if it has one of the others."""
+    if x.is_cpu and x.dtype in dtypes and x.is_contiguous() and not x.data_ptr() % 8:
+        return x
     if x.dtype not in dtypes:
         x = x.to(dtypes[0])
     if x.device.type != "cpu":

@@ -21,7 +21,7 @@ from trellis.chain._checks import (
 from trellis.chain.tables import Sequences, Tabled
 from trellis.chain.torch import _scan, by_scan
 from trellis.chain.torch.answers import Decoded, Marginals, Paths
-from trellis.chain.torch.autograd import ChainLoss, WeightedLoss, native_gradient
+from trellis.chain.torch.autograd import BatchLoss, ChainLoss, WeightedLoss, native_gradient
 from trellis.chain.torch.batch import Batch, to_numpy
 from trellis.errors import ShapeError
 
@@ -85,8 +85,11 @@ class ChainScores(Batch, Tabled):
         return (by_scan.log_partition(self) - by_scan.gold_score(self, path)).clamp_min(0)
 
     def _native_loss(self, path: Tensor | None, scale: float | None) -> Tensor:
-        arguments = (self.requires_grad(), self.layout, path, scale, *self.arguments)
-        loss: Tensor = ChainLoss.apply(*arguments)  # type: ignore[no-untyped-call]
+        keep, loss = self.requires_grad(), None
+        if path is not None and scale is not None:
+            loss = BatchLoss.apply(keep, self.layout, path, scale, *self.arguments)  # type: ignore[no-untyped-call]
+        else:
+            loss = ChainLoss.apply(keep, self.layout, path, *self.arguments)  # type: ignore[no-untyped-call]
         return loss
 
     def _weighted_loss(self, path: Tensor, weights: Tensor) -> Tensor:
@@ -113,7 +116,7 @@ class ChainScores(Batch, Tabled):
             return by_scan.nll_gradient(self, path, grad)
         inference, values = self.inference(), self.by_sequence()
         self.check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
-        grads = native_gradient(inference, self.arguments, plain_tensor(grad, torch.float64), 1.0, True)
+        grads = native_gradient(inference, self.arguments, grad, True)
         return [x for x in grads if x is not None]
 
     def viterbi(self, *, allowed: Tensor | None = None) -> Decoded:
@@ -123,11 +126,20 @@ class ChainScores(Batch, Tabled):
             by_scan.log_partition(kept)
             flat, best = _scan.viterbi(kept.ragged())
             return Decoded(kept.by_token(flat, -1), best)
-        rows = kept.num_rows
-        tags, out = torch.empty(rows, dtype=torch.int64), kept.by_sequence()
-        kept.check(kept.inference().viterbi(tags.data_ptr(), rows, out.data_ptr()))
-        shaped = tags.view(kept.shape[:-1])
-        return Decoded(shaped, kept.score(shaped) if kept.requires_grad() else out.to(kept.emissions.dtype))
+        tags = torch.empty(kept.shape[:-1], dtype=torch.int64)
+        out = torch.empty(kept.layout.sequences, dtype=kept.emissions.dtype)
+        kept.check(kept.inference().viterbi_rounded(tags.data_ptr(), tags.numel(), out.data_ptr()))
+        return Decoded(tags, kept.score(tags) if kept.requires_grad() else out)
+
+    def best_lists(self) -> list[list[int]]:
+        """The best labels of each sequence as a list, one label per token."""
+        if self.native:
+            report, found = self.inference().viterbi_lists(self.num_rows, self.num_labels)
+            self.check(report)
+            return found
+        with torch.no_grad():
+            tags = self.viterbi().tags.cpu()
+        return self.layout.lists(tags.data_ptr(), tags.numel(), self.num_labels)
 
     def kbest(self, k: int, *, allowed: Tensor | None = None) -> Paths:
         """The k best label sequences of each sequence, best first; fewer if fewer exist.
@@ -165,8 +177,7 @@ class ChainScores(Batch, Tabled):
             pairs = tokens.new_empty(kept.layout.pairs, *a.shape)
             kept.check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
         else:
-            kept.check(inference.log_partition(out.data_ptr(), True))
-            kept.check(inference.gradient(0, 1.0, kept.num_rows, *pointers, 0, 0))
+            kept.check(inference.marginals(out.data_ptr(), kept.num_rows, *pointers))
         return Marginals(out.to(tokens.dtype), tokens, a, s, e, pairs)
 
     def sample(self, n: int = 1, *, seed: int = 0, allowed: Tensor | None = None) -> Tensor:
