@@ -85,11 +85,12 @@ class ChainScores(Batch, Tabled):
         return (by_scan.log_partition(self) - by_scan.gold_score(self, path)).clamp_min(0)
 
     def _native_loss(self, path: Tensor | None, scale: float | None) -> Tensor:
-        keep, loss = self.requires_grad(), None
+        loss: Tensor
         if path is not None and scale is not None:
-            loss = BatchLoss.apply(keep, self.layout, path, scale, *self.arguments)  # type: ignore[no-untyped-call]
+            arguments = (self.requires_grad(), self.layout, path, scale, *self.arguments)
+            loss = BatchLoss.apply(*arguments)  # type: ignore[no-untyped-call]
         else:
-            loss = ChainLoss.apply(keep, self.layout, path, *self.arguments)  # type: ignore[no-untyped-call]
+            loss = ChainLoss.apply(self.requires_grad(), self.layout, path, *self.arguments)  # type: ignore[no-untyped-call]
         return loss
 
     def _weighted_loss(self, path: Tensor, weights: Tensor) -> Tensor:
