@@ -163,3 +163,41 @@ def test_other_data_do_not_go_on(folder):
     [(returncode, _, errors)] = processes.finish(train(folder, 1, "--resume", *ENDLESS))
     assert returncode == 1
     assert "the training data differ" in errors
+
+
+NEURAL = """
+import json, sys
+from trellis import NeuralTagger, demo
+data = demo.english()
+model = NeuralTagger(
+    encoder={
+        "words": {"size": 8, "unknown": 0.0}, "characters": {"size": 4}, "hidden": 8,
+        "locked_dropout": 0.0, "word_dropout": 0.0,
+    },
+    training={"epochs": int(sys.argv[2]), "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.1, "clip": None},
+)
+model.fit(data.train[:150], dev=data.dev[:51], folder=sys.argv[1], resume=len(sys.argv) > 3)
+print(json.dumps({"dev": [s.dev for s in model.history_.steps], "losses": [s.loss for s in model.history_.steps],
+                  "tags": model.predict(data.test[:40])}))
+"""
+
+
+def test_neural_tagger_of_two_processes_equals_that_of_one(tmp_path):
+    [alone] = processes.run(NEURAL, 1, str(tmp_path / "one"), "3")
+    first, second = processes.run(NEURAL, 2, str(tmp_path / "two"), "3")
+    assert first == second
+    alone, together = json.loads(alone), json.loads(first)
+    assert together["losses"] == pytest.approx(alone["losses"], rel=1e-4)
+    assert together["dev"] == pytest.approx(alone["dev"], abs=0.01)
+    assert together["tags"] == alone["tags"]
+
+
+def test_neural_training_goes_on_with_another_number_of_processes(tmp_path):
+    running = processes.start(NEURAL, 2, str(tmp_path / "model"), "200")
+    wait_for_checkpoint(tmp_path)
+    os.kill(running[1].pid, signal.SIGKILL)
+    outcomes = processes.finish(running)
+    assert outcomes[0][0] != 0
+    epochs = json.loads((tmp_path / "model/checkpoints/history.json").read_text())["steps"][-1]["iteration"] + 1
+    [resumed] = processes.run(NEURAL, 1, str(tmp_path / "model"), str(epochs), "resume")
+    assert len(json.loads(resumed)["dev"]) == epochs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from trellis import metrics
 from trellis.arrays import IntArray
@@ -35,11 +35,23 @@ def held_out_scores(
 
     With order 2, `histories` are the `states` that those of the chain stand for.
     """
+    return scores_of_labels(best_labels(blocks, dev.inputs, states, histories), dev, states)
+
+
+def best_labels(
+    blocks: Iterable[ChainScores], inputs: Sequence[Any], states: TagStates, histories: IntArray | None = None
+) -> list[list[str]]:
+    """The best labels of the inputs, given their chain scores block by block."""
     found: list[list[str]] = []
     finer = states.finer if histories is None else states.labels[histories]
     for scores in blocks:
-        inputs = dev.inputs[len(found) :][: len(scores.lengths)]
-        found += Posterior(scores, states.tags, finer, inputs, len(found)).best()
+        own = inputs[len(found) :][: len(scores.lengths)]
+        found += Posterior(scores, states.tags, finer, own, len(found)).best()
+    return found
+
+
+def scores_of_labels(found: Sequence[Sequence[str]], dev: Labelled, states: TagStates) -> DevScores:
+    """What predicted labels of held-out sentences get."""
     result = compare(dev.strings(), found, states.tags)
     if isinstance(result, metrics.TaggingScores):
         return DevScores(result.accuracy, accuracy=result.accuracy)

@@ -201,6 +201,11 @@ def leads() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def own_share() -> slice:
+    """Which items of a list are for this process, if those that were started together share them."""
+    return slice(int(os.environ["RANK"]), None, int(os.environ["WORLD_SIZE"])) if are_several() else slice(None)
+
+
 @contextmanager
 def together() -> Iterator[Team]:
     """The processes that were started with this one train one model together, each with its own sentences."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.training import DevScores
+from trellis.training.neural.task import Gather, alone
 
 
 class Linear:
@@ -34,7 +35,7 @@ class Linear:
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
         return [("head", list(self.module.parameters()))]
 
-    def validate(self) -> DevScores | None:
+    def validate(self, gather: Gather = alone) -> DevScores | None:
         return DevScores(self.scores.pop(0), 0.5, 0.25) if self.scores else None
 
 
@@ -74,7 +75,7 @@ class Labels:
         head = list(self.module.out.parameters())  # type: ignore[union-attr]
         return [("encoder", [p for p in self.module.parameters() if all(p is not h for h in head)]), ("head", head)]
 
-    def validate(self) -> DevScores | None:
+    def validate(self, gather: Gather = alone) -> DevScores | None:
         ids = nn.utils.rnn.pad_sequence(self.sentences[:8], batch_first=True)
         right = (self.module(ids).argmax(-1) == ids % 4)[ids > 0]
         return DevScores(float(right.double().mean()))

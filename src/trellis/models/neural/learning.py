@@ -26,6 +26,7 @@ from trellis.symbols import Symbols
 from trellis.tags import TagStates
 from trellis.training import History
 from trellis.training.neural import train
+from trellis.training.processes import own_share
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,8 @@ class Lesson:
         targets = Targets.of(self.data, self.states, self.config.label_weights, self.options.sentence_weights)
         validate = None
         if self.dev is not None:
-            validate = Validation(network, encode(self.dev.inputs), self.dev, self.states)
+            share = own_share()
+            validate = Validation(network, encode(self.dev.inputs[share]), share, self.dev, self.states)
         return TaggingTask(network, encode(self.data.inputs), targets, validate)
 
 

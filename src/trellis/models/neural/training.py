@@ -12,9 +12,10 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.models.data import Labelled
 from trellis.models.neural.network import Network, NetworkInputs
 from trellis.models.neural.torch_tagging import scores_of
-from trellis.models.scoring import held_out_scores
+from trellis.models.scoring import best_labels, scores_of_labels
 from trellis.tags import TagStates
 from trellis.training import DevScores
+from trellis.training.neural.task import Gather, alone
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +49,7 @@ class TaggingTask:
     """A network, its training data, and how to score it."""
 
     def __init__(
-        self, network: Network, inputs: NetworkInputs, targets: Targets, validate: Callable[[], DevScores] | None
+        self, network: Network, inputs: NetworkInputs, targets: Targets, validate: Callable[[Gather], DevScores] | None
     ) -> None:
         self.module: nn.Module = network
         # A transformer computes on padding, so a batch has sentences with similar numbers of subwords.
@@ -86,21 +87,28 @@ class TaggingTask:
         rest = [p for p in network.parameters() if p.requires_grad and id(p) not in known]
         return [("encoder", encoder), ("head", rest)]
 
-    def validate(self) -> DevScores | None:
+    def validate(self, gather: Gather = alone) -> DevScores | None:
         """Scores of the network, in its present state, on the held-out data."""
-        return None if self._validate is None else self._validate()
+        return None if self._validate is None else self._validate(gather)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Validation:
-    """Scores of a network on held-out sentences."""
+    """Scores of a network on held-out sentences, of which each process tags its share."""
 
     network: Network
     inputs: NetworkInputs
+    share: slice
+    """Which sentences `inputs` are."""
     dev: Labelled
     states: TagStates
 
-    def __call__(self) -> DevScores:
+    def __call__(self, gather: Gather) -> DevScores:
         """Of the network in its present state."""
-        scores = scores_of(self.network, self.inputs)
-        return held_out_scores([scores], self.dev, self.states, self.network.head.histories)
+        own, histories = self.dev.inputs[self.share], self.network.head.histories
+        blocks = [scores_of(self.network, self.inputs)] if own else []  # there may be more processes than sentences
+        parts = gather(best_labels(blocks, own, self.states, histories))
+        found: list[list[str]] = [[]] * len(self.dev.inputs)
+        for rank, part in enumerate(parts):
+            found[rank :: len(parts)] = part
+        return scores_of_labels(found, self.dev, self.states)

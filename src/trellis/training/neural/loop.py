@@ -126,7 +126,7 @@ class _Run:
         """From the start, or from the newest checkpoint."""
         if self._folder is not None and self._memory is not None:
             self._folder.keep = self._settings.keep_when_finished
-            self._folder.identify(machine={"processes": self._machine.processes, "arithmetic": self._machine.precision})
+            self._folder.identify(machine={"arithmetic": self._machine.precision})
             if self._folder.resuming:
                 self._memory.recall(self._state())
         board = tensorboard_folder(self._settings.tensorboard, None if self._folder is None else self._folder.home)
@@ -196,7 +196,7 @@ class _Run:
         scores: DevScores | None
         kept = None
         with self._average.in_place():
-            scores = self._machine.from_main(self._validate)
+            scores = self._validate()
             dev = None if scores is None else scores.score
             if self._best.is_better(dev):
                 kept = Kept(copy_of(trained_weights(self._task.module)), self._place.step)
@@ -213,7 +213,9 @@ class _Run:
     def _validate(self) -> DevScores | None:
         self._task.module.eval()
         with torch.no_grad():
-            return self._task.validate()
+            # What the main process found counts for all: on other machines, rounding may differ.
+            found: list[DevScores | None] = self._machine.gather(self._task.validate(self._machine.gather))
+        return found[0]
 
     def _checkpoint(self) -> None:
         if self._memory is not None:

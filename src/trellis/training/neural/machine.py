@@ -22,7 +22,7 @@ from trellis.training.neural.settings import TrainingSettings
 try:
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
-    from accelerate.utils import broadcast_object_list
+    from accelerate.utils import gather_object
 except ImportError:
     raise ImportError("training a neural model needs accelerate: pip install 'trellis-crf[neural]'") from None
 
@@ -65,11 +65,9 @@ class Machine:
         sums = self._accelerator.reduce(sums, "sum")
         return sums[0].to(loss), int(sums[1])
 
-    def from_main(self, make: Any) -> Any:
-        """The result of the function in the main process, for all processes."""
-        if self.processes == 1:
-            return make()
-        return broadcast_object_list([make() if self.is_main else None])[0]
+    def gather(self, item: Any) -> list[Any]:
+        """The items of all processes, in the order of their ranks."""
+        return [item] if self.processes == 1 else list(gather_object([item]))
 
     def seed(self, step: int) -> None:
         """Randomness as a function of seed, step and process, so that no state of it has to be saved."""

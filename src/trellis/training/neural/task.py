@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 
 from trellis.arrays import IntArray
 from trellis.training.history import DevScores
+
+
+class Gather(Protocol):
+    """What all processes found, in the order of their ranks."""
+
+    def __call__(self, item: Any, /) -> list[Any]:
+        """The items of all of them."""
+
+
+def alone(item: Any) -> list[Any]:
+    """That of the only one."""
+    return [item]
 
 
 class TrainingTask(Protocol):
@@ -36,5 +48,9 @@ class TrainingTask(Protocol):
     def groups(self) -> Sequence[tuple[str, Sequence[nn.Parameter]]]:
         """All parameters that are trained, in groups by name; that called "head" has its own learning rate."""
 
-    def validate(self) -> DevScores | None:
-        """The score of the module in its current state; None if nothing is held out."""
+    def validate(self, gather: Gather = alone) -> DevScores | None:
+        """The score of the module in its current state; None if nothing is held out.
+
+        All processes of a training ask for it together. They may share the work: `gather` gives each of them what all
+        have found, in the order of their ranks.
+        """
