@@ -34,6 +34,7 @@ TESTS = [
     "tests/models/crf",
     "tests/models/hmm",
     "tests/models/neural/test_contract.py",
+    "tests/models/neural/test_inference.py",
     "tests/models/test_markov.py",
     "tests/training/test_optimizers.py",
 ]
