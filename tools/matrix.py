@@ -20,7 +20,7 @@ NUMPY = {"1.26": (3, 12), "2": (3, 99)}
 """Releases of NumPy, and the last Python that each is for."""
 TOOLS = ["pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100"]
 _ABSENT = (
-    "torch|neural|bilstm|transformer|sklearn|scipy|seqeval|jieba|arrow|pandas|zstd|zstandard|daachorse|lexicon|onnx"
+    "torch|neural|bilstm|transformer|sklearn|scipy|seqeval|jieba|arrow|parquet|pandas|zstd|zstandard|daachorse|lexicon|onnx"
     "|starlette|httpx|tokenizers|hmmlearn|crfsuite|playwright|spacy|mkdocs|ruff|mypy|wheel|Makefile"
 )
 _ELSEWHERE = ("nn", "server", "export", "training/neural", "test_documentation.py", "test_layers.py")
