@@ -24,6 +24,12 @@ T* pointer(const nb::object& array) {
 struct Training {
   Objective objective;
   nb::object arrays;
+
+  // For what walks the features of sentences.
+  const Objective& with_features() const {
+    if (objective.settled()) throw nb::value_error("a settled objective has no features: only evaluate works");
+    return objective;
+  }
 };
 
 nb::tuple arrays_of(const StateFeatures& features) {
@@ -73,6 +79,11 @@ void bind_objective(nb::module_& m) {
            [](Training& self, const Array<const int64_t>& ends, const Array<const uint16_t>& labels) {
              self.objective.set_states({{ends.data(), ends.data() + ends.size()},
                                         {labels.data(), labels.data() + labels.size()}});
+           })
+      .def("settle",
+           [](Training& self) {
+             nb::gil_scoped_release release;
+             self.objective.settle();
            })
       .def("set_transitions",
            [](Training& self, const Array<const uint8_t>& transitions, const Array<const uint8_t>& start,
@@ -129,47 +140,51 @@ void bind_objective(nb::module_& m) {
            [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights, double rate,
               double decay, int64_t batch, int64_t done, double scale) {
              Descent descent{rate, decay, scale, batch, done};
+             const Objective& objective = self.with_features();
              const int64_t* sentences = order.data();
              const int64_t count = int64_t(order.size());
              double loss = 0.0, *w = weights.data();
              Outcome outcome;
              {
                nb::gil_scoped_release release;
-               outcome = descend(self.objective, sentences, count, descent, w, &loss);
+               outcome = descend(objective, sentences, count, descent, w, &loss);
              }
              return nb::make_tuple(Result{outcome.status, outcome.sequence, loss}, descent.done, descent.scale);
            })
       .def("perceptron", [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
                             const Array<double>& sums, int64_t seen) {
-        const int64_t* sentences = order.data();
+        const Objective& objective = self.with_features();
+             const int64_t* sentences = order.data();
         const int64_t count = int64_t(order.size());
         int64_t mistakes = 0;
         double *w = weights.data(), *s = sums.data();
         {
           nb::gil_scoped_release release;
-          perceptron(self.objective, sentences, count, w, s, &seen, &mistakes);
+          perceptron(objective, sentences, count, w, s, &seen, &mistakes);
         }
         return nb::make_tuple(seen, mistakes);
       })
       .def("passive_aggressive",
            [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
               const Array<double>& sums, int64_t seen, int64_t type, double c, bool by_errors) {
+             const Objective& objective = self.with_features();
              const int64_t* sentences = order.data();
              const int64_t count = int64_t(order.size());
              double cost, *w = weights.data(), *s = sums.data();
              {
                nb::gil_scoped_release release;
-               cost = passive_aggressive(self.objective, sentences, count, {type, c, by_errors}, w, s, &seen);
+               cost = passive_aggressive(objective, sentences, count, {type, c, by_errors}, w, s, &seen);
              }
              return nb::make_tuple(seen, cost);
            })
       .def("arow", [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights,
                       const Array<double>& variances, double gamma) {
-        const int64_t* sentences = order.data();
+        const Objective& objective = self.with_features();
+             const int64_t* sentences = order.data();
         const int64_t count = int64_t(order.size());
         double *w = weights.data(), *v = variances.data();
         nb::gil_scoped_release release;
-        return arow(self.objective, sentences, count, gamma, w, v);
+        return arow(objective, sentences, count, gamma, w, v);
       });
 }
 

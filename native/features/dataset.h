@@ -32,6 +32,8 @@ struct Dataset {
   int64_t bundle(int64_t token, int64_t group) const {
     return token_bundles.empty() ? token : token_bundles[size_t(token * groups + group)];
   }
+  // Only sentences and tokens can be counted after that.
+  void forget_features() { token_bundles = {}, bundle_ends = {}, attributes = {}, values = {}; }
   // f(attribute, value) for each attribute of a token
   template <typename F>
   void for_attributes(int64_t token, F f) const {

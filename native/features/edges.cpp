@@ -153,7 +153,7 @@ void EdgePlan<R>::score(size_t shard, const double* weights, R* edges) const {
 template <typename R>
 void EdgePlan<R>::add_gradient(size_t shard, const R* derivatives, double* gradient) const {
   const Uses& uses = shards_[shard];
-  run_balanced(uses.work, [&](int64_t first, int64_t last) {
+  run_balanced(uses.work.data(), int64_t(uses.work.size()), [&](int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const int32_t a = uses.attributes[size_t(i)];
       for (int64_t at = i ? uses.ends[size_t(i) - 1] : 0; at < uses.ends[size_t(i)]; ++at) {

@@ -23,20 +23,21 @@ namespace {
 
 // Sentences go through inference some thousands of tokens at a time, or as many as have a few megabytes of edges: what
 // passes between its stages stays in cache.
-std::vector<int64_t> cut_shards(const std::vector<int64_t>& offsets, int64_t edge_bytes) {
+std::vector<int64_t> cut_shards(const Borrowed<int64_t>& sentences, int64_t edge_bytes) {
   constexpr int64_t most = 16384, least = 64, most_bytes = 1 << 20;
   const int64_t tokens = edge_bytes ? std::clamp(most_bytes / edge_bytes, least, most) : most;
   std::vector<int64_t> cuts{0};
-  const int64_t B = int64_t(offsets.size()) - 1;
+  const int64_t* offsets = sentences.data();
+  const int64_t B = int64_t(sentences.size()) - 1;
   for (int64_t b = 1; b < B; ++b)
-    if (offsets[size_t(b) + 1] - offsets[size_t(cuts.back())] > tokens) cuts.push_back(b);
+    if (offsets[b + 1] - offsets[cuts.back()] > tokens) cuts.push_back(b);
   cuts.push_back(B);
   return cuts;
 }
 
-std::shared_ptr<const Layout> layout_of(const std::vector<int64_t>& offsets, int64_t first, int64_t last) {
+std::shared_ptr<const Layout> layout_of(const int64_t* offsets, int64_t first, int64_t last) {
   auto layout = std::make_shared<Layout>();
-  for (int64_t b = first; b <= last; ++b) layout->offsets.push_back(offsets[size_t(b)] - offsets[size_t(first)]);
+  for (int64_t b = first; b <= last; ++b) layout->offsets.push_back(offsets[b] - offsets[first]);
   return layout;
 }
 
@@ -47,23 +48,22 @@ class EvaluationIn final : public Evaluation {
       : objective_(objective),
         L_(objective.L()),
         S_(objective.S()),
-        shards_(cut_shards(objective.data().offsets, objective.has_edges() ? L_ * L_ * int64_t(sizeof(R)) : 0)),
-        plan_(objective.data(), objective.pairs()) {
+        shards_(cut_shards(objective.plan().offsets, objective.has_edges() ? L_ * L_ * int64_t(sizeof(R)) : 0)) {
     if (objective.has_edges()) edge_plan_.emplace(objective.edge_data(), objective.edge_pairs(), shards_);
   }
 
   Outcome evaluate(const double* weights, double* gradient, double* loss) override {
     std::vector<double> step_sums(size_t(S_ * S_), 0.0);
     const std::vector<R> chain = chain_scores(weights);
-    plan_.score_rows(weights);
+    Plan<R> plan(objective_.plan(), objective_.pairs(), room_.rows(Plan<R>::row_cells(objective_.plan(), L_)));
+    plan.score_rows(weights);
     *loss = 0.0;
-    if (gradient) std::fill(gradient + objective_.first_step(), gradient + objective_.size(), 0.0);
     for (size_t s = 0; s + 1 < shards_.size(); ++s) {
-      const Outcome outcome = evaluate_shard(s, chain, weights, gradient, step_sums, loss);
+      const Outcome outcome = evaluate_shard(s, plan, chain, weights, gradient, step_sums, loss);
       if (outcome.status != exact) return {outcome.status, outcome.sequence + shards_[s]};
     }
     if (!gradient) return {};
-    plan_.gradient(gradient);
+    plan.add_gradient(gradient);
     objective_.add_step_gradient(step_sums.data(), 1.0, gradient + objective_.first_step());
     return {};
   }
@@ -79,17 +79,17 @@ class EvaluationIn final : public Evaluation {
     return scores;
   }
 
-  Outcome evaluate_shard(size_t s, const std::vector<R>& chain, const double* weights, double* gradient,
-                         std::vector<double>& step_sums, double* loss) {
+  Outcome evaluate_shard(size_t s, Plan<R>& plan, const std::vector<R>& chain, const double* weights,
+                         double* gradient, std::vector<double>& step_sums, double* loss) {
     const int64_t first = shards_[s], last = shards_[s + 1];
-    const Dataset& data = objective_.data();
+    const int64_t* offsets = objective_.plan().offsets.data();
     const Supervision& known = objective_.supervision();
-    const int64_t from = data.offsets[size_t(first)], to = data.offsets[size_t(last)];
-    emissions_.resize(std::max(emissions_.size(), size_t((to - from) * L_)));
-    plan_.score_tokens(weights, from, to, emissions_.data());
+    const int64_t from = offsets[first], to = offsets[last];
+    room_.emissions.resize(std::max(room_.emissions.size(), size_t((to - from) * L_)));
+    plan.score_tokens(weights, from, to, room_.emissions.data());
     const std::vector<double> ones(size_t(last - first), 1.0);
-    Shard<R> shard{layout_of(data.offsets, first, last),
-                   emissions_.data(),
+    Shard<R> shard{layout_of(offsets, first, last),
+                   room_.emissions.data(),
                    chain.data(),
                    chain.data() + S_ * S_,
                    chain.data() + S_ * S_ + S_,
@@ -98,7 +98,7 @@ class EvaluationIn final : public Evaluation {
                    known.sentence_weights ? known.sentence_weights + first : ones.data(),
                    known.token_weights ? known.token_weights + from : nullptr,
                    S_,
-                   gradient ? plan_.derivatives(from) : nullptr};
+                   gradient ? plan.derivatives(from) : nullptr};
     if (objective_.finer()) return evaluate_finer(shard, step_sums, loss);
     if (edge_plan_) return evaluate_edges(s, shard, weights, gradient, step_sums, loss);
     return shard.run(step_sums, loss);
@@ -124,23 +124,22 @@ class EvaluationIn final : public Evaluation {
   Outcome evaluate_edges(size_t s, Shard<R>& shard, const double* weights, double* gradient,
                          std::vector<double>& step_sums, double* loss) {
     const size_t cells = size_t(shard.layout->pairs() * L_ * L_);
-    edges_.resize(std::max(edges_.size(), cells + 1));  // never null, even if no sentence has two tokens
-    edge_derivatives_.resize(edges_.size());
-    edge_plan_->score(s, weights + objective_.first_edge(), edges_.data());
-    shard.edges = edges_.data();
-    shard.edge_derivatives = gradient ? edge_derivatives_.data() : nullptr;
+    room_.edges.resize(std::max(room_.edges.size(), cells + 1));  // never null, even if no sentence has two tokens
+    room_.edge_derivatives.resize(room_.edges.size());
+    edge_plan_->score(s, weights + objective_.first_edge(), room_.edges.data());
+    shard.edges = room_.edges.data();
+    shard.edge_derivatives = gradient ? room_.edge_derivatives.data() : nullptr;
     const Outcome outcome = shard.run(step_sums, loss);
     if (outcome.status == exact && gradient)
-      edge_plan_->add_gradient(s, edge_derivatives_.data(), gradient + objective_.first_edge());
+      edge_plan_->add_gradient(s, room_.edge_derivatives.data(), gradient + objective_.first_edge());
     return outcome;
   }
 
   const Objective& objective_;
   int64_t L_, S_;
   std::vector<int64_t> shards_;  // sentences at which shards begin, and B
-  Plan<R> plan_;
+  Room<R> room_;
   std::optional<EdgePlan<R>> edge_plan_;
-  std::vector<R> emissions_, edges_, edge_derivatives_;
 };
 
 }  // namespace

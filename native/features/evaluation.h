@@ -13,6 +13,7 @@ class Objective;
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
+  // The gradient is added to what is there.
   virtual Outcome evaluate(const double* weights, double* gradient, double* loss) = 0;
 };
 

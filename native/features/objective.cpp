@@ -5,8 +5,8 @@
 
 namespace trellis {
 
-Objective::Objective(std::shared_ptr<const Dataset> data, int64_t attributes, int64_t L,
-                     const Supervision& supervision, bool single_precision)
+Objective::Objective(std::shared_ptr<Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
+                     bool single_precision)
     : data_(std::move(data)),
       L_(L),
       supervision_(supervision),
@@ -19,7 +19,20 @@ Objective::Objective(std::shared_ptr<const Dataset> data, int64_t attributes, in
 
 void Objective::set_states(StateFeatures states) {
   states_ = std::move(states);
+  flat_plan_ = {};
   evaluation_.reset();
+}
+
+void Objective::make_plan() {
+  if (flat_plan_.size) return;
+  flat_plan_ = trellis::make_plan(*data_, pairs());
+  plan_ = read_plan(flat_plan_);
+}
+
+void Objective::settle() {
+  make_plan();
+  data_->forget_features();
+  settled_ = true;
 }
 
 void Objective::set_edges(std::shared_ptr<const Dataset> data, StateFeatures edges) {
@@ -48,7 +61,9 @@ void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start
 }
 
 Outcome Objective::evaluate(const double* weights, double* gradient, double* loss) {
+  make_plan();
   if (!evaluation_) evaluation_ = make_evaluation(*this, single_precision_);
+  if (gradient) std::fill_n(gradient, size(), 0.0);
   return evaluation_->evaluate(weights, gradient, loss);
 }
 

@@ -9,6 +9,7 @@
 
 #include "features/edges.h"
 #include "features/evaluation.h"
+#include "features/plan.h"
 #include "features/scoring.h"
 #include "features/states.h"
 
@@ -25,10 +26,13 @@ struct StepWeights {
 
 class Objective {
  public:
-  Objective(std::shared_ptr<const Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
+  Objective(std::shared_ptr<Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
             bool single_precision);
 
   void set_states(StateFeatures states);
+  // After the last change: from here on only `evaluate` works, and features have no other memory than its plan.
+  void settle();
+  bool settled() const { return settled_; }
   // labels[S] of the states of the chain, and the states of the tokens [N], or null if some are not fully known.
   void set_chain(std::vector<uint16_t> labels, const int64_t* tags);
   // 1 allowed, 0 forbidden: transitions [S, S], start and end [S]. See StepWeights.
@@ -49,6 +53,7 @@ class Objective {
   Pairs pairs() const { return {states_.ends.data(), states_.labels.data(), attributes(), L_}; }
   const StepWeights& steps() const { return steps_; }
   int64_t first_step() const { return int64_t(states_.labels.size()); }  // the number of its weight
+  const PlanView& plan() const { return plan_; }
   bool has_edges() const { return edge_data_ != nullptr; }
   const Dataset& edge_data() const { return *edge_data_; }
   const StateFeatures& edges() const { return edges_; }
@@ -68,7 +73,10 @@ class Objective {
   const std::vector<double>& end_scores() const { return end_; }
 
  private:
-  std::shared_ptr<const Dataset> data_, edge_data_;
+  void make_plan();
+
+  std::shared_ptr<Dataset> data_;
+  std::shared_ptr<const Dataset> edge_data_;
   int64_t L_;
   Supervision supervision_;
   StateFeatures states_, edges_;
@@ -76,7 +84,9 @@ class Objective {
   std::vector<uint16_t> chain_labels_;  // [S], or empty if the states are the labels
   const int64_t* chain_tags_ = nullptr;
   std::vector<double> base_, start_, end_;  // 0, or minus infinity if forbidden
-  bool single_precision_;
+  bool single_precision_, settled_ = false;
+  FlatPlan flat_plan_;
+  PlanView plan_;  // of these states, in flat_plan_ if that has any bytes
   std::unique_ptr<Evaluation> evaluation_;  // of these states; made when first asked for
 };
 

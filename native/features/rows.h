@@ -10,7 +10,7 @@ namespace trellis {
 
 // Lists of row numbers one after another: list i ends at ends[i] and begins where the one before ends.
 struct RowLists {
-  const int64_t* ends;
+  const uint32_t* ends;
   const int32_t* items;  // rows_ahead more than the last list has, of any rows that there are
   const double* values;  // of each item, or null if all are 1
 };

@@ -69,8 +69,33 @@ void sum_lists_by(const R* rows, int64_t L, const RowLists& lists, int64_t first
                               L - l < columns ? L - l : columns, out + l);
 }
 
+// The same for rows of at most N numbers, fewer than a vector has: no more is read than a row holds.
+template <typename R, typename S, typename O, int N>
+void sum_narrow(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, O* out) {
+  typedef R Row __attribute__((vector_size(sizeof(R) * N)));
+  typedef S Sums __attribute__((vector_size(sizeof(S) * N)));
+  typedef O Out __attribute__((vector_size(sizeof(O) * N)));
+  for (int64_t i = first, at = i ? lists.ends[i - 1] : 0; i < last; ++i, out += L) {
+    Sums sums = {};
+    for (const int64_t end = lists.ends[i]; at < end; ++at) {
+      __builtin_prefetch(rows + lists.items[at + rows_ahead] * L);
+      Row row;
+      __builtin_memcpy(&row, rows + lists.items[at] * L, sizeof row);
+      sums += lists.values ? S(lists.values[at]) * __builtin_convertvector(row, Sums) : __builtin_convertvector(row, Sums);
+    }
+    const Out whole = __builtin_convertvector(sums, Out);
+    if (L == N) {
+      __builtin_memcpy(out, &whole, sizeof whole);
+    } else {
+      for (int64_t l = 0; l < L; ++l) out[l] = whole[l];
+    }
+  }
+}
+
 template <typename R, typename S, typename O>
 void sum_lists(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, O* out) {
+  if (L <= 4) return sum_narrow<R, S, O, 4>(rows, L, lists, first, last, out);
+  if (L <= 8) return sum_narrow<R, S, O, 8>(rows, L, lists, first, last, out);
   switch ((L + width<S> - 1) / width<S>) {
     case 1: return sum_lists_by<R, S, O, 1>(rows, L, lists, first, last, out);
     case 2: return sum_lists_by<R, S, O, 2>(rows, L, lists, first, last, out);

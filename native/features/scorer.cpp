@@ -58,8 +58,8 @@ void NameScorer::score_block(const std::vector<int64_t>& offsets, int64_t first,
     add_bundle(data, weights_, u, fresh + u * L);
   });
   bundles_ += data.bundles();
-  std::vector<int64_t> ends(size_t(data.tokens()));
-  for (size_t n = 0; n < ends.size(); ++n) ends[n] = int64_t(n + 1) * data.groups;
+  std::vector<uint32_t> ends(size_t(data.tokens()));
+  for (size_t n = 0; n < ends.size(); ++n) ends[n] = uint32_t(n + 1) * uint32_t(data.groups);
   const RowLists lists{ends.data(), data.token_bundles.data(), nullptr};
   for_chunks(data.tokens(), [&](int64_t from, int64_t to) {
     row_kernels<double>().add(rows_.data(), L, lists, from, to, emissions + from * L);

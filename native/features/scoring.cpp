@@ -23,24 +23,6 @@ void add_row(double* to, const float* row, double scale, int64_t L) {
   for (int64_t l = 0; l < L; ++l) to[l] += scale * double(row[l]);
 }
 
-void run_balanced(const std::vector<int64_t>& ends, const std::function<void(int64_t, int64_t)>& run) {
-  constexpr int64_t most_tasks = 64, least_work = 2048;
-  const int64_t work = ends.empty() ? 0 : ends.back() + int64_t(ends.size());
-  const int64_t tasks = std::clamp<int64_t>(work / least_work, 1, most_tasks);
-  const auto cut = [&](int64_t task) {  // the first item whose work lies beyond task / tasks of all
-    int64_t low = 0, high = int64_t(ends.size());
-    while (low < high) {
-      const int64_t middle = (low + high) / 2;
-      (ends[size_t(middle)] + middle + 1) * tasks <= work * task ? low = middle + 1 : high = middle;
-    }
-    return low;
-  };
-  run_tasks(tasks, num_threads(), [&](int64_t task) {
-    const int64_t first = cut(task), last = task + 1 == tasks ? int64_t(ends.size()) : cut(task + 1);
-    if (first < last) run(first, last);
-  });
-}
-
 template <typename R>
 WeightTable<R>::WeightTable(const Pairs& pairs) : pairs_(pairs), places_(size_t(pairs.attributes)) {
   for (int64_t a = 0; a < pairs.attributes; ++a) {

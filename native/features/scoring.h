@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 namespace trellis {
@@ -104,6 +103,23 @@ void in_chunks(int64_t count, F f) {
 void score_dataset(const Dataset& data, const WeightTable<double>& weights, double* emissions);
 
 // Cuts 0 .. count - 1, where item i ends at work ends[i], into ranges of about equal work; run(first, last) for each.
-void run_balanced(const std::vector<int64_t>& ends, const std::function<void(int64_t, int64_t)>& run);
+template <typename End, typename F>
+void run_balanced(const End* ends, int64_t count, F run) {
+  constexpr int64_t most_tasks = 64, least_work = 2048;
+  const int64_t work = count ? int64_t(ends[count - 1]) + count : 0;
+  const int64_t tasks = std::clamp<int64_t>(work / least_work, 1, most_tasks);
+  const auto cut = [&](int64_t task) {  // the first item whose work lies beyond task / tasks of all
+    int64_t low = 0, high = count;
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      (int64_t(ends[middle]) + middle + 1) * tasks <= work * task ? low = middle + 1 : high = middle;
+    }
+    return low;
+  };
+  run_tasks(tasks, num_threads(), [&](int64_t task) {
+    const int64_t first = cut(task), last = task + 1 == tasks ? count : cut(task + 1);
+    if (first < last) run(first, last);
+  });
+}
 
 }  // namespace trellis

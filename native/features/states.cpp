@@ -85,7 +85,7 @@ StateFeatures choose_states(const Dataset& data, const Supervision& known, int64
   const Entries entries(data, attributes);
   // f(a, l, count) for each label l to keep, attribute by attribute
   const auto for_kept = [&](auto f) {
-    run_balanced(entries.ends, [&](int64_t first, int64_t last) {
+    run_balanced(entries.ends.data(), attributes, [&](int64_t first, int64_t last) {
       std::vector<double> counts(static_cast<size_t>(L));
       for (int64_t a = first; a < last; ++a) {
         std::fill(counts.begin(), counts.end(), 0.0);

@@ -273,14 +273,14 @@ template <typename R>
 void ValueScorer<R>::add_rows(const Strip& strip, double* emissions) const {
   const int64_t tokens = int64_t(strip.first.size());
   std::vector<int32_t> items;
-  std::vector<int64_t> ends(strip.first.size());
+  std::vector<uint32_t> ends(strip.first.size());
   for (int64_t n = 0; n < tokens; ++n) {
     for (size_t c = 0; c < own_.size(); ++c)
       for (size_t r = 0; r < own_[c].rows.size(); ++r) {
         const int32_t cell = strip.cells[c][size_t(strip.first[size_t(n)] + own_[c].rows[r])];
         items.push_back(own_[c].row_of[size_t(cell)] + int32_t(r));
       }
-    ends[size_t(n)] = int64_t(items.size());
+    ends[size_t(n)] = uint32_t(items.size());
   }
   items.insert(items.end(), rows_ahead, 0);
   row_kernels<double>().add(rows_.numbers, model_->L, {ends.data(), items.data(), nullptr}, 0, tokens, emissions);

@@ -71,8 +71,12 @@ def sentence_from_words(
     places = _word_tags if max(sizes, default=0) <= _LONGEST_KEPT else _word_tags.__wrapped__
     around = zip(sizes, beside, named, beside[2:], strict=False)
     tags = [tag for size, a, kind, b in around for tag in places(size, kind, scheme, a == kind, b == kind)]
-    tokens = tuple(text[start:end] for start, end in offsets)
+    tokens = tuple([_shared(text[start:end]) for start, end in offsets])
     return Sentence(tokens, tags, text, offsets, path=path, lines=() if line is None else (line,))
+
+
+_shared = lru_cache(maxsize=1 << 14)(str)
+"""The same text, as one object for all its occurrences: a large corpus has few different characters."""
 
 
 def _graphemes_of_words(words: Sequence[str]) -> tuple[list[Offsets], list[int]]:

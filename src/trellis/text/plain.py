@@ -7,6 +7,9 @@ import re
 from trellis.text.patterns import patterns
 from trellis.text.sentence import Offsets
 
+_SINGLE = [(i, i + 1) for i in range(1024)]
+"""The offsets of single characters, as one object for all sentences: a corpus of characters has millions."""
+
 
 def whitespace(text: str) -> list[Offsets]:
     """Everything between white space of any kind (Unicode's, so NBSP and the ideographic space too)."""
@@ -30,7 +33,7 @@ def graphemes(text: str) -> list[Offsets]:
     """Like `characters`, with white space kept: the pieces join to the text again."""
     known = patterns()
     if known.special.search(text) is None:
-        return [(i, i + 1) for i in range(len(text))]
+        return [*_SINGLE[: len(text)], *((i, i + 1) for i in range(len(_SINGLE), len(text)))]
     return [match.span() for match in known.grapheme.finditer(text)]
 
 

@@ -119,7 +119,8 @@ class Sentence:
 
     def _check_offsets(self) -> None:
         assert self.offsets is not None
-        object.__setattr__(self, "offsets", tuple((start, end) for start, end in self.offsets))
+        own = tuple([pair if type(pair) is tuple else (pair[0], pair[1]) for pair in self.offsets])
+        object.__setattr__(self, "offsets", own)
         if self.text is None:
             raise DataError(f"{self._prefix}offsets without the text they point into")
         if len(self.offsets) != len(self.tokens):

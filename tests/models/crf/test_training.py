@@ -450,3 +450,25 @@ def test_a_sentence_whose_length_is_not_what_it_holds_does_not_reach_the_kernels
     tokens = [["a"], ["b"], ["c"]] if features == "ready" else ["a", "b", "c"]
     with pytest.raises(DataError, match="sentence 0 contains 3 tokens but its length is 1: expected the same number"):
         CRF(features=features).fit([Short(tokens), tokens[:2]], [["X"], ["X", "Y"]])
+
+
+def test_a_settled_objective_has_the_same_loss_and_gradient_and_serves_nothing_else():
+    X, y = make_data()
+    objective = objective_of(X, y, c2=0.1)
+    weights = np.random.default_rng(0).normal(size=objective.size)
+    before, after = np.full((2, objective.size), np.nan)  # what was there does not matter
+    loss = objective.evaluate(weights, before)
+    objective.settle()
+    assert objective.evaluate(weights, after) == loss
+    np.testing.assert_array_equal(after, before)
+    with pytest.raises(ValueError, match="only evaluate works"):
+        objective.descend(np.arange(3), Descent(weights, 0.1, 2))
+
+
+@pytest.mark.parametrize("labels", [2, 3, 4, 5, 8, 9])
+def test_rows_of_any_width_give_the_gradient(labels):
+    random = np.random.default_rng(labels)
+    names = [f"L{i}" for i in range(labels)]
+    X = [[{f"w{random.integers(4)}": 1.0, "bias": 0.5} for _ in range(4)] for _ in range(3 * labels)]
+    y = [[names[i % labels], *random.choice(names, size=3).tolist()] for i in range(len(X))]
+    check_gradient(objective_of(X, y, c2=0.1))

@@ -88,6 +88,10 @@ class CRFObjective:
             self.native.set_chain(chain.labels.astype(np.uint16), tags)
         self.native.set_transitions(*chain.native(), *chain.cells())
 
+    def settle(self) -> None:
+        """Once all weights are chosen: free what `evaluate` does not need. No other algorithm works after that."""
+        self.native.settle()
+
     @property
     def size(self) -> int:
         """How many weights."""

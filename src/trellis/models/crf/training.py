@@ -77,6 +77,7 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[
         rates.append(first_rate(objective, start, batch=c.batch_size, seed=c.seed) if found is None else found)
         yield from sgd(objective, start, batch=c.batch_size, rate=rates[0], period=c.period, delta=c.delta, seed=c.seed)
         return
+    objective.settle()
     shared: dict[str, Any] = {name: getattr(c, name) for name in _QUASI_NEWTON}
     yield from (
         owlqn(objective, start, c1=c.c1, **shared) if c.algorithm == "owlqn" else lbfgs(objective, start, **shared)
