@@ -213,6 +213,8 @@ class _Run:
     def _validate(self) -> DevScores | None:
         self._task.module.eval()
         with torch.no_grad():
+            if self._machine.processes == 1:
+                return self._task.validate()
             # What the main process found counts for all: on other machines, rounding may differ.
             found: list[DevScores | None] = self._machine.gather(self._task.validate(self._machine.gather))
         return found[0]
