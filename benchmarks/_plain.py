@@ -1,7 +1,11 @@
-"""The plain side of `neural.py`: embedding, packed nn.LSTM, linear layer and pytorch-crf, as the tutorials write it."""
+"""The plain side of `neural.py`: embedding, packed nn.LSTM, linear layer and pytorch-crf, as the tutorials write it.
+
+That of `characters.py` has a CRF in torch operations instead, as NCRF++ and many papers' code have it.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torchcrf
@@ -10,6 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 from trellis.vectors import read_vectors
 
+T = TypeVar("T")
 Labelled = Sequence[tuple[list[str], list[str]]]  # tokens and tags
 
 
@@ -41,6 +46,42 @@ class PlainTagger(nn.Module):
         mask = torch.arange(ids.shape[1]) < lengths.unsqueeze(-1)
         paths: list[list[int]] = self.crf.decode(self.emissions(ids, lengths), mask=mask)
         return paths
+
+
+class TorchCRFTagger(nn.Module):
+    """Trained vectors, packed LSTM, linear layer, and a CRF whose last two labels are start and stop."""
+
+    def __init__(self, count: int, size: int, hidden: int, labels: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(count, size, padding_idx=0)
+        self.dropout = nn.Dropout(0.5)
+        self.lstm = nn.LSTM(size, hidden, batch_first=True, bidirectional=True)
+        self.linear = nn.Linear(2 * hidden, labels + 2)
+        self.transitions = nn.Parameter(torch.zeros(labels + 2, labels + 2))
+        self.start, self.stop = labels, labels + 1
+
+    def loss(self, ids: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
+        packed = pack_padded_sequence(
+            self.dropout(self.embedding(ids)), lengths, batch_first=True, enforce_sorted=False
+        )
+        states, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True)
+        emissions, mask = self.linear(self.dropout(states)), torch.arange(ids.shape[1]) < lengths.unsqueeze(-1)
+        return (self.log_partition(emissions, mask) - self.score(emissions, tags, mask, lengths)) / len(ids)
+
+    def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """Summed over the batch: alpha[b, j] = log sum_i exp(alpha[b, i] + transitions[i, j]) + emissions[b, t, j]."""
+        alpha = emissions[:, 0] + self.transitions[self.start]
+        for t in range(1, emissions.shape[1]):
+            following = torch.logsumexp(alpha.unsqueeze(2) + self.transitions, dim=1) + emissions[:, t]
+            alpha = torch.where(mask[:, t].unsqueeze(1), following, alpha)
+        return torch.logsumexp(alpha + self.transitions[:, self.stop], dim=1).sum()
+
+    def score(self, emissions: Tensor, tags: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
+        """Of the given tags, summed over the batch."""
+        own = emissions.gather(2, tags.unsqueeze(2)).squeeze(2)[mask].sum()
+        steps = self.transitions[tags[:, :-1], tags[:, 1:]][mask[:, 1:]].sum()
+        last = tags.gather(1, (lengths - 1).unsqueeze(1)).squeeze(1)
+        return own + steps + self.transitions[self.start, tags[:, 0]].sum() + self.transitions[last, self.stop].sum()
 
 
 @dataclass(frozen=True)
@@ -86,6 +127,6 @@ class Plain:
         return found
 
 
-def batches_of(part: Labelled, size: int) -> Iterator[Labelled]:
+def batches_of(part: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     for at in range(0, len(part), size):
         yield part[at : at + size]
