@@ -104,6 +104,7 @@ bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora ad
 	$(if $(DATA),$(BIN)/python benchmarks/startup.py $(DATA)/ud_chinese_gsd)
 	$(if $(DATA),$(BIN)/python benchmarks/annotate.py $(DATA))
 	$(if $(DATA),$(BIN)/python benchmarks/segmentation.py $(DATA)/ud_chinese_gsd)
+	$(if $(DATA),$(BIN)/python benchmarks/characters.py $(DATA)/ud_chinese_gsd)
 	$(if $(DATA),$(BIN)/python benchmarks/tokenizing.py $(DATA))
 	$(if $(DATA),$(BIN)/python benchmarks/lexicon.py $(DATA))
 	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
