@@ -14,7 +14,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-engines browser faults siege fuzz sanitize wheel test-wheel matrix check format bench docs clean
+.PHONY: help demo serve test test-engines browser faults siege fuzz sanitize wheel test-wheel web matrix check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,10 @@ test-wheel:  ## the wheels of dist in fresh environments without a compiler; EXT
 
 matrix: $(BIN)/python  ## the base tests on PYTHONS, with old and new NumPy, on the wheels of dist
 	$(BIN)/python -m tools.matrix $(PYTHONS)
+
+web: $(VENV)/.dev  ## a BiLSTM tagger that runs in the browser, in build/web/site; needs npm
+	npm install --silent --no-save --prefix build/web onnxruntime-web
+	$(BIN)/python -m tools.web
 
 check: $(VENV)/.dev  ## lint, formatting, types
 	$(BIN)/ruff check .

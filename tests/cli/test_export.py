@@ -34,3 +34,12 @@ def test_without_onnx_one_line_says_how_to_get_it(shell: Shell, model: Path, mon
     ran = shell("export", model, "--onnx", model.with_name("out.onnx"))
     assert ran.code == 1
     assert ran.err == "trellis: exporting to ONNX needs onnx: pip install 'trellis-crf[onnx]'\n"
+
+
+def test_either_a_file_or_a_page(shell: Shell, model: Path) -> None:
+    for options in ([], ["--onnx", "a.onnx", "--web", "b"], ["--onnx", "a.onnx", "--runtime", "b"]):
+        ran = shell("export", model, *options)
+        assert (ran.code, ran.err) == (
+            2,
+            "trellis: give either --onnx FILE or --web DIR, with --runtime only for --web\n",
+        )

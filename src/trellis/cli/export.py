@@ -9,22 +9,38 @@ import typer
 
 import trellis
 from trellis import export as exporting
+from trellis.errors import ConfigError
 
 
 def export(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="Folder or file of a trained model.")],
     onnx: Annotated[
-        Path, typer.Option(help="File to write; what a program needs to call it goes to the same name.json.")
-    ],
+        Path | None, typer.Option(help="File to write; what a program needs to call it goes to the same name.json.")
+    ] = None,
+    web: Annotated[
+        Path | None, typer.Option(help="Folder to write: a page that tags in the browser, with all that it needs.")
+    ] = None,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(help="With --web: folder dist of the npm package onnxruntime-web, copied into the folder."),
+    ] = None,
 ) -> None:
     """Write a model as one ONNX file with the decoder inside: best labels, exact marginals, the path's probability.
 
     A BiLSTM tagger takes the ids of its tokens, one with a transformer those of its subwords; a feature CRF and an HMM
-    take emissions. It needs the extra onnx of trellis-crf.
+    take emissions. With --web the file comes with a page that runs a BiLSTM tagger in the browser. It needs the extra
+    onnx of trellis-crf.
 
     \b
-    Example:
+    Examples:
       trellis export model --onnx model.onnx
+      trellis export model --web site --runtime node_modules/onnxruntime-web/dist
     """  # noqa: D301 - \b tells click to keep the lines
-    sidecar = exporting.to_onnx(trellis.load(model), onnx)
-    typer.echo(f"{onnx} and {sidecar}", err=True)
+    if (onnx is None) == (web is None) or (runtime is not None and web is None):
+        raise ConfigError("give either --onnx FILE or --web DIR, with --runtime only for --web")
+    tagger = trellis.load(model)
+    if onnx is not None:
+        typer.echo(f"{onnx} and {exporting.to_onnx(tagger, onnx)}", err=True)
+    if web is not None:
+        page = exporting.to_web(tagger, web, runtime=runtime)
+        typer.echo(f"{page}: python -m http.server --directory {web}", err=True)

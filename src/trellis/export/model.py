@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,22 @@ LARGEST = 2**31 - 1
 """Bytes of a file in the format of ONNX."""
 
 
-def to_onnx(tagger: Tagger[Any], path: str | Path) -> Path:
+def to_onnx(tagger: Tagger[Any], path: str | Path, *, inputs: Collection[str] | None = None) -> Path:
     """Write the tagger to `path` and its description to the same name with .json, which is returned.
 
     A neural tagger is exported from the ids of its tokens or subwords on; others from emissions on (see `feeds`). The
-    lexicon of a tagger is not exported, and neither are transitions that depend on the place.
+    lexicon of a tagger is not exported, and neither are transitions that depend on the place. A graph that takes others
+    than these `inputs` is refused.
     """
     target = Path(path)
     if target.suffix == ".json":
         raise ModelError(f"{target} would be the description: name the file of the graph, such as model.onnx")
     graph = _graph(tagger)
+    beyond = [given.name for given in graph.inputs if inputs is not None and given.name not in inputs]
+    if beyond:
+        raise ModelError(
+            f"the graph of this tagger takes {', '.join(beyond)}, of which only Trellis knows how to make it"
+        )
     model = graph.model({"trellis": __version__, "labels": json.dumps(list(tagger.labels_), ensure_ascii=False)})
     if model.ByteSize() > LARGEST:
         raise ModelError(f"the graph has {model.ByteSize():,} bytes: one ONNX file holds at most {LARGEST:,}")
