@@ -88,6 +88,7 @@ EXPORTS = {
         "CRF",
         "Batch",
         "BiLSTM",
+        "CRFForTokenClassification",
         "CRFHead",
         "CategoryEmbedding",
         "CharacterCNN",
@@ -109,10 +110,19 @@ EXPORTS = {
         "WordDropout",
         "WordEmbedding",
         "WordPooling",
+        "align_labels",
         "pool",
         "read_vectors",
     ],
+    "trellis.compat.datasets": ["label_names", "to_dataset"],
     "trellis.compat.torchcrf": ["CRF"],
+    "trellis.compat.transformers": [
+        "TokenClassificationPipeline",
+        "from_pretrained",
+        "pipeline",
+        "push_to_hub",
+        "save_pretrained",
+    ],
     "trellis.distributed": [
         "BulkTagger",
         "FolderProgress",
@@ -202,6 +212,8 @@ def test_import_brings_in_no_heavy_library() -> None:
     assert not modules_after("import trellis; trellis.ChainScores; trellis.set_num_threads(1)") & heavy
     assert not modules_after("import trellis.chain") & heavy
     assert not modules_after("import trellis.distributed") & heavy
+    heavy |= {"huggingface_hub", "datasets", "spacy"}
+    assert not modules_after("import trellis.compat.transformers, trellis.compat.datasets") & heavy
     assert not modules_after("import trellis; trellis.HMM, trellis.CRF") & heavy
 
 

@@ -24,7 +24,7 @@ def read(source: Source, *, tags: str = "ent") -> Iterator[Sentence]:
         raise DataError(f"tags must be one of {', '.join(_TAGS)}, got {tags!r:.80}")
     if source.data is None:
         raise DataError(f"{source.name}: expected a spaCy DocBin, found something else")
-    for number, document in enumerate(_documents(source), 1):
+    for number, document in enumerate(_documents(source.data, source.name), 1):
         for sentence in _sentences(document):
             yield from _sentence(sentence, number, tags, source)
 
@@ -34,17 +34,17 @@ def write(sentences: Iterable[Sentence]) -> NoReturn:
     raise DataError("spaCy's DocBin is only read: write conll, and convert it with `spacy convert`")
 
 
-def _documents(source: Source) -> Iterator[Any]:
+def _documents(data: bytes, name: str) -> Iterator[Any]:
     try:
         from spacy.tokens import DocBin  # type: ignore[import-not-found, unused-ignore]
         from spacy.vocab import Vocab  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
-        raise DataError(f"{source.name}: .spacy files need spaCy: pip install spacy") from error
+        raise DataError(f"{name}: .spacy files need spaCy: pip install spacy") from error
     try:
-        found = DocBin().from_bytes(source.data)
+        found = DocBin().from_bytes(data)
         yield from found.get_docs(Vocab())
     except Exception as error:  # whatever spaCy makes of a damaged file
-        raise DataError(f"{source.name}: spaCy cannot read it: {type(error).__name__}: {error}") from error
+        raise DataError(f"{name}: spaCy cannot read it: {type(error).__name__}: {error}") from error
 
 
 def _sentences(document: Any) -> Iterable[Any]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from trellis.distributed.bulk import BulkTagger
-from trellis.distributed.extras import needed
+from trellis.extras import needed
 
 
 def tag_ray(dataset: Any, tagger: BulkTagger, **options: Any) -> Any:

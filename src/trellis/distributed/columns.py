@@ -9,7 +9,7 @@ import numpy as np
 
 from trellis.arrays import IntArray
 from trellis.distributed.answering import Answered, Block, row_slices
-from trellis.distributed.extras import needed
+from trellis.extras import needed
 from trellis.ragged import offsets_of
 
 OUTPUTS = ("tags", "spans", "probabilities")

@@ -13,11 +13,11 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 from trellis.chain import get_num_threads
-from trellis.distributed.extras import needed
 from trellis.distributed.shard import Done, ShardJob, Tell
 from trellis.distributed.shards import Shard
 from trellis.distributed.worker import Result, WorkerProcess, attempt
 from trellis.errors import ConfigError, TrellisError
+from trellis.extras import needed
 
 
 class WorkerLost(TrellisError):  # noqa: N818 - what happened

@@ -8,8 +8,8 @@ from typing import Any
 from trellis.corpus import sentence_of_row
 from trellis.distributed.answering import Answered, Item
 from trellis.distributed.columns import ERROR, arrow, as_arrow, as_lists, errors_of
-from trellis.distributed.extras import needed
 from trellis.errors import DataError, TrellisError
+from trellis.extras import needed
 from trellis.text import Sentence
 from trellis.untrusted import is_unicode, shown
 

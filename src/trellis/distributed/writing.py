@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 from trellis.corpus import dumps
-from trellis.distributed.extras import needed
 from trellis.errors import DataError
+from trellis.extras import needed
 
 FORMS = ("parquet", "jsonl")
 _ROW_GROUP = 1 << 26

@@ -1,12 +1,14 @@
 """Torch modules: the parts that neural taggers are made of.
 
-`TransformerEncoder` loads when it is first used, since it needs tokenizers and transformers.
+`TransformerEncoder` and `CRFForTokenClassification` load when they are first used, since they need tokenizers and
+transformers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trellis.lazy import lazily
 from trellis.nn.bilstm import BiLSTM
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.crf import CRF
@@ -20,12 +22,14 @@ from trellis.nn.semicrf import SemiCRF, TokenScores
 from trellis.vectors import Coverage, Vectors, read_vectors
 
 if TYPE_CHECKING:
+    from trellis.nn.token_classification import CRFForTokenClassification, align_labels
     from trellis.nn.transformer import TransformerEncoder
 
 __all__ = [
     "CRF",
     "Batch",
     "BiLSTM",
+    "CRFForTokenClassification",
     "CRFHead",
     "CategoryEmbedding",
     "CharacterCNN",
@@ -47,17 +51,19 @@ __all__ = [
     "WordDropout",
     "WordEmbedding",
     "WordPooling",
+    "align_labels",
     "pool",
     "read_vectors",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name != "TransformerEncoder":
-        raise AttributeError(f"module 'trellis.nn' has no attribute {name!r}")
-    from trellis.nn.transformer import TransformerEncoder
-
-    return TransformerEncoder
+__getattr__ = lazily(
+    __name__,
+    {
+        "token_classification": ("CRFForTokenClassification", "align_labels"),
+        "transformer": ("TransformerEncoder",),
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -86,12 +86,20 @@ class SubwordTokenizer:
         backend.no_truncation()  # many published tokenizers silently cut at 128
         backend.no_padding()
         self._find_special_tokens()
-        # Byte-level tokenizers tell a word after a space from the inside of one. Words here are separate, so
-        # they get a space in front, unless the tokenizer adds one itself or needs none.
-        self.space = " " if self._ids("a") != self._ids(" a") else ""
+        self.space = self._find_space()
 
     def _ids(self, word: str) -> list[int]:
         return list(self.backend.encode([word], is_pretokenized=True, add_special_tokens=False).ids)
+
+    def _find_space(self) -> str:
+        """What makes a separate word what it is in running text, after a space: one in front, or nothing.
+
+        Byte-level tokenizers tell a word after a space from the inside of one. Others put the mark of a space before
+        each word themselves, and lose it if there is a space already.
+        """
+        alone, two = (self.backend.encode(text, add_special_tokens=False).ids for text in ("a", "a a"))
+        second = two[len(alone) :]
+        return " " if self._ids("a") != second == self._ids(" a") else ""
 
     def _find_special_tokens(self) -> None:
         """What the tokenizer puts around a sentence, found from a sentence of one word."""
