@@ -18,7 +18,7 @@ from tools.wheels import DIST, ROOT, pythons_at_hand, version_of, wheel_for
 PLACE = ROOT / "build" / "matrix"
 NUMPY = {"1.26": (3, 12), "2": (3, 99)}
 """Releases of NumPy, and the last Python that each is for."""
-TOOLS = ["pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100"]
+TOOLS = ["pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "scikit-learn>=1.6"]
 _ABSENT = (
     "torch|neural|bilstm|transformer|sklearn|scipy|seqeval|jieba|arrow|parquet|pandas|zstd|zstandard|daachorse|lexicon|onnx"
     "|starlette|httpx|tokenizers|hmmlearn|crfsuite|playwright|spacy|mkdocs|ruff|mypy|wheel|Makefile"
@@ -53,7 +53,9 @@ def run_tests(python: str, version: tuple[int, int], numpy: str) -> bool:
     own = str(PLACE / "bin" / "python")
     install = [own, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--only-binary=:all:"]
     subprocess.run([*install, f"numpy=={numpy}.*", *TOOLS, str(wheel)], check=True)
-    tests = [own, "-W", "error", "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *base_tests(ROOT / "tests")]
+    pytest = [own, "-W", "error", "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"]
+    # One file of models of earlier versions has those of all families.
+    tests = [*pytest, "-k", "not transformer", *base_tests(ROOT / "tests")]
     return subprocess.run(tests, cwd=ROOT, check=False).returncode == 0
 
 
