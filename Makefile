@@ -50,10 +50,10 @@ browser:  ## Debian's chromium for the tests of the page, if there is no browser
 	@sh tools/prerequisites.sh browser
 
 $(VENV)/.engines: $(VENV)/.dev
-	$(PIP) install --quiet -c constraints.txt -e '.[ray,spark,dask,datasets]'
+	$(PIP) install --quiet -c constraints.txt -e '.[ray,spark,dask,datasets,spacy]'
 	@touch $@
 
-test-engines: $(VENV)/.engines  ## Ray, Spark, Dask and datasets, which it installs; Spark needs Java 17
+test-engines: $(VENV)/.engines  ## Ray, Spark, Dask, datasets and spaCy, which it installs; Spark needs Java 17
 	PYTHONHASHSEED=0 timeout 600 $(BIN)/python -m pytest -W default tests/engines
 
 KILLS ?= 30

@@ -7,7 +7,8 @@ A document is a sentence, or several where spaCy knows their boundaries. Tags ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NoReturn
 
 from trellis.corpus._source import Source
@@ -25,7 +26,7 @@ def read(source: Source, *, tags: str = "ent") -> Iterator[Sentence]:
     if source.data is None:
         raise DataError(f"{source.name}: expected a spaCy DocBin, found something else")
     for number, document in enumerate(_documents(source.data, source.name), 1):
-        for sentence in _sentences(document):
+        for sentence in sentences_of(document):
             yield from _sentence(sentence, number, tags, source)
 
 
@@ -47,7 +48,8 @@ def _documents(data: bytes, name: str) -> Iterator[Any]:
         raise DataError(f"{name}: spaCy cannot read it: {type(error).__name__}: {error}") from error
 
 
-def _sentences(document: Any) -> Iterable[Any]:
+def sentences_of(document: Any) -> Iterable[Any]:
+    """The sentences of a document; the document itself if spaCy does not know them."""
     return document.sents if document.has_annotation("SENT_START") else [document]
 
 
@@ -58,15 +60,20 @@ def _sentence(span: Any, number: int, tags: str, source: Source) -> Iterator[Sen
     source.report.ignored += type(source.report.ignored)()  # drops what is zero
     if not tokens:
         return
-    begin = tokens[0].idx
-    text = span.doc.text[begin : tokens[-1].idx + len(tokens[-1].text)]
-    offsets = [(token.idx - begin, token.idx - begin + len(token.text)) for token in tokens]
-    columns = {name: values for name in _COLUMNS if name != tags and (values := _values(tokens, name))}
+    yield replace(sentence_of(tokens, leaving=tags), tags=_tags(tokens, tags), path=source.name, lines=(number,))
+
+
+def sentence_of(tokens: Sequence[Any], *, leaving: str = "ent") -> Sentence:
+    """Tokens of a document with their text and with what spaCy knows of each as columns, `leaving` out one of them."""
+    begin, last = tokens[0].idx, tokens[-1]
+    text = last.doc.text[begin : last.idx + len(last.text)]
     words = [token.text for token in tokens]
-    yield Sentence(words, _tags(tokens, tags), text, offsets, columns, source.name, (number,))
+    offsets = [(token.idx - begin, token.idx - begin + len(token.text)) for token in tokens]
+    columns = {name: values for name in _COLUMNS if name != leaving and (values := _values(tokens, name))}
+    return Sentence(words, None, text, offsets, columns)
 
 
-def _tags(tokens: list[Any], tags: str) -> list[str] | None:
+def _tags(tokens: Sequence[Any], tags: str) -> list[str] | None:
     if tags != "ent":
         return _values(tokens, tags)
     if not all(token.ent_iob_ for token in tokens):  # "" where nothing is known
@@ -79,7 +86,7 @@ def _tags(tokens: list[Any], tags: str) -> list[str] | None:
     return result
 
 
-def _values(tokens: list[Any], name: str) -> list[str] | None:
+def _values(tokens: Sequence[Any], name: str) -> list[str] | None:
     """The values of an annotation, or None where one lacks it."""
     values = [getattr(token, f"{name}_") for token in tokens]
     return values if all(values) else None

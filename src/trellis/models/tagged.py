@@ -144,6 +144,14 @@ class Tagged:
         probabilities = self._answers.span_probabilities[rows].tolist()
         return tuple(map(TextSpan._make, zip(starts, stops, labels, texts, probabilities, strict=True)))
 
+    @cached
+    def token_spans(self) -> tuple[ScoredSpan, ...]:
+        """The spans by the places of their tokens instead of characters."""
+        rows, table = self._answers.spans_of(self._index), self._answers.spans
+        columns = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
+        spans = (Span(begin, end, table.kinds[kind]) for begin, end, kind in zip(*columns, strict=True))
+        return tuple(map(ScoredSpan, spans, self._answers.span_probabilities[rows].tolist()))
+
     def __eq__(self, other: object) -> bool:
         """Same text, same tags, same spans, same probabilities."""
         if not isinstance(other, Tagged):
@@ -185,10 +193,7 @@ class Tagged:
 
     def to_words(self) -> Sentence:
         """The words with their offsets, and with their tags where spans have types: a segmented text to go on with."""
-        rows, table = self._answers.spans_of(self._index), self._answers.spans
-        columns = (column[rows].tolist() for column in (table.begin, table.end, table.kind))
-        spans = [Span(begin, end, table.kinds[kind]) for begin, end, kind in zip(*columns, strict=True)]
-        return words_of_spans(self._untagged, spans)
+        return words_of_spans(self._untagged, [span for span, _ in self.token_spans])
 
     def __iter__(self) -> Iterator[TextSpan]:
         """The spans."""
