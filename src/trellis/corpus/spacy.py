@@ -60,17 +60,19 @@ def _sentence(span: Any, number: int, tags: str, source: Source) -> Iterator[Sen
     source.report.ignored += type(source.report.ignored)()  # drops what is zero
     if not tokens:
         return
-    yield replace(sentence_of(tokens, leaving=tags), tags=_tags(tokens, tags), path=source.name, lines=(number,))
+    yield replace(
+        sentence_of(tokens, span.doc.text, leaving=tags), tags=_tags(tokens, tags), path=source.name, lines=(number,)
+    )
 
 
-def sentence_of(tokens: Sequence[Any], *, leaving: str = "ent") -> Sentence:
-    """Tokens of a document with their text and with what spaCy knows of each as columns, `leaving` out one of them."""
+def sentence_of(tokens: Sequence[Any], text: str, *, leaving: str = "ent") -> Sentence:
+    """Tokens of a document with this text; what spaCy knows of each is a column, `leaving` out one of them."""
     begin, last = tokens[0].idx, tokens[-1]
-    text = last.doc.text[begin : last.idx + len(last.text)]
+    own = text[begin : last.idx + len(last.text)]
     words = [token.text for token in tokens]
     offsets = [(token.idx - begin, token.idx - begin + len(token.text)) for token in tokens]
     columns = {name: values for name in _COLUMNS if name != leaving and (values := _values(tokens, name))}
-    return Sentence(words, None, text, offsets, columns)
+    return Sentence(words, None, own, offsets, columns)
 
 
 def _tags(tokens: Sequence[Any], tags: str) -> list[str] | None:

@@ -29,7 +29,7 @@ def pieces(doc: Any, *, characters: bool) -> Iterator[tuple[int, Sequence[Any], 
         if characters:
             yield begin, (), doc.text[begin : tokens[-1].idx + len(tokens[-1])]
         else:
-            yield begin, tokens, sentence_of(tokens) if annotated else [token.text for token in tokens]
+            yield begin, tokens, sentence_of(tokens, doc.text) if annotated else [token.text for token in tokens]
 
 
 def span_places(doc: Any, begin: int, tokens: Sequence[Any], tagged: Tagged) -> Iterator[tuple[int, int, str, float]]:
