@@ -54,7 +54,7 @@ def test_a_bad_record_is_an_error_if_it_is_asked_for(folder, shell, ner_model):
         (["in"], "with --out the folder to write"),
         (["--engine", "local"], "name the folder to tag"),
         (["in", "--out", "out", "--kbest", "2"], "--kbest is for single files"),
-        (["in", "--out", "out", "--pipe"], "--pipe is for single files"),
+        (["in", "--out", "out", "--pipe", "--engine", "local"], "--pipe is for single files"),
         (["in", "--out", "out", "--engine", "hadoop"], "unknown engine 'hadoop', expected one of local, ray, spark"),
         (["in", "--out", "out", "--outputs", "tag"], "unknown output 'tag'"),
         (["in", "--out", "out", "--from", "pdf"], "unknown format 'pdf' of shards"),

@@ -170,7 +170,7 @@ def tag(
       trellis tag model pages/ --text body --sentences --to jsonl --out tagged/ --engine ray
     """  # noqa: D301 - \b tells click to keep the lines
     folders = FolderOptions(engine, workers, resume, outputs, text, prefix)
-    if folders.is_meant(files or [], to):
+    if folders.is_meant([] if pipe else files or [], to):  # after --pipe, folders are models
         single: dict[str, object] = {
             "--pipe": pipe,
             "--kbest": kbest,
