@@ -49,15 +49,15 @@ class _Component(Opened, ABC):
         parts = [list(pieces(doc, characters=characters)) for doc in docs]
         tagged = iter(tagger.annotate([given for own in parts for _, _, given in own]))
         for doc, own in zip(docs, parts, strict=True):
-            self._annotate(doc, [(begin, tokens, next(tagged)) for begin, tokens, _ in own])
+            self._annotate(doc, [(begin, places, next(tagged)) for begin, places, _ in own])
         return docs
 
     def _check(self, tagger: Tagger[Any]) -> None:
         """Refuse a tagger that is for something else."""
 
     @abstractmethod
-    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[Any], Tagged]]) -> None:
-        """Write what was found to the document: for each sentence where it begins, its tokens, and its answers."""
+    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[int], Tagged]]) -> None:
+        """Write what was found to the document: by sentence its begin, its tokens by place, its answers."""
 
 
 class EntityComponent(_Component):
@@ -71,7 +71,7 @@ class EntityComponent(_Component):
         if segments(tagger.tagset_):
             raise ModelError(f"{self.name}: this model finds words and no names: use trellis_segmenter")
 
-    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[Any], Tagged]]) -> None:
+    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[int], Tagged]]) -> None:
         library = needed("spacy", "spacy", self.name).tokens
         spans, known, end = [], {}, 0
         for sentence in found:
@@ -95,13 +95,13 @@ class TagComponent(_Component):
         super().__init__(nlp, name, model)
         self.attribute = attribute
 
-    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[Any], Tagged]]) -> None:
+    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[int], Tagged]]) -> None:
         attribute, ids = self._attribute(), self._ids()
         scores: list[float | None] = [None] * len(doc)
-        for _, tokens, tagged in found:
-            for token, tag, score in zip(tokens, tagged.tags, tagged.probabilities, strict=True):
-                setattr(token, attribute, ids[tag])
-                scores[token.i] = score
+        for _, places, tagged in found:
+            for place, tag, score in zip(places, tagged.tags, tagged.probabilities, strict=True):
+                setattr(doc[place], attribute, ids[tag])
+                scores[place] = score
         doc.user_data["trellis_tags"] = scores
 
     def _attribute(self) -> str:
@@ -123,7 +123,7 @@ class WordComponent(_Component):
     def _check(self, tagger: Tagger[Any]) -> None:
         _check_makes_words(self.name, tagger)
 
-    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[Any], Tagged]]) -> None:
+    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[int], Tagged]]) -> None:
         with doc.retokenize() as retokenizer:
             for begin, _, tagged in found:
                 for one in tagged.spans:

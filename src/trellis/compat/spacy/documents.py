@@ -15,28 +15,32 @@ PARTS_OF_SPEECH = frozenset(
 _EXTENSION = "probability"
 
 
-def pieces(doc: Any, *, characters: bool) -> Iterator[tuple[int, Sequence[Any], Any]]:
-    """The sentences of a document: where each begins, its tokens, and what a tagger gets.
+def pieces(doc: Any, *, characters: bool) -> Iterator[tuple[int, Sequence[int], Any]]:
+    """The sentences of a document: where each begins, the places of its tokens, and what a tagger gets.
 
     That is the tokens but those of white space, with what spaCy knows of them; or, for taggers of characters, the text.
     """
     annotated = any(map(doc.has_annotation, ("TAG", "POS", "LEMMA")))
     for span in sentences_of(doc):
-        tokens = [token for token in span if not token.is_space]
-        if not tokens:
+        # Places rather than tokens are kept: so many objects of a batch would keep the garbage collector busy.
+        words = [token.text for token in span]
+        places = [place for place, word in enumerate(words, span[0].i) if not word.isspace()] if words else []
+        if not places:
             continue
-        begin = tokens[0].idx
+        begin, last = doc[places[0]].idx, doc[places[-1]]
         if characters:
-            yield begin, (), doc.text[begin : tokens[-1].idx + len(tokens[-1])]
+            yield begin, (), doc.text[begin : last.idx + len(last)]
+        elif annotated:
+            yield begin, places, sentence_of([doc[place] for place in places], doc.text)
         else:
-            yield begin, tokens, sentence_of(tokens, doc.text) if annotated else [token.text for token in tokens]
+            yield begin, places, words if len(words) == len(places) else [w for w in words if not w.isspace()]
 
 
-def span_places(doc: Any, begin: int, tokens: Sequence[Any], tagged: Tagged) -> Iterator[tuple[int, int, str, float]]:
+def span_places(doc: Any, begin: int, places: Sequence[int], tagged: Tagged) -> Iterator[tuple[int, int, str, float]]:
     """The spans of a sentence by the tokens of its document: first, one after the last, label and probability."""
-    if tokens:
+    if places:
         for (first, end, label), probability in tagged.token_spans:
-            yield tokens[first].i, tokens[end - 1].i + 1, label, probability
+            yield places[first], places[end - 1] + 1, label, probability
         return
     for one in tagged.spans:
         span = doc.char_span(begin + one.start, begin + one.end, alignment_mode="expand")
