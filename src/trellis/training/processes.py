@@ -89,6 +89,11 @@ class Processes:
         self._group, self._distributed = group, distributed
         self.rank, self.count = distributed.get_rank(group), distributed.get_world_size(group)
 
+    def close(self) -> None:
+        """Leave the group: its threads, if they still ran when the interpreter ends, would abort the process."""
+        self._distributed.destroy_process_group(self._group)
+        self._group = None
+
     def gather(self, item: T) -> list[T]:
         """The items of all processes, in the order of their ranks."""
         items: list[Any] = [None] * self.count
@@ -212,27 +217,29 @@ def together() -> Iterator[Team]:
     if not are_several():
         yield ALONE
         return
-    team = Processes(_group())
+    team = Processes(_connected())
     token = _CURRENT.set(team)
     try:
         yield team
     finally:
         _CURRENT.reset(token)
+        team.close()
 
 
-def _group() -> Any:
+def _connected() -> Any:
     """A group of all processes that sends arrays in main memory."""
     try:
         from torch import distributed
     except ImportError:
         raise ImportError("training in several processes needs torch: pip install 'trellis-crf[neural]'") from None
     try:
-        if not distributed.is_initialized():
-            distributed.init_process_group("gloo", timeout=PATIENCE)
-        return distributed.new_group(backend="gloo", timeout=PATIENCE)
+        if distributed.is_initialized():  # by whoever called us
+            return distributed.new_group(backend="gloo", timeout=PATIENCE)
+        distributed.init_process_group("gloo", timeout=PATIENCE)
     except (RuntimeError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ProcessError(f"the processes of this training do not find each other: {reason}") from None
+    return distributed.group.WORLD
 
 
 @contextmanager
