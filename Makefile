@@ -24,11 +24,13 @@ $(BIN)/python:
 
 $(VENV)/.neural: $(BIN)/python $(SOURCES)
 	@sh tools/prerequisites.sh compiler
+	@echo "installing packages: a few minutes the first time"
 	$(PIP) install --quiet -c constraints.txt -e '.[neural]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(SOURCES)
 	@sh tools/prerequisites.sh compiler
+	@echo "installing packages: a few minutes the first time"
 	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.neural $(VENV)/.serve
 
@@ -37,6 +39,7 @@ demo: $(VENV)/.neural  ## families of taggers side by side, in the terminal
 
 $(VENV)/.serve: $(BIN)/python $(SOURCES)
 	@sh tools/prerequisites.sh compiler
+	@echo "installing packages: a few minutes the first time"
 	$(PIP) install --quiet -c constraints.txt -e '.[serve]'
 	@touch $@
 
@@ -73,15 +76,16 @@ $(VENV)/.release: $(BIN)/python pyproject.toml constraints.txt
 	$(PIP) install --quiet -c constraints.txt $(shell sed -n 's/^release = \[\(.*\)\]/\1/p' pyproject.toml | tr -d ,)
 	@touch $@
 
-# PYTHONS="python3.11 python3.13" says for which; else python3.11 and the newest Python, if they are there.
+# PYTHONS="python3.11 python3.13" says for which; else 3.11 and the newest, on the path or of pyenv.
 wheel: $(VENV)/.release  ## the sdist and wheels for users, in dist
 	$(BIN)/python -m tools.wheels $(PYTHONS)
 
 test-wheel:  ## the wheels of dist in fresh environments without a compiler; EXTRA=neural with torch
 	$(BIN)/python -m tests.wheel $(if $(EXTRA),--extra $(EXTRA)) $(PYTHONS)
 
+# OLDEST=1: networks with torch 2.4 and transformers 4.40 instead, 3 GB to download.
 matrix: $(BIN)/python  ## the base tests on PYTHONS, with old and new NumPy, on the wheels of dist
-	$(BIN)/python -m tools.matrix $(PYTHONS)
+	$(BIN)/python -m tools.matrix $(if $(OLDEST),--oldest) $(PYTHONS)
 
 web: $(VENV)/.dev  ## a BiLSTM tagger that runs in the browser, in build/web/site; needs npm
 	npm install --silent --no-save --prefix build/web onnxruntime-web

@@ -9,7 +9,8 @@ Load and server share this machine, each in a process of its own. The bars are r
     saturation    tokens per second of large requests, against `predict` with batches of the same size; and per second
                   of the processors' time, which a busy machine does not change
     together      requests per second of 64 clients with one sentence each, against one client that waits for each
-                  answer, and against 64 clients of a server whose batches are single sentences
+                  answer, and against 64 clients of a server whose batches are single sentences; what a request costs
+                  the server in time of the processors, which a busy machine does not change as much
     overload      more clients than fill the queue: the 99th percentile stays within the deadline, the rest is refused
     endurance     growth of the server's resident memory from a quarter of the time to its end
     rival         LitServe, if it is installed, with the same model and the same requests
@@ -120,14 +121,23 @@ def together(family: str, tagger: Any, place: Path, options: argparse.Namespace)
     pairs, seconds = single_sentences(tagger), options.seconds / ROUNDS
     who = ("one client", "8 clients", "64 clients", "64 clients, batches of one")
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in who}
-    with server(place) as (port, _), server(place, "--batch-tokens", 1) as (other, _):
-        load(port, 8, 0.5, pairs, place)
+    with server(place) as batching, server(place, "--batch-tokens", 1) as single:
+        load(batching[0], 8, 0.5, pairs, place)
         for _ in range(ROUNDS):
-            for name, own, clients in zip(who, (port, port, port, other), (1, 8, 64, 64), strict=True):
-                found[name].append(load(own, clients, seconds, pairs, place))
+            for name, (port, process), clients in zip(who, (*[batching] * 3, single), (1, 8, 64, 64), strict=True):
+                before = processor_seconds(process)
+                found[name].append(load(port, clients, seconds, pairs, place))
+                found[name][-1]["server"] = processor_seconds(process) - before
     rates = {name: max(map(_rate, own)) for name, own in found.items()}
     rows: list[Row] = [
-        {"who": name, "requests per second": rates[name], "p50, ms": 1e3 * own[0]["p50"], "p99, ms": _least_p99(own)}
+        {
+            "who": name,
+            "requests per second": rates[name],
+            "p50, ms": 1e3 * own[0]["p50"],
+            "p99, ms": _least_p99(own),
+            "server, µs of processors": min(1e6 * one["server"] / max(_answers([one]), 1) for one in own),
+            "clients, µs": min(1e6 * one["own"] / max(_answers([one]), 1) for one in own),
+        }
         for name, own in found.items()
     ]
     bars = [

@@ -21,8 +21,9 @@ EPILOG = """examples:
   trellis train -m bilstm-crf --train ../shared/data/wnut17/wnut17train.conll -o /tmp/model --set training.epochs=2
   python benchmarks/torchless.py /tmp/model ../shared/data/wnut17/emerging.test.annotated
 """
-MEASURED = """import resource, atexit
-atexit.register(lambda: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+# Not ru_maxrss, which begins with the memory of the process that starts this one, and that has torch.
+MEASURED = """import atexit, re
+atexit.register(lambda: print(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1]))
 """
 TAG = "import sys; from trellis.cli import main; sys.argv = ['trellis', 'tag', *sys.argv[1:]]; main()"
 MODULE = "import sys, torch, trellis; m = trellis.load(sys.argv[1]); m.model_.network; m.predict([['a', 'b']])"

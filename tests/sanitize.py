@@ -27,15 +27,19 @@ TESTS = [
     "tests/test_aligned.py",
     "tests/chain",
     "tests/features",
+    "tests/text/test_packed.py",
+    "tests/server/test_reading.py",
     *(
         f"tests/nn/test_{name}.py"
-        for name in ("alignment", "bilstm", "characters", "crf", "heads", "recurrence", "semicrf")
+        for name in ("alignment", "bilstm", "characters", "crf", "heads", "masked", "recurrence", "semicrf")
     ),
+    "tests/nn/test_tagging_loss.py",
     "tests/models/crf",
     "tests/models/hmm",
     "tests/models/neural/test_contract.py",
     "tests/models/neural/test_inference.py",
     "tests/models/test_markov.py",
+    "tests/training/neural/test_descent.py",
     "tests/training/test_optimizers.py",
 ]
 

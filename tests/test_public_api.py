@@ -192,6 +192,7 @@ def test_exception_tree() -> None:
         "NotFittedError": ["ModelError", "AttributeError"],
         "ProcessError": ["TrellisError", "RuntimeError"],
         "StoreError": ["TrellisError", "ValueError"],
+        "NewerFormatError": ["StoreError"],
         "TemplateError": ["TrellisError", "ValueError"],
     }
     assert all(name in (errors.__doc__ or "") for name in found), "the tree in the docstring leaves one out"

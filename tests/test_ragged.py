@@ -48,6 +48,15 @@ class TestLengths:
             ),
             (np.array([2**63 + 4], np.uint64), None, f"lengths must add up to at most {2**48} tokens, got {2**63 + 4}"),
             ([2**62] * 4, None, f"lengths must add up to at most {2**48} tokens, got {2**64}"),
+            # more than a few are summed by NumPy
+            ([2] * 30 + [-1], None, "lengths must be >= 0, got -1 for sequence 30"),
+            ([2] * 30, 61, "lengths must add up to the number of tokens N = 61, got 60 from 30 sequences"),
+            ([2**62] * 32, None, f"lengths must add up to at most {2**48} tokens, got {2**67}"),
+            (
+                np.array([2**63] * 18, np.uint64),
+                0,
+                f"lengths must add up to the number of tokens N = 0, got {18 * 2**63} from 18 sequences",
+            ),
         ],
     )
     def test_refusals(self, lengths: object, tokens: int | None, message: str) -> None:

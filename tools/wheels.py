@@ -41,13 +41,24 @@ def main() -> None:
 
 
 def pythons_at_hand() -> list[str]:
-    """One Python for each wheel, as far as they are there."""
-    found = {version_of(python): python for python in (asked(), asked("python3.11")) if python}
+    """One Python for each wheel, as far as they are there: 3.11 and the newest."""
+    found = every_python()
     if (3, 11) not in found:
         print("no Python 3.11 was found, so its wheel is not built")
     if not any(version > (3, 11) for version in found):
         print("no Python newer than 3.11 was found, so the wheel by the stable ABI is not built")
-    return list(found.values())
+    return [python for version, python in found.items() if version in ((3, 11), max(found))]
+
+
+def every_python() -> dict[tuple[int, int], str]:
+    """The Pythons from 3.11 on that can build, by version: those on the path, and those that pyenv has beside it."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    named = [asked(), *(asked(f"python3.{minor}") for minor in range(11, 31))]
+    named += [asked(str(command)) for command in sorted(pyenv.glob("versions/3.*/bin/python"))]
+    found: dict[tuple[int, int], str] = {}
+    for python in filter(None, named):
+        found.setdefault(version_of(python), python)
+    return dict(sorted(found.items()))
 
 
 def asked(*wanted: str) -> str:

@@ -1,7 +1,5 @@
 #include "base/unicode.h"
 
-#include <cstddef>
-
 namespace trellis {
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "bind/array.h"
 #include "features/dataset.h"
-#include "features/value_index.h"
+#include "features/feature_memory.h"
 
 #include <memory>
 #include <mutex>
@@ -21,44 +21,6 @@ inline auto unconverted() { return nanobind::arg().noconvert(); }
 struct LazyTable {
   std::once_flag once;
   IndexTable table{0};
-};
-
-// The attributes of dicts met so far, by key and by text: to find one again takes no name. Used with the interpreter
-// lock held.
-class FeatureMemory {
- public:
-  static constexpr int32_t unknown = -2;  // not looked up yet; -1: no attribute
-
-  // The number of a key, or -1 if there are too many: then the keys are features themselves.
-  int32_t key(std::string_view name) {
-    if (int64_t known = names_->view().find(name); known >= 0) return int32_t(known);
-    if (keys_.size() >= most_keys) return -1;
-    keys_.emplace_back();
-    return int32_t(names_->add(name));
-  }
-  int32_t& alone(int32_t key) { return keys_[size_t(key)].alone; }
-  int32_t& with(int32_t key, std::string_view text) {
-    Key& own = keys_[size_t(key)];
-    if (!own.texts) own.texts = std::make_unique<ValueIndex>();
-    const size_t number = size_t(own.texts->add(text));
-    if (number == own.attributes.size()) own.attributes.push_back(unknown), bytes_ += text.size() + 40;
-    return own.attributes[number];
-  }
-  int users = 0;  // Python code of a value may begin a call inside another
-  void forget_if_large() {
-    if (bytes_ > most_bytes && !users) *this = FeatureMemory();
-  }
-
- private:
-  static constexpr size_t most_keys = 1024, most_bytes = 32 << 20;
-  struct Key {
-    int32_t alone = unknown;
-    std::unique_ptr<ValueIndex> texts;
-    std::vector<int32_t> attributes;  // by text
-  };
-  std::unique_ptr<StringIndex> names_ = std::make_unique<StringIndex>();
-  std::vector<Key> keys_;
-  size_t bytes_ = 0;
 };
 
 // Strings with numbers: growing while a corpus is compiled for training, or fixed over arrays that may lie in a file.

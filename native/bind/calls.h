@@ -20,6 +20,23 @@ T* pointer(nanobind::handle array) {
 // (status, sequence) of the first problem
 using Report = std::pair<int, int64_t>;
 
+// Runs f without the interpreter lock, unless it is over sooner than another thread could have taken the lock and given
+// it back. `work` counts additions or multiplications, roughly.
+template <typename F>
+void without_lock(int64_t work, F f) {
+  constexpr int64_t little = 1 << 17;  // some ten microseconds
+  if (work <= little) return f();
+  nanobind::gil_scoped_release release;
+  f();
+}
+
+template <typename F>
+Report unlocked(int64_t work, F f) {
+  Outcome outcome;
+  without_lock(work, [&] { outcome = f(); });
+  return {outcome.status, outcome.sequence};
+}
+
 template <typename F>
 Report unlocked(F f) {
   nanobind::gil_scoped_release release;

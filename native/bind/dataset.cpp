@@ -5,10 +5,13 @@
 #include "base/block.h"
 #include "bind/array.h"
 #include "bind/attributes.h"
+#include "bind/calls.h"
 #include "bind/module.h"
 #include "bind/reading.h"
+#include "features/bundling.h"
 #include "features/edges.h"
 #include "features/value_scorer.h"
+#include "text/token_lists.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -123,15 +126,15 @@ class TokenScorer {
     std::vector<int64_t> offsets;
     for (size_t c = 0; c < columns.size() && c < own.scorer->columns().size(); ++c)
       read_column(columns[c], names[c].c_str(), offsets, *own.scorer->columns()[c]);
-    const size_t N = size_t(offsets.back()), L = size_t(own.scorer->labels());
-    auto* emissions = new Block<double>(int64_t(N * L));
-    nb::capsule owner(emissions, [](void* p) noexcept { delete static_cast<Block<double>*>(p); });
-    {
-      nb::gil_scoped_release release;
-      own.scorer->score(offsets, *emissions);
-    }
-    nb::ndarray<nb::numpy, double> array(static_cast<double*>(*emissions), {N, L}, owner);
-    return nb::make_tuple(array, copy_of(offsets.data(), offsets.size()));
+    return scored(*own.scorer, offsets);
+  }
+  // The same for a model that looks at tokens alone.
+  nb::tuple score_lists(const TokenLists& lists) {
+    const Borrowed own(*this);
+    if (own.scorer->columns().size() != 1) throw nb::value_error("the templates look at more than tokens");
+    Column& column = *own.scorer->columns()[0];
+    for (int64_t n = 0; n < lists.offsets.back(); ++n) column.cells.push_back(int32_t(column.values.add(lists[n])));
+    return scored(*own.scorer, lists.offsets);
   }
   // What is remembered, to measure and to test without it.
   void forget() {
@@ -158,6 +161,15 @@ class TokenScorer {
     ~Borrowed() { from.give_back(std::move(scorer)); }
   };
 
+  static nb::tuple scored(Scorer& scorer, const std::vector<int64_t>& offsets) {
+    const size_t N = size_t(offsets.back()), L = size_t(scorer.labels());
+    auto* emissions = new Block<double>(int64_t(N * L));
+    nb::capsule owner(emissions, [](void* p) noexcept { delete static_cast<Block<double>*>(p); });
+    constexpr int64_t per_token = 256;  // operations, for words that are known
+    without_lock(int64_t(N) * per_token, [&] { scorer.score(offsets, *emissions); });
+    nb::ndarray<nb::numpy, double> array(static_cast<double*>(*emissions), {N, L}, owner);
+    return nb::make_tuple(array, copy_of(offsets.data(), offsets.size()));
+  }
   template <typename R>
   bool make_values(const LearnedPairs& learned, std::shared_ptr<const ValueWeights<R>>& values) const {
     const double* from = learned.weights.data();
@@ -214,6 +226,39 @@ void bind_dataset(nb::module_& m) {
       .def_prop_ro("offsets",
                    [](const Dataset& self) { return copy_of(self.offsets.data(), self.offsets.size()); },
                    nb::rv_policy::move)
+      .def("arrays",  // offsets, token_bundles [N, groups], bundle_ends, attributes, values, families [groups, 2]
+           [](const Dataset& self) {
+             std::vector<int32_t> families;
+             for (const Family& family : self.families) families.insert(families.end(), {family.number, family.row});
+             return nb::make_tuple(copy_of(self.offsets.data(), self.offsets.size()),
+                                   copy_of(self.token_bundles.data(), self.token_bundles.size()),
+                                   copy_of(self.bundle_ends.data(), self.bundle_ends.size()),
+                                   copy_of(self.attributes.data(), self.attributes.size()),
+                                   copy_of(self.values.data(), self.values.size()),
+                                   copy_of(families.data(), families.size()));
+           })
+      .def_static("of_arrays",  // the inverse; the caller has made sure that they are the same
+                  [](const Array<const int64_t>& offsets, const Array<const int32_t>& token_bundles,
+                     const Array<const int64_t>& bundle_ends, const Array<const int32_t>& attributes,
+                     const Array<const double>& values, const Array<const int32_t>& families) {
+                    auto data = std::make_shared<Dataset>();
+                    data->offsets.assign(offsets.data(), offsets.data() + offsets.size());
+                    data->token_bundles.assign(token_bundles.data(), token_bundles.data() + token_bundles.size());
+                    data->bundle_ends.assign(bundle_ends.data(), bundle_ends.data() + bundle_ends.size());
+                    data->attributes.assign(attributes.data(), attributes.data() + attributes.size());
+                    data->values.assign(values.data(), values.data() + values.size());
+                    for (size_t g = 0; g + 1 < families.size(); g += 2)
+                      data->families.push_back({families.data()[g], families.data()[g + 1]});
+                    if (data->tokens() && !data->token_bundles.empty())
+                      data->groups = int64_t(data->token_bundles.size()) / data->tokens();
+                    return data;
+                  })
+      .def("forget", &Dataset::forget_features)
+      .def("share_bundles",
+           [](Dataset& self) {
+             nb::gil_scoped_release release;
+             return share_bundles(self);
+           })
       .def("first_uses",  // groups and sentences of so many attributes
            [](const Dataset& self, int64_t attributes) {
              const FirstUses uses(self, attributes);
@@ -244,6 +289,7 @@ void bind_dataset(nb::module_& m) {
         new (self) TokenScorer(set, attributes, {ends, labels, weights, L}, folding);
       }, nb::arg(), nb::arg(), unconverted(), unconverted(), unconverted(), nb::arg(), nb::arg())
       .def("score", &TokenScorer::score)
+      .def("score_lists", &TokenScorer::score_lists)
       .def("forget", &TokenScorer::forget)
       .def_prop_ro("folds", &TokenScorer::folds)
       .def_prop_ro("by_names", &TokenScorer::by_names)

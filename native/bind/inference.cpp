@@ -72,6 +72,12 @@ nb::list lists(const Layout& layout, const int64_t* labels, int64_t rows, int64_
   return nb::borrow<nb::list>(found);
 }
 
+// Of one pass over all sequences.
+template <typename R>
+int64_t work_of(const Inference<R>& inference) {
+  return inference.layout().tokens() * inference.labels() * inference.labels();
+}
+
 template <typename R>
 void bind(nb::module_& m, const char* name) {
   using I = Inference<R>;
@@ -132,7 +138,7 @@ void bind(nb::module_& m, const char* name) {
               nb::handle start, nb::handle end) {
              double* to = pointer<double>(log_partition);
              const auto gradient = gradient_at<R>(rows, emissions, transitions, start, end, 0, nb::int_(0));
-             return unlocked([&] { return self.forward_backward(nullptr, to, 1.0, gradient); });
+             return unlocked(work_of(self), [&] { return self.forward_backward(nullptr, to, 1.0, gradient); });
            })
       .def("pairwise",
            [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
@@ -146,7 +152,7 @@ void bind(nb::module_& m, const char* name) {
            [](I& self, nb::handle tags, int64_t rows, nb::handle scores) {
              int64_t* path = pointer<int64_t>(tags);
              double* to = pointer<double>(scores);
-             return unlocked([&] { return self.viterbi(path, rows, to); });
+             return unlocked(work_of(self), [&] { return self.viterbi(path, rows, to); });
            })
       .def("viterbi_rounded",  // the same with scores of type R
            [](I& self, nb::handle tags, int64_t rows, nb::handle scores) {

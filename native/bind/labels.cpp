@@ -2,6 +2,7 @@
 #include "bind/array.h"
 #include "bind/items.h"
 #include "bind/module.h"
+#include "features/numbering.h"
 
 #include <cstdint>
 #include <vector>
@@ -48,6 +49,20 @@ nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle
   return to_numpy(std::move(codes));
 }
 
+// How often each code follows another one, and at the beginning 0, in the order in which the pairs first occur: the
+// codes before, the codes after, and the counts.
+nb::tuple count_steps(const Array<const uint32_t>& codes) {
+  PairIndex pairs(1024);
+  std::vector<int64_t> before, after, counts;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const int64_t left = i ? codes.data()[i - 1] : 0, right = codes.data()[i];
+    const size_t number = size_t(pairs.add(left, right));
+    if (number == counts.size()) before.push_back(left), after.push_back(right), counts.push_back(0);
+    ++counts[number];
+  }
+  return nb::make_tuple(to_numpy(std::move(before)), to_numpy(std::move(after)), to_numpy(std::move(counts)));
+}
+
 // A list for each sequence with names[ids[t]] for each of its tokens: the way back.
 nb::list name_numbers(const nb::list& names, const Array<const int64_t>& ids, const Array<const int64_t>& lengths) {
   const int64_t* id = ids.data();
@@ -74,6 +89,7 @@ nb::list name_numbers(const nb::list& names, const Array<const int64_t>& ids, co
 
 void bind_labels(nb::module_& m) {
   m.def("number_strings", &number_strings);
+  m.def("count_steps", &count_steps);
   m.def("name_numbers", &name_numbers);
 }
 

@@ -46,6 +46,8 @@ NB_MODULE(_native, m) {
   bind_attributes(m);
   bind_dataset(m);
   bind_dense(m);
+  bind_descent(m);
+  bind_dropout(m);
   bind_expectation(m);
   bind_inference(m);
   bind_labels(m);
@@ -54,6 +56,7 @@ NB_MODULE(_native, m) {
   bind_segments(m);
   bind_spelling(m);
   bind_text(m);
+  bind_token_lists(m);
   bind_vectors(m);
 }
 

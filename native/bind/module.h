@@ -8,6 +8,8 @@ namespace trellis {
 void bind_attributes(nanobind::module_& m);
 void bind_dataset(nanobind::module_& m);
 void bind_dense(nanobind::module_& m);
+void bind_descent(nanobind::module_& m);
+void bind_dropout(nanobind::module_& m);
 void bind_expectation(nanobind::module_& m);
 void bind_inference(nanobind::module_& m);
 void bind_labels(nanobind::module_& m);
@@ -16,6 +18,7 @@ void bind_objective(nanobind::module_& m);
 void bind_segments(nanobind::module_& m);
 void bind_spelling(nanobind::module_& m);
 void bind_text(nanobind::module_& m);
+void bind_token_lists(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);
 
 }  // namespace trellis

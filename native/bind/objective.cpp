@@ -44,6 +44,13 @@ nb::tuple counted(const StateFeatures& features, const std::vector<double>& coun
 
 using Result = std::tuple<int, int64_t, double>;  // status, sentence, loss
 
+nb::ndarray<nb::numpy, uint8_t> to_numpy(FlatPlan plan) {
+  auto* flat = new FlatPlan(std::move(plan));
+  nb::capsule owner(flat, [](void* p) noexcept { delete static_cast<FlatPlan*>(p); });
+  char* bytes = flat->bytes;
+  return {reinterpret_cast<uint8_t*>(bytes), {size_t(flat->size)}, owner};
+}
+
 }  // namespace
 
 void bind_objective(nb::module_& m) {
@@ -136,6 +143,30 @@ void bind_objective(nb::module_& m) {
              const Outcome outcome = self.objective.evaluate(w, g, &loss);
              return {outcome.status, outcome.sequence, loss};
            }, nb::arg(), nb::arg().none())
+      .def("plan_of",  // as bytes
+           [](const Training& self, const Dataset& data) {
+             FlatPlan plan;
+             {
+               nb::gil_scoped_release release;
+               plan = self.objective.plan_of(data);
+             }
+             return to_numpy(std::move(plan));
+           }, nb::rv_policy::move)
+      .def("evaluate_part",  // of the sentences of a plan; the gradient is added
+           [](Training& self, const Array<const uint8_t>& plan, nb::object tags, nb::object chain_tags,
+              nb::object allowed, nb::object sentence_weights, nb::object token_weights,
+              const Array<const double>& weights, const Array<double>& gradient) -> Result {
+             const Supervision known{pointer<const int64_t>(tags), pointer<const uint8_t>(allowed),
+                                     pointer<const double>(sentence_weights), pointer<const double>(token_weights)};
+             const Part part{read_plan(reinterpret_cast<const char*>(plan.data())), known,
+                             pointer<const int64_t>(chain_tags)};
+             const double* w = weights.data();
+             double loss = 0.0, *g = gradient.data();
+             nb::gil_scoped_release release;
+             const Outcome outcome = self.objective.evaluate_part(part, w, g, &loss);
+             return {outcome.status, outcome.sequence, loss};
+           }, nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg().none(),
+           nb::arg(), nb::arg())
       .def("descend",
            [](const Training& self, const Array<const int64_t>& order, const Array<double>& weights, double rate,
               double decay, int64_t batch, int64_t done, double scale) {

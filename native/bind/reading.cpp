@@ -1,9 +1,10 @@
 #include "bind/reading.h"
 
-#include "bind/items.h"
+#include "base/threads.h"
+#include "bind/dicts.h"
+#include "bind/refusing.h"
 
 #include <cmath>
-#include <limits>
 #include <string>
 
 namespace nb = nanobind;
@@ -15,104 +16,15 @@ namespace {
 constexpr int kDeepest = 100;
 constexpr size_t kLongestShown = 120;
 
-struct Place {
-  int64_t sentence, position;
-};
-
-// Feature names may be any bytes, which PyErr_SetString would not take.
-[[noreturn]] void refuse(const std::string& problem) {
-  const nb::object message =
-      nb::steal(PyUnicode_DecodeUTF8(problem.data(), Py_ssize_t(problem.size()), "backslashreplace"));
-  if (message.is_valid()) PyErr_SetObject(PyExc_ValueError, message.ptr());
-  throw nb::python_error();
-}
-
-[[noreturn]] void refuse(const Place& place, const std::string& problem) {
-  const std::string where = "sentence " + std::to_string(place.sentence) + ", position " + std::to_string(place.position);
-  refuse(where + ": " + problem);
-}
-
-// The error that the caller's Python code raised, unless it says that an object is not what it should be.
-void pass_on_others() {
-  if (!PyErr_Occurred()) return;
-  for (PyObject* kind : {PyExc_TypeError, PyExc_ValueError, PyExc_OverflowError}) {
-    if (PyErr_ExceptionMatches(kind)) return PyErr_Clear();
-  }
-  throw nb::python_error();
-}
-
-std::string type_name(PyObject* object) {
-  const nb::object name = nb::steal(PyType_GetName(Py_TYPE(object)));
-  if (!name.is_valid()) throw nb::python_error();
-  return nb::borrow<nb::str>(name).c_str();
-}
-
 std::string quoted(const std::string& name) {
   return name.size() <= kLongestShown ? "'" + name + "'" : "'" + name.substr(0, kLongestShown) + "...'";
 }
 
-bool is_text(PyObject* object) { return PyUnicode_Check(object) || PyBytes_Check(object); }
-
-std::string_view bytes_of(PyObject* bytes) { return {PyBytes_AsString(bytes), size_t(PyBytes_Size(bytes))}; }
-
-// The bytes of a str (lone surrogates pass) or bytes object; `spare` holds them if the object does not.
-std::string_view text_of(PyObject* object, std::string& spare) {
-  if (PyBytes_Check(object)) return bytes_of(object);
-#if !defined(Py_LIMITED_API)
-  if (PyUnicode_IS_COMPACT_ASCII(object))
-    return {static_cast<const char*>(PyUnicode_DATA(object)), size_t(PyUnicode_GET_LENGTH(object))};
-#endif
-  Py_ssize_t size = 0;
-  if (const char* text = PyUnicode_AsUTF8AndSize(object, &size)) return {text, size_t(size)};
-  PyErr_Clear();
-  const nb::object encoded = nb::steal(PyUnicode_AsEncodedString(object, "utf-8", "surrogatepass"));
-  if (!encoded.is_valid()) throw nb::python_error();
-  return spare = bytes_of(encoded.ptr());
-}
-
-Items items_of(PyObject* object, const std::string& otherwise) {
-  Items items(object);
-  if (items.is_valid()) return items;
-  pass_on_others();
-  refuse(otherwise + ", got " + type_name(object));
-}
-
-// The number of a cell's string. Strings of one character are found by it.
-int32_t number_of(PyObject* cell, Column& column, std::string& spare) {
-  if (PyUnicode_GetLength(cell) != 1) return int32_t(column.values.add(text_of(cell, spare)));
-  const uint32_t code = PyUnicode_ReadChar(cell, 0);
-  int32_t number = column.characters.find(code);
-  if (number < 0) {
-    number = int32_t(column.values.add(text_of(cell, spare)));
-    column.characters.add(code, number);
-  }
-  return number;
-}
-
-// The keys met last, by address: those of most features are a few objects, used again for each token.
-class KeyCache {
- public:
-  // Its number in the memory, or -1 if it has none.
-  int32_t find(PyObject* key) const {
-    const Slot& slot = slots_[place(key)];
-    return slot.key.ptr() == key ? slot.number : -1;
-  }
-  void put(PyObject* key, int32_t number) { slots_[place(key)] = {nb::borrow(key), number}; }
-
- private:
-  struct Slot {
-    nb::object key;  // kept alive, so that no other object has its address
-    int32_t number = -1;
-  };
-  static constexpr size_t size = 256;
-  static size_t place(PyObject* key) { return (reinterpret_cast<uintptr_t>(key) >> 4) % size; }
-  Slot slots_[size];
-};
-
 class FeatureReader {
  public:
   FeatureReader(Dataset& data, Attributes& attributes, bool grow)
-      : data_(data), attributes_(attributes.source(grow)), memory_(attributes.remembered()), grow_(grow) {
+      : data_(data), attributes_(attributes.source(grow)), memory_(attributes.remembered()), grow_(grow),
+        dicts_(dict_reader()) {
     ++memory_.users;
   }
   ~FeatureReader() { --memory_.users; }
@@ -125,9 +37,33 @@ class FeatureReader {
     holder(item, "the features of a token");
     data_.bundle_ends.push_back(int64_t(data_.attributes.size()));
   }
-  // Values are kept only if one is not 1.
-  void finish() {
-    if (!weighted_) data_.values.clear();
+  bool knows_much() const { return memory_.short_texts() >= 1024; }
+  // For a thread that helps, while nothing else is done here.
+  DictReader dict_reader() const { return DictReader(memory_, attributes_.view(), grow_); }
+  // Room for so many more, at least half as much again as there is now: it may be asked for often.
+  void reserve(size_t features) {
+    const size_t wanted = data_.attributes.size() + features;
+    if (wanted > data_.attributes.capacity())
+      data_.attributes.reserve(std::max(wanted, data_.attributes.size() + data_.attributes.size() / 2));
+  }
+  // The features of dicts that were read so.
+  void take(DictFeatures& read) {
+    bool all_known = true;
+    for (const DictFeatures::Fresh& fresh : read.fresh) {
+      int32_t& attribute = read.attributes[fresh.at];
+      if (attribute >= 0 || !grow_) {
+        remember(fresh.entry, attribute);
+      } else {
+        attribute = attribute_of(fresh.entry);  // one before it may have been the same
+      }
+      all_known &= attribute >= 0;
+    }
+    if (all_known && read.values.empty() && !weighted_) return append(read);
+    size_t at = 0;
+    for (const size_t end : read.ends) {
+      for (; at < end; ++at) put(read.attributes[at], read.values.empty() ? 1.0 : read.values[at]);
+      data_.bundle_ends.push_back(int64_t(data_.attributes.size()));
+    }
   }
 
  private:
@@ -145,55 +81,45 @@ class FeatureReader {
     --depth_;
   }
 
-  // Some entries at a time: their values are fetched together from wherever they lie in memory. As soon as one is not
-  // remembered, its Python code may change the dict: what has been fetched is of no use any more.
   void entries(PyObject* dict) {
-    constexpr int most = 32;
-    struct {
-      PyObject *key, *value;
-      Py_ssize_t next;
-    } ahead[most];
-    Py_ssize_t at = 0;
-    for (int count = most; count == most;) {
-      Py_ssize_t position = at;
-      for (count = 0; count < most && PyDict_Next(dict, &position, &ahead[count].key, &ahead[count].value); ++count) {
-        ahead[count].next = position;
-        __builtin_prefetch(ahead[count].value);
+    DictEntry entry;
+    Py_ssize_t position = 0;
+    for (size_t place = 0; PyDict_Next(dict, &position, &entry.key, &entry.value); ++place) {
+      if (depth_ == 1 && dicts_.look(entry, place)) {
+        put(attribute_of(entry), entry.size);
+        continue;
       }
-      for (int i = 0; i < count; ++i) {
-        at = ahead[i].next;
-        if (depth_ == 1 && remembered(ahead[i].key, ahead[i].value)) continue;
-        const nb::object key = nb::borrow(ahead[i].key), value = nb::borrow(ahead[i].value);
-        entry(key.ptr(), value.ptr());
-        count = most;
-        break;
-      }
+      const nb::object key = nb::borrow(entry.key), value = nb::borrow(entry.value);
+      any_entry(key.ptr(), value.ptr());
+      dicts_.forget_objects();
     }
   }
 
-  // What needs no name, since this key with this value has been met before. No Python code runs here.
-  bool remembered(PyObject* key, PyObject* value) {
-    if (!is_text(key)) return false;
-    const bool text = is_text(value);
-    if (!text && !PyFloat_CheckExact(value) && !PyBool_Check(value)) return false;
-    int32_t number = keys_.find(key);
-    if (number < 0) {
-      number = memory_.key(text_of(key, spare_));
-      if (number < 0) return false;
-      keys_.put(key, number);
+  void append(const DictFeatures& read) {
+    const int64_t before = int64_t(data_.attributes.size());
+    data_.attributes.insert(data_.attributes.end(), read.attributes.begin(), read.attributes.end());
+    for (const size_t end : read.ends) data_.bundle_ends.push_back(before + int64_t(end));
+  }
+
+  int32_t attribute_of(const DictEntry& entry) {
+    int32_t attribute = dicts_.find(entry);
+    if (attribute == FeatureMemory::unknown) {
+      attribute = named(entry.key, entry.has_text ? entry.value : nullptr);
+      remember(entry, attribute);
     }
-    const double size = text ? 1.0 : PyFloat_CheckExact(value) ? PyFloat_AsDouble(value) : double(value == Py_True);
-    if (!std::isfinite(size)) return false;
-    const auto place = [&]() -> int32_t& {
-      return text ? memory_.with(number, text_of(value, spare_)) : memory_.alone(number);
-    };
-    int32_t attribute = place();
-    if (attribute == FeatureMemory::unknown || (attribute < 0 && grow_)) {
-      attribute = named(key, text ? value : nullptr);
-      place() = attribute;
-    }
-    put(attribute, size);
-    return true;
+    return attribute;
+  }
+
+  void remember(const DictEntry& entry, int32_t attribute) {
+    const int32_t number = entry.number >= 0 ? entry.number : memory_.add_key(text_of(entry.key, spare_));
+    if (grow_) note_kind(attribute, number);
+    if (number < 0) return;
+    entry.has_text ? memory_.put(number, text_of(entry.value, spare_), attribute) : memory_.put(number, attribute);
+  }
+
+  void note_kind(int32_t attribute, int32_t key) {
+    if (size_t(attribute) >= data_.kinds.size()) data_.kinds.resize(size_t(attribute) + 1, -1);
+    data_.kinds[size_t(attribute)] = int16_t(key);
   }
 
   // The attribute of a key, with a text if there is one.
@@ -219,7 +145,7 @@ class FeatureReader {
     if (PyErr_Occurred()) throw nb::python_error();
   }
 
-  void entry(PyObject* key, PyObject* value) {
+  void any_entry(PyObject* key, PyObject* value) {
     if (!is_text(key)) refuse(place_, "a feature's name must be a string, got " + type_name(key));
     with(key, [&] {
       if (PyFloat_Check(value) || PyLong_Check(value)) {  // bool too
@@ -265,62 +191,91 @@ class FeatureReader {
   // A feature of value 0 changes no score: it has a number, and that is all.
   void put(int32_t attribute, double value) {
     if (attribute < 0 || value == 0.0) return;
+    if (value != 1.0 && data_.values.empty()) data_.values.assign(data_.attributes.size(), 1.0), weighted_ = true;
     data_.attributes.push_back(attribute);
-    data_.values.push_back(value);
-    weighted_ |= value != 1.0;
+    if (weighted_) data_.values.push_back(value);
   }
 
   Dataset& data_;
   AttributeSource attributes_;
   FeatureMemory& memory_;
   bool grow_;
-  KeyCache keys_;
+  DictReader dicts_;
   std::string name_, spare_;
   Place place_{};
   int depth_ = 0;
   bool weighted_ = false;
 };
 
-}  // namespace
+// Sentences whose tokens threads read together, as long as they are dicts: this one holds the interpreter lock for all.
+struct Block {
+  std::vector<Items> sentences;
+  std::vector<PyObject*> tokens;  // of all of them
 
-void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column) {
-  const Items outer = items_of(sentences.ptr(), "sentences must be a sequence");
-  const bool first = offsets.empty();
-  if (first) offsets.push_back(0);
-  std::string spare;
-  for (Py_ssize_t b = 0; b < outer.size(); ++b) {
-    const nb::object sentence = outer.owned(b);
-    const std::string name = "sentence " + std::to_string(b);
-    if (is_text(sentence.ptr())) refuse(name + " must be a sequence of strings, got one string");
-    const Items inner = items_of(sentence.ptr(), name + " must be a sequence of strings");
-    const Py_ssize_t length = inner.size();
-    for (Py_ssize_t t = 0; t < length; ++t) {
-      PyObject* cell = inner[t];
-      if (!PyUnicode_Check(cell))
-        refuse({b, t}, std::string(what) + " must be a string, got " + type_name(cell));
-      column.cells.push_back(number_of(cell, column, spare));
-    }
-    if (first) {
-      offsets.push_back(int64_t(column.cells.size()));
-    } else if (offsets[size_t(b) + 1] != int64_t(column.cells.size())) {
-      const int64_t tokens = offsets[size_t(b) + 1] - offsets[size_t(b)];
-      refuse(name + " has " + std::to_string(tokens) + " tokens and " + std::to_string(length) + " values of " + what);
+  Block() = default;
+  // From sentence b on, up to one that is neither list nor tuple, which it takes Python code to read.
+  Block(const Items& outer, Py_ssize_t b, size_t most) {
+    for (; b < outer.size() && tokens.size() < most && (PyList_Check(outer[b]) || PyTuple_Check(outer[b])); ++b) {
+      fetch_sentences(outer, b);
+      const Items& inner = sentences.emplace_back(outer[b]);
+      for (Py_ssize_t t = 0; t < inner.size(); ++t) tokens.push_back(inner[t]);
     }
   }
-}
+  // How many tokens were read, up to the first one that has to be read in another way.
+  size_t read(FeatureReader& reader) const {
+    constexpr size_t part = 256;
+    std::vector<DictFeatures> parts((tokens.size() + part - 1) / part);
+    run_tasks(int64_t(parts.size()), threads_read ? num_threads() : 1, [&](int64_t i) {
+      const size_t first = size_t(i) * part;
+      reader.dict_reader().read(tokens.data() + first, std::min(part, tokens.size() - first), parts[size_t(i)]);
+    });
+    size_t taken = 0, features = 0;
+    for (const DictFeatures& read : parts) features += read.attributes.size();
+    reader.reserve(features);
+    for (size_t i = 0; i < parts.size() && taken == i * part; ++i) {
+      reader.take(parts[i]);
+      taken += parts[i].ends.size();
+    }
+    return taken;
+  }
+};
+
+}  // namespace
 
 Dataset read_features(nb::handle sentences, Attributes& attributes, bool grow) {
   Dataset data;
   FeatureReader reader(data, attributes, grow);
   const Items outer = items_of(sentences.ptr(), "sentences must be a sequence");
-  for (Py_ssize_t b = 0; b < outer.size(); ++b) {
-    const std::string otherwise = "sentence " + std::to_string(b) + " must be a sequence with features for each token";
-    const Items inner = items_of(outer.owned(b).ptr(), otherwise);
-    for (Py_ssize_t t = 0; t < inner.size(); ++t)
-      reader.token(inner.owned(t).ptr(), {b, t});
+  const auto read_rest = [&](const Items& inner, Py_ssize_t b, Py_ssize_t t) {
+    for (; t < inner.size(); ++t) reader.token(inner.owned(t).ptr(), {b, t});
     data.offsets.push_back(data.bundles());
+  };
+  // Tokens of a block; what the first ones have in common is remembered before the others are read.
+  constexpr size_t largest = 32768;
+  size_t most = reader.knows_much() ? largest : 64;
+  bool plain = true;
+  for (Py_ssize_t b = 0; b < outer.size();) {
+    Block block;
+    if (plain) block = Block(outer, b, most);
+    if (block.sentences.empty()) {
+      const std::string otherwise = "sentence " + std::to_string(b) + " must be a sequence with features for each token";
+      read_rest(items_of(outer.owned(b).ptr(), otherwise), b, 0);
+      ++b;
+      continue;
+    }
+    size_t taken = block.read(reader);
+    for (size_t s = 0; s < block.sentences.size() && plain; ++s, ++b) {
+      const size_t length = size_t(block.sentences[s].size());
+      plain = taken >= length;
+      if (plain) {
+        taken -= length;
+        data.offsets.push_back(data.offsets.back() + int64_t(length));
+      } else {
+        read_rest(block.sentences[s], b, Py_ssize_t(taken));
+      }
+    }
+    most = std::min(2 * most, largest);
   }
-  reader.finish();
   return data;
 }
 

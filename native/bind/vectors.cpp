@@ -3,6 +3,7 @@
 #include "bind/array.h"
 #include "bind/module.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
@@ -41,6 +42,22 @@ void bind_vectors(nb::module_& m) {
   m.def("add_decay", [](const Array<const double>& weights, double factor, const Array<double>& gradient) {
     nb::gil_scoped_release release;
     return add_decay(weights.data(), factor, int64_t(weights.size()), gradient.data());
+  });
+  m.def("pseudo_gradient", [](const Array<const double>& weights, const Array<const double>& gradient, double c1,
+                              const Array<double>& out) {
+    nb::gil_scoped_release release;
+    pseudo_gradient(weights.data(), gradient.data(), c1, int64_t(out.size()), out.data());
+  });
+  m.def("keep_downhill", [](const Array<const double>& uphill, const Array<double>& direction) {
+    nb::gil_scoped_release release;
+    keep_downhill(uphill.data(), int64_t(direction.size()), direction.data());
+  });
+  m.def("step_in_orthant", [](const Array<const double>& x, const Array<const double>& uphill,
+                              const Array<const double>& direction, double step, const Array<double>& out) {
+    nb::gil_scoped_release release;
+    const OrthantStep found =
+        step_in_orthant(x.data(), uphill.data(), direction.data(), step, int64_t(out.size()), out.data());
+    return std::make_pair(found.length, found.slope);
   });
   m.def("learn_step", [](const Array<const double>& x, const Array<const double>& x_before,
                          const Array<const double>& g, const Array<const double>& g_before,

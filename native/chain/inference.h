@@ -62,6 +62,7 @@ class Inference {
   Outcome kbest(int64_t k, std::vector<int64_t>& counts, std::vector<double>& scores, std::vector<int64_t>& tags);
 
   const Layout& layout() const { return *layout_; }
+  int64_t labels() const { return batch_.L; }
 
  private:
   // What scaled floats lose is redone in scaled double first; only double goes to log space at once.

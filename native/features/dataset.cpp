@@ -27,6 +27,7 @@ Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>
   Dataset data;
   data.offsets = std::move(offsets);
   data.groups = int64_t(set.groups.size());
+  data.families = set.families();
   data.token_bundles.resize(size_t(data.tokens() * data.groups));
   Expansion expansion(set, columns, data, attributes);
   for (size_t g = 0; g < set.groups.size(); ++g) {

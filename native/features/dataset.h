@@ -6,6 +6,7 @@
 // so scores flow attribute -> bundle -> token, and gradients flow back token -> bundle -> attribute.
 #pragma once
 
+#include "base/release.h"
 #include "features/templates.h"
 
 #include <algorithm>
@@ -19,10 +20,12 @@ namespace trellis {
 struct Dataset {
   std::vector<int64_t> offsets{0};       // [B + 1] tokens of each sentence
   int64_t groups = 1;
+  std::vector<Family> families;          // [groups], or empty if the groups are not those of templates
   std::vector<int32_t> token_bundles;    // [N, groups]; empty if token n is bundle n
   std::vector<int64_t> bundle_ends;      // [U] where the attributes of a bundle end
   std::vector<int32_t> attributes;       // [E]
   std::vector<double> values;            // [E], or empty if all are 1
+  std::vector<int16_t> kinds;            // of attributes by number: the key of the dicts that it was made of, or -1
 
   int64_t sentences() const { return int64_t(offsets.size()) - 1; }
   int64_t tokens() const { return offsets.back(); }
@@ -33,7 +36,9 @@ struct Dataset {
     return token_bundles.empty() ? token : token_bundles[size_t(token * groups + group)];
   }
   // Only sentences and tokens can be counted after that.
-  void forget_features() { token_bundles = {}, bundle_ends = {}, attributes = {}, values = {}; }
+  void forget_features() {
+    release(token_bundles), release(bundle_ends), release(attributes), release(values), release(kinds);
+  }
   // f(attribute, value) for each attribute of a token
   template <typename F>
   void for_attributes(int64_t token, F f) const {

@@ -47,12 +47,13 @@ class EvaluationIn final : public Evaluation {
   explicit EvaluationIn(const Objective& objective)
       : objective_(objective),
         L_(objective.L()),
-        S_(objective.S()),
-        shards_(cut_shards(objective.plan().offsets, objective.has_edges() ? L_ * L_ * int64_t(sizeof(R)) : 0)) {
+        S_(objective.S()) {
+    cut_sentences();
     if (objective.has_edges()) edge_plan_.emplace(objective.edge_data(), objective.edge_pairs(), shards_);
   }
 
   Outcome evaluate(const double* weights, double* gradient, double* loss) override {
+    cut_sentences();
     std::vector<double> step_sums(size_t(S_ * S_), 0.0);
     const std::vector<R> chain = chain_scores(weights);
     Plan<R> plan(objective_.plan(), objective_.pairs(), room_.rows(Plan<R>::row_cells(objective_.plan(), L_)));
@@ -69,6 +70,11 @@ class EvaluationIn final : public Evaluation {
   }
 
  private:
+  // Of the plan that the objective has now.
+  void cut_sentences() {
+    shards_ = cut_shards(objective_.plan().offsets, objective_.has_edges() ? L_ * L_ * int64_t(sizeof(R)) : 0);
+  }
+
   // Transitions, then start, then end, in R.
   std::vector<R> chain_scores(const double* weights) const {
     std::vector<double> transitions(size_t(S_ * S_));
@@ -86,7 +92,8 @@ class EvaluationIn final : public Evaluation {
     const Supervision& known = objective_.supervision();
     const int64_t from = offsets[first], to = offsets[last];
     room_.emissions.resize(std::max(room_.emissions.size(), size_t((to - from) * L_)));
-    plan.score_tokens(weights, from, to, room_.emissions.data());
+    room_.derivatives.resize(gradient ? room_.emissions.size() : 0);
+    plan.score_tokens(weights, first, last, room_.emissions.data());
     const std::vector<double> ones(size_t(last - first), 1.0);
     Shard<R> shard{layout_of(offsets, first, last),
                    room_.emissions.data(),
@@ -98,10 +105,12 @@ class EvaluationIn final : public Evaluation {
                    known.sentence_weights ? known.sentence_weights + first : ones.data(),
                    known.token_weights ? known.token_weights + from : nullptr,
                    S_,
-                   gradient ? plan.derivatives(from) : nullptr};
-    if (objective_.finer()) return evaluate_finer(shard, step_sums, loss);
-    if (edge_plan_) return evaluate_edges(s, shard, weights, gradient, step_sums, loss);
-    return shard.run(step_sums, loss);
+                   gradient ? room_.derivatives.data() : nullptr};
+    const Outcome outcome = objective_.finer() ? evaluate_finer(shard, step_sums, loss)
+                            : edge_plan_       ? evaluate_edges(s, shard, weights, gradient, step_sums, loss)
+                                               : shard.run(step_sums, loss);
+    if (outcome.status == exact && gradient) plan.take_derivatives(first, last, room_.derivatives.data());
+    return outcome;
   }
 
   // The states of the chain are finer than labels: their emissions are those of their labels.

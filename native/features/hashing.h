@@ -10,14 +10,26 @@
 
 namespace trellis {
 
-// Up to eight bytes as a little-endian number.
-inline uint64_t read_bytes(const char* from, size_t count) {
-  uint64_t word = 0;
-  std::memcpy(&word, from, count);
+// The bytes of a number at any address, the first of them lowest.
+template <typename T>
+inline uint64_t read_word(const char* from) {
+  T word;
+  std::memcpy(&word, from, sizeof word);
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-  word = __builtin_bswap64(word);
+  word = sizeof(T) == 8 ? T(__builtin_bswap64(word)) : sizeof(T) == 4 ? T(__builtin_bswap32(uint32_t(word)))
+                                                                      : T(__builtin_bswap16(uint16_t(word)));
 #endif
   return word;
+}
+
+// Up to eight bytes as a little-endian number. Two reads that may overlap: a copy to memory that is read again at once,
+// as one number, would have to wait.
+inline uint64_t read_bytes(const char* from, size_t count) {
+  const char* end = from + count;
+  if (count == 8) return read_word<uint64_t>(from);
+  if (count >= 4) return read_word<uint32_t>(from) | read_word<uint32_t>(end - 4) << 8 * (count - 4);
+  if (count >= 2) return read_word<uint16_t>(from) | read_word<uint16_t>(end - 2) << 8 * (count - 2);
+  return count ? uint8_t(*from) : 0;
 }
 
 // 64 bits from any bytes: multiply and fold eight bytes at a time. Part of the file format: do not change.

@@ -26,7 +26,7 @@ void Objective::set_states(StateFeatures states) {
 void Objective::make_plan() {
   if (flat_plan_.size) return;
   flat_plan_ = trellis::make_plan(*data_, pairs());
-  plan_ = read_plan(flat_plan_);
+  plan_ = read_plan(flat_plan_.bytes);
 }
 
 void Objective::settle() {
@@ -65,6 +65,14 @@ Outcome Objective::evaluate(const double* weights, double* gradient, double* los
   if (!evaluation_) evaluation_ = make_evaluation(*this, single_precision_);
   if (gradient) std::fill_n(gradient, size(), 0.0);
   return evaluation_->evaluate(weights, gradient, loss);
+}
+
+Outcome Objective::evaluate_part(const Part& part, const double* weights, double* gradient, double* loss) {
+  plan_ = part.plan, supervision_ = part.known, chain_tags_ = part.chain_tags;
+  if (!evaluation_) evaluation_ = make_evaluation(*this, single_precision_);
+  const Outcome outcome = evaluation_->evaluate(weights, gradient, loss);
+  plan_ = {}, supervision_ = {}, chain_tags_ = nullptr;
+  return outcome;
 }
 
 void Objective::transition_scores(const double* weights, double scale, double* scores) const {

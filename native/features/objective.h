@@ -24,6 +24,13 @@ struct StepWeights {
   int64_t count = 0;  // of different weights
 };
 
+// Some sentences whose plan lies elsewhere, as in a file that is mapped, and what is known about their labels.
+struct Part {
+  PlanView plan;
+  Supervision known;
+  const int64_t* chain_tags = nullptr;  // as in set_chain
+};
+
 class Objective {
  public:
   Objective(std::shared_ptr<Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
@@ -62,6 +69,10 @@ class Objective {
 
   // sum_b weight_b * nll_b, and its gradient [size] unless null; the outcome names the first sentence it fails on.
   Outcome evaluate(const double* weights, double* gradient, double* loss);
+
+  // A plan for other sentences with the same attributes, and their loss; the gradient is added to what is there.
+  FlatPlan plan_of(const Dataset& data) const { return trellis::make_plan(data, pairs()); }
+  Outcome evaluate_part(const Part& part, const double* weights, double* gradient, double* loss);
 
   // Transition scores [S, S] of these weights times scale; the scores of first and last states are fixed.
   void transition_scores(const double* weights, double scale, double* scores) const;

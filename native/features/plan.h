@@ -9,7 +9,7 @@ namespace trellis {
 // Memory for one evaluation after another.
 template <typename R>
 struct Room {
-  std::vector<R> emissions, edges, edge_derivatives;
+  std::vector<R> emissions, derivatives, edges, edge_derivatives;
 
   // With at least this many numbers, finite ones.
   R* rows(int64_t count) {
@@ -32,10 +32,10 @@ class Plan {
   static int64_t row_cells(const PlanView& plan, int64_t L) { return plan.rows() * L + rows_padding; }
   // Once per evaluation: the rows of attributes and of bundles.
   void score_rows(const double* weights);
-  // emissions[n - first] for tokens first .. last - 1
+  // The emissions of the tokens of sentences first .. last - 1.
   void score_tokens(const double* weights, int64_t first, int64_t last, R* emissions) const;
-  // The rows of tokens, where their derivatives go.
-  R* derivatives(int64_t token) { return rows_ + (plan_.token_row + token) * L_; }
+  // The derivatives of the same go to the rows of tokens.
+  void take_derivatives(int64_t first, int64_t last, const R* derivatives);
   // gradient[p] += ... of all pairs, from the rows of tokens.
   void add_gradient(double* gradient);
 
@@ -43,6 +43,15 @@ class Plan {
   void add_pairs(const ListArrays<Borrowed>& pairs, const double* weights, int64_t first, int64_t last, R* rows) const;
   void add_pair_gradient(double* gradient) const;
   void add_row_gradient(double* gradient) const;
+  void score_units(const double* weights);
+  void score_places(int64_t first, int64_t last, R* emissions) const;
+  void add_unit_gradient(double* gradient);
+  // f(pair, label) for the pairs of the row's own attribute
+  template <typename F>
+  void for_own_pairs(int64_t row, F f) const {
+    int64_t p = plan_.row_pairs.data()[row];
+    for (unsigned labels = plan_.row_labels.data()[row]; labels; labels &= labels - 1) f(p++, __builtin_ctz(labels));
+  }
 
   const PlanView& plan_;
   Pairs pairs_;

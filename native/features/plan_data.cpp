@@ -1,5 +1,7 @@
 #include "features/plan_data.h"
 
+#include "features/windows.h"
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -9,25 +11,13 @@ namespace trellis {
 namespace {
 
 constexpr int64_t alignment = 64;  // of each array of a plan
-constexpr int64_t narrow = 8;      // rows up to this width are as cheap as single pairs
 
-template <typename T>
-using Vector = std::vector<T>;
 using Lists = ListArrays<Vector>;
-
-void close(Lists& lists) {
-  if (lists.items.size() > std::numeric_limits<uint32_t>::max() - rows_ahead)
-    throw std::length_error("too many features for 32 bits");
-  lists.ends.push_back(uint32_t(lists.items.size()));
-}
-
-// After the last list: what RowLists asks for.
-void finish(Lists& lists) { lists.items.insert(lists.items.end(), rows_ahead, 0); }
 
 // Lists that all are empty are no lists.
 void finish_pairs(Lists& lists) {
   if (lists.items.empty()) lists.ends = {};
-  finish(lists);
+  finish_lists(lists);
 }
 
 // A list's number turned into the number of its row.
@@ -69,7 +59,7 @@ Lists inverse(int64_t from, int64_t count, std::initializer_list<Part> parts) {
   result.items.resize(size_t(result.begin(count)));
   if (weighted) result.values.resize(result.items.size());
   for (const Part& part : parts) put_lists(part, from, next, result);
-  finish(result);
+  finish_lists(result);
   return result;
 }
 
@@ -146,9 +136,9 @@ class Planning {
   void list_bundles() {
     for (const int32_t u : row_bundles_) {
       list_bundle(u, plan_.bundle_parts, plan_.bundle_pairs);
-      close(plan_.bundle_parts), close(plan_.bundle_pairs);
+      close_list(plan_.bundle_parts), close_list(plan_.bundle_pairs);
     }
-    finish(plan_.bundle_parts), finish_pairs(plan_.bundle_pairs);
+    finish_lists(plan_.bundle_parts), finish_pairs(plan_.bundle_pairs);
   }
   void list_tokens() {
     for (int64_t n = 0; n < data_.tokens(); ++n) {
@@ -161,9 +151,9 @@ class Planning {
           if (!data_.values.empty()) plan_.token_parts.values.push_back(1.0);
         }
       }
-      close(plan_.token_parts), close(plan_.token_pairs);
+      close_list(plan_.token_parts), close_list(plan_.token_pairs);
     }
-    finish(plan_.token_parts), finish_pairs(plan_.token_pairs);
+    finish_lists(plan_.token_parts), finish_pairs(plan_.token_pairs);
   }
 
   // From items to lists. Only pairs that occur in lists of pairs get a list of uses.
@@ -201,14 +191,22 @@ class Planning {
 
 int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// A plan begins with these numbers: bundle_row, token_row and the sizes of the arrays.
-constexpr int64_t most_header = 32;
+// A plan begins with these numbers: bundle_row, token_row, gap and the sizes of the arrays.
+constexpr int64_t most_header = 64;
 
 }  // namespace
 
+void close_list(Lists& lists) {
+  if (lists.items.size() > std::numeric_limits<uint32_t>::max() - rows_ahead)
+    throw std::length_error("too many features for 32 bits");
+  lists.ends.push_back(uint32_t(lists.items.size()));
+}
+
+void finish_lists(Lists& lists) { lists.items.insert(lists.items.end(), rows_ahead, 0); }
+
 FlatPlan make_plan(const Dataset& data, const Pairs& pairs) {
-  PlanArrays<Vector> plan = Planning(data, pairs).make();
-  int64_t header[most_header] = {plan.bundle_row, plan.token_row}, count = 2, size = sizeof header;
+  PlanArrays<Vector> plan = has_windows(data, pairs) ? plan_windows(data, pairs) : Planning(data, pairs).make();
+  int64_t header[most_header] = {plan.bundle_row, plan.token_row, plan.gap}, count = 3, size = sizeof header;
   plan.for_arrays([&](const auto& array) {
     header[count++] = int64_t(array.size());
     size += aligned(int64_t(array.size() * sizeof array[0]));
@@ -222,18 +220,18 @@ FlatPlan make_plan(const Dataset& data, const Pairs& pairs) {
     if (bytes) std::memcpy(to, array.data(), bytes);
     std::memset(to + bytes, 0, size_t(aligned(int64_t(bytes))) - bytes);
     to += aligned(int64_t(bytes));
-    array = {};
+    release(array);
   });
   return flat;
 }
 
-PlanView read_plan(const FlatPlan& flat) {
+PlanView read_plan(const char* bytes) {
   PlanView plan;
-  int64_t header[most_header], count = 2, at = sizeof header;
-  std::memcpy(header, flat.bytes, sizeof header);
-  plan.bundle_row = header[0], plan.token_row = header[1];
+  int64_t header[most_header], count = 3, at = sizeof header;
+  std::memcpy(header, bytes, sizeof header);
+  plan.bundle_row = header[0], plan.token_row = header[1], plan.gap = header[2];
   plan.for_arrays([&](auto& array) {
-    array.point_to(flat.bytes + at, header[count]);
+    array.point_to(bytes + at, header[count]);
     at += aligned(header[count++] * int64_t(sizeof *array.data()));
   });
   return plan;

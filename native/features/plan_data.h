@@ -10,6 +10,8 @@
 //
 // and the way back sums derivatives of the rows of tokens and bundles by the same lists inverted.
 //
+// With few labels, and features made by templates, rows belong to windows instead: see windows.h.
+//
 // A finished plan is one flat array of bytes that holds no address.
 #pragma once
 
@@ -36,9 +38,15 @@ struct ListArrays {
   RowLists rows() const { return {ends.data(), items.data(), values.size() ? values.data() : nullptr}; }
 };
 
+// Where the rows, the units and the places of one kind of window begin; see windows.h.
+struct Window {
+  int64_t width, first_row, first_unit, first_place;
+};
+
 template <template <typename> class Array>
 struct PlanArrays {
   int64_t bundle_row = 0, token_row = 0;  // the first rows of their kinds
+  int64_t gap = 0;                        // rows before the tokens of each sentence, and after the last one's
   Array<int64_t> offsets;                 // [B + 1] tokens of each sentence
   Array<int32_t> row_attributes;          // of the first rows, in rising order
   Array<int32_t> used_pairs;              // pairs of attributes without a row, in rising order
@@ -47,18 +55,35 @@ struct PlanArrays {
   ListArrays<Array> bundle_uses;                 // of each shared bundle: the tokens' rows
   ListArrays<Array> attribute_uses;              // of each attribute with a row: rows of bundles and tokens
   ListArrays<Array> pair_uses;                   // of each used pair: rows of bundles and tokens
+  Array<Window> windows;                         // if there are any, only these, offsets and attributes have items:
+  Array<int32_t> places;                         // the first row of the unit at each place, rows_ahead more
+  Array<int32_t> row_pairs;                      // of each row of a unit: the first pair of its own attribute, if any,
+  Array<uint8_t> row_labels;                     // and bit l if that has a pair with label l
+  ListArrays<Array> row_parts;                   // its other attributes
+  ListArrays<Array> unit_uses;                   // of each unit: rows of the first tokens it says something about
 
-  int64_t tokens() const { return token_parts.size(); }
-  int64_t rows() const { return token_row + tokens(); }
+  int64_t sentences() const { return int64_t(offsets.size()) - 1; }
+  int64_t tokens() const { return offsets.data()[sentences()]; }
+  int64_t rows() const { return token_row + tokens() + gap * (sentences() + 1); }
   // f(array) for all of them
   template <typename F>
   void for_arrays(F f) {
-    f(offsets), f(row_attributes), f(used_pairs);
+    f(offsets), f(row_attributes), f(used_pairs), f(windows), f(places), f(row_pairs), f(row_labels);
     for (ListArrays<Array>* lists : {&bundle_parts, &bundle_pairs, &token_parts, &token_pairs, &bundle_uses,
-                                     &attribute_uses, &pair_uses})
+                                     &attribute_uses, &pair_uses, &row_parts, &unit_uses})
       f(lists->ends), f(lists->items), f(lists->values);
   }
 };
+
+template <typename T>
+using Vector = std::vector<T>;
+
+constexpr int64_t narrow = 8;  // rows up to this width are as cheap as single pairs
+
+// After the last item of a list; throws std::length_error.
+void close_list(ListArrays<Vector>& lists);
+// After the last list: what RowLists asks for.
+void finish_lists(ListArrays<Vector>& lists);
 
 // Numbers that belong to somebody else.
 template <typename T>
@@ -84,7 +109,7 @@ struct FlatPlan {
 // Throws std::length_error if there are more features than 32 bits can count.
 FlatPlan make_plan(const Dataset& data, const Pairs& pairs);
 
-// The arrays of a finished plan, which it must outlive.
-PlanView read_plan(const FlatPlan& flat);
+// The arrays of a finished plan, whose bytes must outlive them.
+PlanView read_plan(const char* bytes);
 
 }  // namespace trellis

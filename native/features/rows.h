@@ -15,6 +15,12 @@ struct RowLists {
   const double* values;  // of each item, or null if all are 1
 };
 
+// The units of one kind of window (windows.h): token t gets row i, i < width, of the unit at places[t + width - 1 - i].
+struct PlaceList {
+  const int32_t* places;  // rows_ahead more than the last token asks for
+  int64_t width;
+};
+
 constexpr int rows_ahead = 32;    // rows are fetched this many steps before they are added
 constexpr int rows_padding = 64;  // numbers that must follow the last row: whole vectors are read
 
@@ -25,6 +31,12 @@ struct RowKernels {
   // The same with sums in double.
   void (*collect)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, R* out);
   void (*total)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, double* out);
+  // For at most 8 labels: out[t, l] = the sum over windows, and over the rows r of theirs that token t gets, of rows[r, l]
+  void (*add_places)(const R* rows, int64_t L, const PlaceList* windows, int64_t count, int64_t tokens, R* out);
+  // out[(u - first) * width + i, l] = sum over the items r of list u of rows[r + i, l], for lists first .. last - 1; in
+  // double
+  void (*collect_places)(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, int64_t width,
+                         R* out);
 };
 
 // Those of the instruction set in use.

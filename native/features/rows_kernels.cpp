@@ -5,8 +5,11 @@
 
 namespace TRELLIS_ISA {
 
+using trellis::PlaceList;
 using trellis::RowLists;
 using trellis::rows_ahead;
+
+constexpr int list_ahead = 256;  // the lists themselves: the processor does not see so many of them coming
 
 // width<S> numbers of type R, as S
 template <typename S, typename R>
@@ -69,27 +72,109 @@ void sum_lists_by(const R* rows, int64_t L, const RowLists& lists, int64_t first
                               L - l < columns ? L - l : columns, out + l);
 }
 
-// The same for rows of at most N numbers, fewer than a vector has: no more is read than a row holds.
+// Rows of at most N numbers, fewer than a vector has: no more is read than N.
+template <typename T, int N>
+struct Narrow {
+  typedef T V __attribute__((vector_size(sizeof(T) * N)));
+};
+
+// By reference, since a function cannot return a vector that the instruction set does not have.
+template <typename R, typename V>
+inline void load_narrow(const R* row, V& as) {
+  typename Narrow<R, int(sizeof(V) / sizeof(as[0]))>::V v;
+  __builtin_memcpy(&v, row, sizeof v);
+  as = __builtin_convertvector(v, V);
+}
+
+template <int N, typename O, typename V>
+inline void store_narrow(O* out, const V& sums, int64_t L) {
+  const typename Narrow<O, N>::V whole = __builtin_convertvector(sums, typename Narrow<O, N>::V);
+  if (L == N) {
+    __builtin_memcpy(out, &whole, sizeof whole);
+  } else {
+    for (int64_t l = 0; l < L; ++l) out[l] = whole[l];
+  }
+}
+
 template <typename R, typename S, typename O, int N>
 void sum_narrow(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, O* out) {
-  typedef R Row __attribute__((vector_size(sizeof(R) * N)));
-  typedef S Sums __attribute__((vector_size(sizeof(S) * N)));
-  typedef O Out __attribute__((vector_size(sizeof(O) * N)));
+  typedef typename Narrow<S, N>::V Sums;
   for (int64_t i = first, at = i ? lists.ends[i - 1] : 0; i < last; ++i, out += L) {
-    Sums sums = {};
+    Sums sums = {}, row;
     for (const int64_t end = lists.ends[i]; at < end; ++at) {
       __builtin_prefetch(rows + lists.items[at + rows_ahead] * L);
-      Row row;
-      __builtin_memcpy(&row, rows + lists.items[at] * L, sizeof row);
-      sums += lists.values ? S(lists.values[at]) * __builtin_convertvector(row, Sums) : __builtin_convertvector(row, Sums);
+      load_narrow(rows + lists.items[at] * L, row);
+      sums += lists.values ? S(lists.values[at]) * row : row;
     }
-    const Out whole = __builtin_convertvector(sums, Out);
-    if (L == N) {
-      __builtin_memcpy(out, &whole, sizeof whole);
-    } else {
-      for (int64_t l = 0; l < L; ++l) out[l] = whole[l];
+    store_narrow<N>(out, sums, L);
+  }
+}
+
+template <typename R, int N>
+void add_places_by(const R* rows, int64_t L, const PlaceList* windows, int64_t count, int64_t tokens, R* out) {
+  for (int64_t t = 0; t < tokens; ++t, out += L) {
+    typename Narrow<R, N>::V sums = {}, row;
+    for (int64_t w = 0; w < count; ++w) {
+      const int32_t* place = windows[w].places + t + windows[w].width - 1;
+      __builtin_prefetch(place + list_ahead);
+      __builtin_prefetch(rows + place[rows_ahead] * L);
+      for (int64_t i = 0; i < windows[w].width; ++i) {
+        load_narrow(rows + (place[-i] + i) * L, row);
+        sums += row;
+      }
+    }
+    store_narrow<N>(out, sums, L);
+  }
+}
+
+template <typename R>
+void add_places(const R* rows, int64_t L, const PlaceList* windows, int64_t count, int64_t tokens, R* out) {
+  if (L <= 4) return add_places_by<R, 4>(rows, L, windows, count, tokens, out);
+  add_places_by<R, 8>(rows, L, windows, count, tokens, out);
+}
+
+// W rows of each unit, which has `width` of them.
+template <typename R, int N, int W>
+void collect_rows(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, int64_t width, R* out) {
+  typedef typename Narrow<double, N>::V Sums;
+  for (int64_t u = first, at = u ? lists.ends[u - 1] : 0; u < last; ++u, out += width * L) {
+    Sums sums[W] = {};
+    for (const int64_t end = lists.ends[u]; at < end; ++at) {
+      __builtin_prefetch(lists.items + at + list_ahead);
+      fetch(rows + lists.items[at + rows_ahead] * L, W * L);
+      const R* row = rows + lists.items[at] * L;
+#pragma GCC unroll 8
+      for (int i = 0; i < W; ++i) {
+        Sums own;
+        load_narrow(row + i * L, own);
+        sums[i] += own;
+      }
+    }
+    for (int i = 0; i < W; ++i) store_narrow<N>(out + i * L, sums[i], L);
+  }
+}
+
+template <typename R, int N>
+void collect_places_by(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, int64_t width,
+                       R* out) {
+  for (int64_t i = 0; i < width;) {
+    const R* from = rows + i * L;
+    R* to = out + i * L;
+    switch (width - i) {
+      case 1: collect_rows<R, N, 1>(from, L, lists, first, last, width, to); return;
+      case 2: collect_rows<R, N, 2>(from, L, lists, first, last, width, to); return;
+      case 3: collect_rows<R, N, 3>(from, L, lists, first, last, width, to); return;
+      case 5: collect_rows<R, N, 5>(from, L, lists, first, last, width, to); return;
+      default: collect_rows<R, N, 4>(from, L, lists, first, last, width, to), i += 4;
     }
   }
+}
+
+template <typename R>
+void collect_places(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, int64_t width,
+                    R* out) {
+  if (L <= 4) return collect_places_by<R, 4>(rows, L, lists, first, last, width, out);
+  collect_places_by<R, 8>(rows, L, lists, first, last, width, out);
 }
 
 template <typename R, typename S, typename O>
@@ -116,7 +201,8 @@ template <typename R>
 const RowKernels<R>& own_kernels() {
   namespace isa = TRELLIS_ISA;
   static const RowKernels<R> kernels = {isa::sum_lists<R, R, R>, isa::sum_lists<R, double, R>,
-                                        isa::sum_lists<R, double, double>};
+                                        isa::sum_lists<R, double, double>, isa::add_places<R>,
+                                        isa::collect_places<R>};
   return kernels;
 }
 

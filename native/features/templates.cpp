@@ -1,45 +1,9 @@
 #include "features/templates.h"
 
-#include "base/unicode.h"
-
 #include <algorithm>
 #include <map>
 
 namespace trellis {
-
-uint32_t next_character(std::string_view s, size_t& at) {
-  const uint8_t first = uint8_t(s[at++]);
-  if (first < 0x80) return first;
-  const int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
-  uint32_t code = first & (0x3fu >> more);
-  for (int i = 0; i < more && at < s.size(); ++i) code = code << 6 | (uint8_t(s[at++]) & 0x3fu);
-  return code;
-}
-
-void append_character(std::string& out, uint32_t code) {
-  if (code < 0x80) {
-    out += char(code);
-  } else if (code < 0x800) {
-    out += char(0xc0 | code >> 6);
-    out += char(0x80 | (code & 0x3f));
-  } else if (code < 0x10000) {
-    out += char(0xe0 | code >> 12);
-    out += char(0x80 | (code >> 6 & 0x3f));
-    out += char(0x80 | (code & 0x3f));
-  } else {
-    out += char(0xf0 | code >> 18);
-    out += char(0x80 | (code >> 12 & 0x3f));
-    out += char(0x80 | (code >> 6 & 0x3f));
-    out += char(0x80 | (code & 0x3f));
-  }
-}
-
-bool is_ascii(std::string_view s) {
-  for (const char c : s)
-    if (uint8_t(c) >= 0x80) return false;
-  return true;
-}
-
 namespace {
 
 bool is_start(char byte) { return (uint8_t(byte) & 0xc0) != 0x80; }
@@ -157,6 +121,18 @@ TemplateSet::TemplateSet(std::vector<std::vector<Piece>> given) : templates(std:
     }
     groups[place->second].templates.push_back(int(t));
   }
+}
+
+std::vector<Family> TemplateSet::families() const {
+  std::map<std::vector<std::pair<int, int>>, int> known;
+  std::vector<Family> found;
+  for (const Group& group : groups) {
+    const int row = group.sources.empty() ? 0 : group.sources[0].row;
+    std::vector<std::pair<int, int>> key;
+    for (const Source& source : group.sources) key.emplace_back(source.row - row, source.column);
+    found.push_back({known.emplace(std::move(key), int(known.size())).first->second, row});
+  }
+  return found;
 }
 
 }  // namespace trellis

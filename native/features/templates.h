@@ -5,6 +5,7 @@
 // shared by all its tokens. Few bundles are distinct, so a corpus is compiled, scored and differentiated by bundle.
 #pragma once
 
+#include "base/unicode.h"
 #include "features/strings.h"
 
 #include <cstdint>
@@ -30,8 +31,14 @@ struct Source {
 };
 
 struct Group {
-  std::vector<Source> sources;
+  std::vector<Source> sources;  // in rising order
   std::vector<int> templates;
+};
+
+// Groups of one family look at the same cells from different places: what one says about a token depends on the same
+// cells as what another says about a token `row` places away.
+struct Family {
+  int number, row;
 };
 
 struct TemplateSet {
@@ -40,14 +47,12 @@ struct TemplateSet {
   std::vector<Group> groups;
   int columns = 0;  // how many the templates look at
   explicit TemplateSet(std::vector<std::vector<Piece>> templates);
+  // Of each group.
+  std::vector<Family> families() const;
 };
 
 // A cell beyond the edge of the sentence: -k before its first token, +k after its last; the value is `_B-k`, `_B+k`.
 std::string edge_value(int64_t distance);
-// The code point that starts at `at`, which moves past it. Bytes that are not UTF-8 cannot come from a Python string.
-uint32_t next_character(std::string_view s, size_t& at);
-void append_character(std::string& out, uint32_t code);
-bool is_ascii(std::string_view s);
 // Appends function(value) to out.
 void apply(Function function, int argument, std::string_view value, std::string& out);
 

@@ -1,5 +1,7 @@
 #include "features/value_scorer.h"
 
+#include "base/release.h"
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -72,7 +74,7 @@ void ValueScorer<R>::Rows::reserve(int64_t used, int64_t count) {
 
 template <typename R>
 void ValueScorer<R>::forget() {
-  for (OfColumn& own : own_) own.row_of = {}, own.numbers = {};
+  for (OfColumn& own : own_) release(own.row_of), release(own.numbers);
   rows_ = Rows();
   used_rows_ = 0;
   see_edges();

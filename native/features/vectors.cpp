@@ -78,6 +78,39 @@ void subtract(const double* a, const double* b, int64_t size, float* to, double*
   }
 }
 
+inline double sign_of(double value) { return value > 0.0 ? 1.0 : value < 0.0 ? -1.0 : 0.0; }
+
+TRELLIS_WIDE
+void pseudo_chunk(const double* w, const double* g, double c1, int64_t size, double* out) {
+  for (int64_t i = 0; i < size; ++i) {
+    const double shrunk = g[i] > c1 ? g[i] - c1 : g[i] < -c1 ? g[i] + c1 : 0.0 * g[i];  // NaN stays NaN
+    out[i] = w[i] != 0.0 ? g[i] + c1 * sign_of(w[i]) : shrunk;
+  }
+}
+
+TRELLIS_WIDE
+void downhill_chunk(const double* uphill, int64_t size, double* direction) {
+  for (int64_t i = 0; i < size; ++i) direction[i] = direction[i] * uphill[i] >= 0.0 ? 0.0 : direction[i];
+}
+
+TRELLIS_WIDE
+void orthant_chunk(const double* x, const double* uphill, const double* direction, double step, int64_t size,
+                   double* out, double* sums) {
+  double lengths[lanes] = {}, slopes[lanes] = {};
+  const auto take = [&](int64_t i, int lane) {
+    const double next = x[i] + step * direction[i], side = x[i] != 0.0 ? x[i] : -uphill[i];
+    const double kept = next * sign_of(side) <= 0.0 ? 0.0 : next;
+    out[i] = kept;
+    lengths[lane] += kept < 0.0 ? -kept : kept;
+    slopes[lane] += uphill[i] * (kept - x[i]);
+  };
+  int64_t i = 0;
+  for (; i + lanes <= size; i += lanes)
+    for (int j = 0; j < lanes; ++j) take(i + j, j);
+  for (; i < size; ++i) take(i, 0);
+  sums[0] = fold(lengths), sums[1] = fold(slopes);
+}
+
 // f(c, from, count) for each chunk c, which is elements from .. from + count - 1
 template <typename F>
 void by_chunk(int64_t size, F f) {
@@ -149,6 +182,24 @@ std::vector<double> learn_step(const Steps& step, const double* v, const std::ve
   for (size_t i = 0; i < columns; ++i)
     for (size_t row = 0; row < 3; ++row) products[row * columns + i] = found[3 * i + row];
   return products;
+}
+
+void pseudo_gradient(const double* weights, const double* gradient, double c1, int64_t size, double* out) {
+  by_chunk(size, [&](int64_t, int64_t from, int64_t count) {
+    pseudo_chunk(weights + from, gradient + from, c1, count, out + from);
+  });
+}
+
+void keep_downhill(const double* uphill, int64_t size, double* direction) {
+  by_chunk(size, [&](int64_t, int64_t from, int64_t count) { downhill_chunk(uphill + from, count, direction + from); });
+}
+
+OrthantStep step_in_orthant(const double* x, const double* uphill, const double* direction, double step, int64_t size,
+                            double* out) {
+  const auto sums = sum_chunks(size, 2, [&](int64_t from, int64_t count, double* part) {
+    orthant_chunk(x + from, uphill + from, direction + from, step, count, out + from, part);
+  });
+  return {sums[0], sums[1]};
 }
 
 }  // namespace trellis

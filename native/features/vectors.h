@@ -28,4 +28,16 @@ struct Steps {
 std::vector<double> learn_step(const Steps& step, const double* v, const std::vector<const float*>& vectors,
                                int64_t size, float* s, float* y);
 
+// Of OWL-QN, see trellis.training.owlqn: the way up of a loss with gradient g and the term c1 |w|_1.
+void pseudo_gradient(const double* weights, const double* gradient, double c1, int64_t size, double* out);
+// direction = 0 where it does not lead down
+void keep_downhill(const double* uphill, int64_t size, double* direction);
+// out = x + step * direction, and 0 where that leaves the orthant of x, or of the way down where x is 0.
+struct OrthantStep {
+  double length;  // |out|_1
+  double slope;   // uphill . (out - x)
+};
+OrthantStep step_in_orthant(const double* x, const double* uphill, const double* direction, double step, int64_t size,
+                            double* out);
+
 }  // namespace trellis

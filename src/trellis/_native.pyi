@@ -111,9 +111,35 @@ class InferenceFloat32(_Inference): ...
 class InferenceFloat64(_Inference): ...
 
 def number_strings(sequences: Iterable[Sequence[object]], table: dict[object, int], /) -> npt.NDArray[np.uint32]: ...
+def count_steps(
+    codes: npt.NDArray[np.uint32], /
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 def name_numbers(
     names: list[str], ids: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], /
 ) -> list[list[str]]: ...
+def gradient_length(
+    doubles: bool, threads: int, addresses: npt.NDArray[np.uint64], counts: npt.NDArray[np.int64], /
+) -> float: ...
+def adam_step(
+    doubles: bool,
+    threads: int,
+    addresses: npt.NDArray[np.uint64],
+    counts: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.float64],
+    /,
+) -> None: ...
+def apply_dropout(
+    doubles: bool,
+    seed: int,
+    shares: tuple[float, float, float],
+    lengths: npt.NDArray[np.int64],
+    first: int,
+    width: int,
+    source: tuple[int, int, int, npt.NDArray[np.int64] | None],
+    target: tuple[int, int, int, npt.NDArray[np.int64] | None],
+    add: bool,
+    /,
+) -> None: ...
 def lstm_forward(
     doubles: bool,
     lengths: npt.NDArray[np.int64],
@@ -239,6 +265,28 @@ class Dataset:
     def entries(self) -> int: ...
     @property
     def offsets(self) -> npt.NDArray[np.int64]: ...
+    def arrays(
+        self,
+    ) -> tuple[
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int32],
+        npt.NDArray[np.float64],
+        npt.NDArray[np.int32],
+    ]: ...
+    @staticmethod
+    def of_arrays(
+        offsets: npt.NDArray[np.int64],
+        token_bundles: npt.NDArray[np.int32],
+        bundle_ends: npt.NDArray[np.int64],
+        attributes: npt.NDArray[np.int32],
+        values: npt.NDArray[np.float64],
+        families: npt.NDArray[np.int32],
+        /,
+    ) -> Dataset: ...
+    def forget(self) -> None: ...
+    def share_bundles(self) -> bool: ...
     def first_uses(self, attributes: int, /) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
     def token_attributes(self, token: int, /) -> list[tuple[int, float]]: ...
 
@@ -272,6 +320,7 @@ class TokenScorer:
     def score(
         self, columns: list[list[Any]], names: list[str], /
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
+    def score_lists(self, lists: TokenLists, /) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
 
 class Objective:
     def __init__(
@@ -312,6 +361,19 @@ class Objective:
     def edges(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint16]]: ...
     def evaluate(
         self, weights: npt.NDArray[np.float64], gradient: npt.NDArray[np.float64] | None, /
+    ) -> tuple[int, int, float]: ...
+    def plan_of(self, data: Dataset, /) -> npt.NDArray[np.uint8]: ...
+    def evaluate_part(
+        self,
+        plan: npt.NDArray[np.uint8],
+        tags: npt.NDArray[np.int64] | None,
+        chain_tags: npt.NDArray[np.int64] | None,
+        allowed: npt.NDArray[np.uint8] | None,
+        sentence_weights: npt.NDArray[np.float64] | None,
+        token_weights: npt.NDArray[np.float64] | None,
+        weights: npt.NDArray[np.float64],
+        gradient: npt.NDArray[np.float64],
+        /,
     ) -> tuple[int, int, float]: ...
     def descend(
         self,
@@ -370,6 +432,22 @@ def combine_steps(
     /,
 ) -> None: ...
 def add_decay(weights: npt.NDArray[np.float64], factor: float, gradient: npt.NDArray[np.float64], /) -> float: ...
+def pseudo_gradient(
+    weights: npt.NDArray[np.float64],
+    gradient: npt.NDArray[np.float64],
+    c1: float,
+    out: npt.NDArray[np.float64],
+    /,
+) -> None: ...
+def keep_downhill(uphill: npt.NDArray[np.float64], direction: npt.NDArray[np.float64], /) -> None: ...
+def step_in_orthant(
+    x: npt.NDArray[np.float64],
+    uphill: npt.NDArray[np.float64],
+    direction: npt.NDArray[np.float64],
+    step: float,
+    out: npt.NDArray[np.float64],
+    /,
+) -> tuple[float, float]: ...
 def learn_step(
     x: npt.NDArray[np.float64],
     x_before: npt.NDArray[np.float64],
@@ -413,7 +491,32 @@ class EasyWords:
         self, text: str, known: dict[str, tuple[str, ...]], pieces: Callable[[str], tuple[str, ...]], /
     ) -> list[str] | None: ...
 
+class TokenLists:
+    @staticmethod
+    def read(json: bytes, field: bytes, /) -> tuple[TokenLists, bytes] | None: ...
+    @staticmethod
+    def joined(parts: list[TokenLists], /) -> TokenLists: ...
+    def __len__(self) -> int: ...
+    def sentence(self, index: int, /) -> list[str]: ...
+    def lengths(self) -> npt.NDArray[np.int64]: ...
+    def extent(self) -> tuple[int, int]: ...
+    def part(self, first: int, last: int, /) -> TokenLists: ...
+
+def write_names(
+    names: list[bytes],
+    ids: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    counts: list[int],
+    opening: bytes,
+    closing: bytes,
+    /,
+) -> list[bytes]: ...
 def find_tokens(text: str, tokens: Sequence[str], /) -> tuple[tuple[int, int], ...]: ...
+
+PackedTexts = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32], bool]
+
+def pack_texts(texts: Sequence[str | None], /) -> PackedTexts: ...
+def pack_names(names: Sequence[str], ids: npt.NDArray[np.int64], /) -> PackedTexts: ...
 
 SegmentAnswer = tuple[
     Outcome, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]

@@ -12,6 +12,7 @@
     ├── ConfigError                a configuration with an unknown key or an impossible value (also a ValueError)
     ├── TemplateError              a feature template that cannot be read or applied (also a ValueError)
     ├── StoreError                 a saved model that is damaged, foreign or too new (also a ValueError)
+    │   └── NewerFormatError       it is too new: a newer version of Trellis opens it
     ├── ProcessError               one of several processes that work together was lost (also a RuntimeError)
     └── ModelError                 a model was asked for something it cannot give (also a ValueError)
         └── NotFittedError         a model was asked before it was trained (also an AttributeError)
@@ -23,7 +24,10 @@ Every message says what is wrong, where, what was expected and what was found.
 
 from __future__ import annotations
 
-from typing import Self
+import sys
+import warnings
+from functools import partial
+from typing import Any, Self
 
 LONGEST_SHOWN = 120
 """Characters of somebody's text that a message quotes."""
@@ -89,9 +93,22 @@ class CorpusError(DataError):
         self.text = text
         self.whole = text if whole is None else whole
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It may be pickled, for another process."""
+        make = partial(type(self), path=self.path, line=self.line, text=self.text, whole=self.whole)
+        return make, (self.problem,)
+
 
 class DataWarning(UserWarning):
     """Data that were not as they should be, and what was done about it."""
+
+
+def warn(message: str, category: type[Warning] = DataWarning) -> None:
+    """A warning about the line outside Trellis that asked for what it is about."""
+    frame, level = sys._getframe(0), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "trellis":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class ConfigError(TrellisError, ValueError):
@@ -104,6 +121,16 @@ class TemplateError(TrellisError, ValueError):
 
 class StoreError(TrellisError, ValueError):
     """A saved model that is damaged, of another kind, or of a newer format."""
+
+
+class NewerFormatError(StoreError):
+    """A file that a newer version of Trellis wrote and opens; nothing is wrong with it."""
+
+    @classmethod
+    def of(cls, path: object, version: int, known: int) -> Self:
+        """The file, its format, and the newest that is known here."""
+        newer = "it was saved by a newer version of Trellis, which opens it"
+        return cls(f"{path} has format {version}; this version of Trellis reads format {known}: {newer}")
 
 
 class ProcessError(TrellisError, RuntimeError):

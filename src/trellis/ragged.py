@@ -19,6 +19,7 @@ from trellis.untrusted import shown
 
 __all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"]
 
+_FEW = 16
 _MOST_TOKENS = 2**48  # more than fits into any memory, and few enough that no product of sizes wraps around
 
 
@@ -31,12 +32,10 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ShapeError(f"lengths must be integers (B,), got {array.dtype} of shape {array.shape}")
     whole = plain_array(array, np.uint64 if array.dtype == np.uint64 else np.int64)
-    # As unsigned integers, negative numbers are among the largest: one test finds them and sums that may wrap around.
-    small = not whole.size or int(whole.view(np.uint64).max()) <= _MOST_TOKENS // whole.size
-    if not small and whole.min() < 0:
+    negative, total = _sum_of_few(whole) if whole.size <= _FEW else _sum_of_many(whole)
+    if negative:
         b = int(np.argmax(whole < 0))
         raise ShapeError(f"lengths must be >= 0, got {whole[b]} for sequence {b}")
-    total = int(whole.sum()) if small else sum(whole.tolist())
     if tokens is not None and total != tokens:
         raise ShapeError(
             f"lengths must add up to the number of tokens N = {tokens}, got {total} from {array.size} sequences"
@@ -44,6 +43,18 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
     if total > _MOST_TOKENS:
         raise ShapeError(f"lengths must add up to at most {_MOST_TOKENS} tokens, got {total}")
     return whole.view(np.int64)
+
+
+def _sum_of_few(whole: AnyArray) -> tuple[bool, int]:
+    """Whether a length is negative, and the sum of all: by Python, which for a few is quicker than NumPy."""
+    lengths = whole.tolist()
+    return min(lengths, default=0) < 0, sum(lengths)
+
+
+def _sum_of_many(whole: AnyArray) -> tuple[bool, int]:
+    """The same by NumPy, if the sum cannot wrap around: as unsigned integers, negative numbers are the largest."""
+    small = int(whole.view(np.uint64).max()) <= _MOST_TOKENS // whole.size
+    return (False, int(whole.sum())) if small else (bool(whole.min() < 0), sum(whole.tolist()))
 
 
 def offsets_of(lengths: IntArray) -> IntArray:

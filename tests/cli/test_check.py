@@ -94,3 +94,23 @@ def test_a_missing_file_is_an_error_of_the_library(train: Path) -> None:
 def test_help_shows_examples() -> None:
     result = run(app, ["--help"])
     assert "trellis check train.conll dev.conll test.conll" in result.output
+
+
+def test_what_reading_left_out_or_changed_is_told(train: Path) -> None:
+    span = '"spans": [{"start": 0, "end": 5, "label": "LOC"}]'
+    cut = f'{{"text": "Parisbased Acme", {span}}}\n'
+    Path("data.jsonl").write_text(f'{cut}{{"text": "Paris", {span}, "answer": "reject"}}\n')
+    result = run(app, ["data.jsonl"])
+    assert "data.jsonl: left out records with the answer 'reject' (Prodigy): 1\n" in result.output
+    assert "data.jsonl: tokens split where a span cuts them: 1\n  data.jsonl:1: 'Parisbased' became" in result.output
+    notes = json.loads(run(app, ["data.jsonl", "--json"]).output)["files"][0]["notes"]
+    assert len(notes) == 3
+
+
+def test_the_scheme_is_the_one_of_training_and_no_other_is_called_legal_beside_errors(train: Path) -> None:
+    """A bad label in the only sentence: no sentence is without a label that cannot be read."""
+    train.write_text("Well\tlabel\n" + "Ada\tB-PER\nKing\tI-PER\nslept\tO\n" * 30)
+    result = run(app, ["train.conll", "--format", "conll"])
+    assert result.exit_code == 1
+    assert "Tags were checked against IOB2\n" in result.output
+    assert "errors: 1," in result.output

@@ -38,6 +38,7 @@ def test_columns_are_chosen(source: Path) -> None:
     source.write_text("Ada NNP B-PER\n")
     result = run(app, ["in.conll", "-", "--to", "wordtag", "--columns", "token,pos,ner", "--tags", "pos"])
     assert result.stdout == "Ada/NNP\n"
+    assert result.stderr.endswith(": 1 sentence as wordtag\n")
 
 
 def test_spans_shape_and_tokenizer(source: Path) -> None:

@@ -51,6 +51,24 @@ def test_what_cannot_be_scored(here, shell, ner_model):
     assert shell("eval", ner_model, "empty.conll", "-q").err == "trellis: empty.conll: there is no sentence to score\n"
 
 
+def test_a_file_about_something_else_is_refused(here, shell, ner_model):
+    Path("pos.conll").write_text("Anna PROPN\nslept VERB\n")
+    ran = shell("eval", ner_model, "pos.conll", "-q")
+    assert ran.code == 1
+    assert "pos.conll has the labels PROPN (1), VERB (1), and the model gives O, B-LOC" in ran.err
+    assert "they have none in common" in ran.err
+
+
+def test_a_segmenter_says_that_it_does_not_look_at_names(here, shell, seg_model):
+    Path("ner.conll").write_text("北京 B-LOC\n好 O\n")
+    ran = shell("eval", seg_model, "ner.conll", "--json")
+    assert ran.code == 0
+    said = "the tokens count as the right words, and the labels B-LOC (1), O (1) for nothing"
+    assert f"ner.conll: the model divides text into words: {said}\n" in ran.err
+    Path("pos.conll").write_text("北京 PROPN\n好 ADJ\n")
+    assert "for nothing" not in shell("eval", seg_model, "pos.conll").err
+
+
 def test_a_model_saved_by_an_earlier_version_has_no_tokenizer(here, ner_model, shell):
     """Manifests written before raw text could be tagged lack the entry; words it is."""
     from trellis import store

@@ -29,6 +29,17 @@ def test_a_graph_and_its_description_are_written(shell: Shell, model: Path) -> N
     assert described["starts_at"] == "emissions"
 
 
+def test_a_graph_gives_only_what_is_wanted(shell: Shell, model: Path) -> None:
+    target = model.with_name("out.onnx")
+    assert shell("export", model, "--onnx", target, "--outputs", "labels, probability").code == 0
+    described = json.loads(target.with_suffix(".json").read_text(encoding="utf-8"))
+    assert described["outputs"] == ["labels", "probability"]
+    ran = shell("export", model, "--onnx", target, "--outputs", "tags")
+    assert ran.err == "trellis: outputs of a graph are one or more of labels, marginals, probability, got tags\n"
+    ran = shell("export", model, "--web", model.with_name("site"), "--outputs", "labels")
+    assert ran.err == "trellis: --outputs is only for --onnx: the page shows all of them\n"
+
+
 def test_without_onnx_one_line_says_how_to_get_it(shell: Shell, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     ran = shell("export", model, "--onnx", model.with_name("out.onnx"))

@@ -28,6 +28,15 @@ def test_entries_fire_as_their_strength_says(text, shell, ner_model):
     assert shell("tag", ner_model, "text.txt", "--lexicon", "names.tsv", "-q").err == ""
 
 
+@pytest.mark.filterwarnings("default::trellis.errors.DataWarning")
+@pytest.mark.parametrize("strength", ["prefer=2", "must"])
+def test_entries_with_labels_that_the_model_lacks_are_counted(text, shell, ner_model, strength):
+    Path("names.tsv").write_text(f"Karl\tPERS\t{strength}\nPaul\tPERS\t{strength}\nOslo\tLOC\n")
+    done = shell("tag", ner_model, "text.txt", "--lexicon", "names.tsv")
+    said = "trellis: entries of the lexicon with labels that the model lacks, which are ignored: 2, with PERS; "
+    assert (done.code, done.err.count(said)) == (0, 1)
+
+
 def test_several_lexicons_are_joined_and_saved_ones_read(text, shell, ner_model):
     Lexicon([("Karl", "LOC", "must"), ("rained", "PER", -5.0)]).save("more.safetensors")
     done = shell(

@@ -46,6 +46,41 @@ def test_train_tag_eval_inspect_and_explain(here, shell, name):
 CRF = (*TRAIN, "-m", "bilstm-crf", "--set", "training.epochs=4")
 
 
+def test_stream_learns_from_a_folder_what_memory_would(here, shell):
+    Path("shards").mkdir()
+    Path("shards", "one.conll").write_bytes(Path("train.conll").read_bytes())
+    options = (*CRF[3:], "--set", "training.epochs=2")
+    held = shell("train", "--train", "train.conll", *options, "--out", "held")
+    streamed = shell("train", "--train", "shards", "--stream", *options, "--out", "streamed", "--test", "dev.conll")
+    assert (held.code, streamed.code) == (0, 0), held.err + streamed.err
+    assert trellis.load("held").model_.vocabulary == trellis.load("streamed").model_.vocabulary
+    assert Path("held", "model.safetensors").stat().st_size == Path("streamed", "model.safetensors").stat().st_size
+    losses = [[step["loss"] for step in json.loads(Path(name, "history.json").read_text())["steps"]] for name in NAMES]
+    assert losses[0] == losses[1]
+    data = [folder.read_record(name)["data"]["train"] for name in NAMES]
+    assert data[1] == {**data[0], "path": "shards"}
+
+
+NAMES = ("held", "streamed")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("-m", "bilstm-crf", "--train", "."), "is a folder, expected a file: --stream learns from the files of"),
+        (("-m", "bilstm-crf", "--train", "-", "--stream"), "which standard input cannot be"),
+        (("-m", "hmm", "--train", "train.conll", "--stream"), "hmm learns from sentences in memory: leave it out, or"),
+        (("-m", "bilstm-crf", "--train", "train.conll", "--stream", "--on-bad-tags", "drop"), "needs all sentences at"),
+        (("-m", "bilstm-crf", "--train", "words.conll", "--stream", "--task", "seg"), "as they are, and these are not"),
+    ],
+)
+def test_what_stream_cannot_do(here, shell, given, said):
+    Path("words.conll").write_text("New\tADJ\nYork\tNOUN\n")
+    done = shell("train", *given, "--out", "model")
+    assert done.code in (1, 2)
+    assert said in done.err
+
+
 KILLED = """
 import os, sys
 from trellis.cli import main
@@ -99,6 +134,21 @@ def test_a_killed_training_goes_on_with_resume_only(here, shell, whole):
 def test_resuming_what_was_never_begun_says_so_and_begins(here, shell, whole):
     done = shell(*CRF, "--resume")
     assert "model: no checkpoint to resume from, training starts from the beginning" in done.err
+    assert Path("model/model.safetensors").read_bytes() == whole
+
+
+def test_damaged_checkpoints_are_told_in_a_line_each(here, shell, whole):
+    stop(shell, CRF, 3)
+    paths = sorted(Path("model/checkpoints").glob("checkpoint-*"))
+    for path in paths:
+        path.write_bytes(path.read_bytes()[:1000])
+    command = [sys.executable, "-m", "trellis", *CRF, "--resume", "--quiet"]
+    done = subprocess.run(command, capture_output=True, timeout=120, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(paths) == 2
+    assert lines[0].startswith("trellis: checkpoint of step ")
+    assert lines[1].startswith("trellis: no checkpoint can be used, training starts from the beginning; that of step ")
     assert Path("model/model.safetensors").read_bytes() == whole
 
 

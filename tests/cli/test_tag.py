@@ -36,6 +36,34 @@ def test_raw_text_becomes_columns_in_a_pipe(text, shell, ner_model):
     assert done.out == "Anna\tB-PER\nlives\tO\nin\tO\nRome\tB-LOC\n.\tO\n\nIt\tO\nrained\tO\n.\tO\n\n"
 
 
+RECORDS = {
+    "texts": {"id": 7, "url": "http://x", "text": "Anna slept", "score": 0.12345678901},
+    "tokens": {"id": "a", "tokens": ["Anna", "slept"], "meta": {"k": [1, None]}, "ner_tags": ["O", "O"]},
+    "doccano": {"id": 3, "text": "Anna slept", "label": [[0, 4, "PER"]], "Comments": []},
+    "Label Studio": {"id": 5, "data": {"text": "Anna slept", "url": "u"}, "annotations": []},
+    "Trellis": {"text": "Anna slept", "tags": ["O"], "spans": [], "probabilities": [1.0, 1.0], "kbest": [], "id": 1},
+}
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
+def test_json_lines_keep_the_other_fields(here, shell, ner_model, record):
+    Path("in.jsonl").write_text(json.dumps(record) + "\n" + json.dumps({**record, "id": None}) + "\n")
+    first, second = map(json.loads, shell("tag", ner_model, "in.jsonl", "--kbest", 1).out.splitlines())
+    answer = {"text", "tokens", "offsets", "tags", "spans", "probabilities", "kbest"}
+    assert set(first) == answer | set(record)
+    assert {name: first[name] for name in record if name not in answer} == {
+        name: value for name, value in record.items() if name not in answer
+    }
+    assert (first["tags"], len(first["kbest"])) == (["B-PER", "O"], 1)
+    assert second == {**first, "id": None}
+
+
+def test_tuples_of_spacy_keep_the_other_fields(here, shell, ner_model):
+    Path("in.jsonl").write_text('["Anna slept", {"entities": [[0, 4, "PER"]], "id": 1}]\n')
+    record = json.loads(shell("tag", ner_model, "in.jsonl").out)
+    assert (record["text"], record["entities"], record["id"]) == ("Anna slept", [[0, 4, "PER"]], 1)
+
+
 def test_standard_input_and_inline_marks(text, shell, ner_model, standard_input):
     standard_input(TEXT.encode())
     assert shell("tag", ner_model, "-", "--to", "inline").out == "[Anna](PER) lives in [Rome](LOC).\nIt rained.\n"
@@ -78,6 +106,26 @@ def test_the_form_follows_the_input(text, shell, ner_model):
     assert (record["tags"], record["pos"]) == (["B-PER", "O"], ["NNP", "VBD"])
     Path("in.tsv").write_text("Anna\tNNP\tO\nslept\tVBD\tO\n")
     assert shell("tag", ner_model, "in.tsv", "--probs").out.startswith("Anna\tNNP\tB-PER\t0.")
+
+
+def test_the_text_of_a_record_is_kept_and_its_tokens_are_found_in_it(here, shell, ner_model):
+    text = "Rome,Anna flew to  Paris"
+    record = {"text": text, "tokens": ["Rome", ",", "Anna", "flew", "to", "Paris"]}
+    Path("in.jsonl").write_text(json.dumps(record) + "\n")
+    found = json.loads(shell("tag", ner_model, "in.jsonl", "--to", "jsonl").out)
+    assert found["text"] == text
+    assert [text[a:b] for a, b in found["offsets"]] == record["tokens"]
+    assert (19, 24, "Paris") in [(span["start"], span["end"], span["text"]) for span in found["spans"]]
+
+
+def test_tokens_that_are_not_in_the_text_of_their_record_are_an_error(here, shell, ner_model):
+    Path("in.jsonl").write_text('{"tokens": ["It"]}\n{"text": "Anna met Bob", "tokens": ["Bob", "Anna"]}\n')
+    stopped = shell("tag", ner_model, "in.jsonl", "--to", "jsonl")
+    assert stopped.code != 0
+    assert "in.jsonl:2: expected the tokens in the text, one behind another, found no 'Anna'" in stopped.err
+    passed = shell("tag", ner_model, "in.jsonl", "--to", "jsonl", "--on-error", "pass")
+    assert json.loads(passed.out.splitlines()[0])["text"] == "It"
+    assert "found no 'Anna' (token 1) behind character 12" in passed.err
 
 
 def test_documents_are_answered_as_a_whole(here, shell, ner_model):
@@ -328,3 +376,13 @@ def test_a_tokenizer_of_the_user(here, shell, monkeypatch):
     assert "on the command line: --tokenizer module:function" in refused.err
     done = shell("tag", "m", "text.txt", "--to", "conll", "--tokenizer", "mine:at_bars")
     assert [row.split("\t")[0] for row in done.out.split("\n") if row] == ["Anna", "lives", "in", "Rome"]
+
+
+@pytest.mark.filterwarnings("default::trellis.errors.DataWarning")
+def test_words_that_are_taken_apart_are_told_in_one_line(here, shell):
+    """A tagger of Chinese words, given a text without spaces."""
+    CRF(features="pos").fit([["他", "来到", "北京"]] * 3, [["PN", "V", "NR"]] * 3).save("pos.safetensors")
+    Path("zh.txt").write_text("她来到了北京\n", encoding="utf-8")
+    done = shell("tag", "pos.safetensors", "zh.txt", "--from", "text")
+    assert done.code == 0
+    assert re.fullmatch(r"trellis: the model was trained on words of several ideographs.*\n", done.err)

@@ -18,7 +18,7 @@ from rich.console import Console
 
 import trellis
 from tests.cli.conftest import conll, sentences
-from trellis import config
+from trellis import config, corpus
 from trellis.cli._signals import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
 from trellis.models.families import FAMILIES
@@ -66,6 +66,14 @@ def test_training_says_what_it_found_and_leaves_a_folder(here, shell):
     ]
 
 
+def test_one_is_no_plural(here, shell):
+    Path("one.conll").write_text(conll(sentences()[:1]))
+    done = shell("train", "--model", "crf", "--train", "one.conll", "--set", "max_iterations=1", "--out", "m")
+    assert "train: 1 sentence, " in done.out + done.err
+    assert "after 1 iteration," in done.out + done.err
+    assert ", 1 sentence, " in shell("inspect", "m").out
+
+
 def test_the_folder_holds_settings_history_and_record(here, shell):
     shell(*TRAIN, "--dev", "dev.conll", "--set", "c2=0.25", "--set", "max_iterations=3")
     settings = config.load(CRFConfig, "model/config.toml")
@@ -88,7 +96,7 @@ def test_the_scheme_is_detected_once_and_only_checked_after_that(here, shell, mo
         asked.append(scheme)
         return detect(*arguments, scheme=scheme, **options)
 
-    for place in ("trellis.cli._tasks", "trellis.cli.train", "trellis.models.data", "trellis.tags.tagset"):
+    for place in ("trellis.cli._tasks", "trellis.cli._training", "trellis.models.learned_tags", "trellis.tags.tagset"):
         monkeypatch.setattr(f"{place}.detect", counted)
     assert shell(*TRAIN, "--dev", "dev.conll").code == 0
     assert asked.count(None) == 1
@@ -386,3 +394,65 @@ def _read_until(screen: int, words: bytes) -> bytes:
         assert select.select([screen], [], [], 300)[0], seen
         seen += os.read(screen, 4096)
     return seen
+
+
+def test_stream_reads_each_file_of_a_folder_by_its_own_format(here, shell):
+    Path("mixed").mkdir()
+    Path("mixed", "a.conll").write_bytes(Path("train.conll").read_bytes())
+    whole = corpus.read("train.conll").sentences
+    corpus.write("mixed/b.jsonl", whole)
+    streamed = shell("train", "-m", "crf", "--train", "mixed", "--stream", "--out", "model")
+    assert streamed.code == 0, streamed.err
+    assert "mixed, conll since its first file is, jsonl since mixed/b.jsonl is" in streamed.err
+    assert folder.read_record("model")["data"]["train"]["sentences"] == 2 * len(whole)
+
+
+@pytest.mark.parametrize("model", ["crf", "bilstm-crf"])
+def test_stream_takes_no_text_for_training_data_among_others(here, shell, model):
+    Path("mixed").mkdir()
+    Path("mixed", "a.conll").write_bytes(Path("train.conll").read_bytes())
+    Path("mixed", "README.txt").write_text("Where this comes from.\n")
+    done = shell("train", "-m", model, "--train", "mixed", "--stream", "--out", "model")
+    assert done.code == 1
+    said = "the folder mixes formats: mixed/README.txt is segmented, mixed/a.conll is conll; move elsewhere what is no"
+    assert said in done.err.replace("\n", " ")
+
+
+@pytest.mark.parametrize("model", ["crf", "bilstm-crf"])
+def test_stream_tells_what_reading_leaves_out_or_changes(here, shell, model):
+    """As it does without."""
+    span = '"spans": [{"start": 0, "end": 5, "label": "LOC"}]'
+    cut = f'{{"text": "Parisbased Acme", {span}}}\n'
+    Path("data").mkdir()
+    Path("data", "a.jsonl").write_text(f'{cut}{{"text": "Paris", {span}, "answer": "reject"}}\n')
+    Path("data", "b.jsonl").write_text(cut)
+    few = ("--set", "max_iterations=1" if model == "crf" else "training.epochs=1")
+    done = shell("train", "-m", model, "--train", "data", "--stream", "--out", "model", *few)
+    assert done.code == 0, done.err
+    for said in (
+        "data/a.jsonl: left out records with the answer 'reject' (Prodigy): 1\n",
+        "data/a.jsonl: tokens split where a span cuts them: 1\n",
+        "  data/a.jsonl:1: 'Parisbased' became 'Paris based'\n",
+        "  data/b.jsonl:1: 'Parisbased' became 'Paris based'\n",
+    ):
+        assert done.err.count(said) == 1
+    quiet = shell("train", "-m", model, "--train", "data", "--stream", "--out", "quiet", "--quiet", *few)
+    assert (quiet.code, quiet.err) == (0, "")
+
+
+def test_stream_tells_repairs_once_and_each_spelling_once_per_file(here, shell, monkeypatch):
+    monkeypatch.setattr("trellis.cli._streamed._AT_ONCE", 2)
+    Path("bad.conll").write_text("Ada B-PER\nKing I-PER\nslept O\n\n" * 5 + "met O\nBob I-PER\n\n")
+    train = ("train", "-m", "crf", "--stream", "--set", "max_iterations=1", "--out", "model", "--train")
+    done = shell(*train, "bad.conll", "--on-bad-tags", "repair")
+    assert done.err.count("1 tag repaired (IOB2):") == done.err.count("bad.conll:22: I-PER -> B-PER") == 1
+    Path("odd.conll").write_text("Ada b-per\nKing i-per\nslept o\n\n" * 6)
+    assert shell(*train, "odd.conll").err.count("IOB2 in another spelling") == 1
+
+
+def test_a_setting_of_another_family_is_refused_with_its_name(here, shell):
+    for key in ("out_of_core", "x.out_of_core"):
+        ran = shell("train", "--model", "hmm", *TRAIN[3:], "--set", f"{key}=true")
+        assert ran.err == f"trellis: the model hmm has no setting {key!r}; models that have it: crf (out_of_core)\n"
+    ran = shell("train", "--model", "hmm", *TRAIN[3:], "--set", "ordr=2")
+    assert ran.err == "trellis: HMMConfig has no setting 'ordr'; did you mean 'order'?\n"

@@ -118,7 +118,7 @@ def test_hypertext_by_global_offsets_and_by_xpath(tmp_path: Path) -> None:
         assert sentence.text == "One & twothreeAda met Bob"
         assert sentence.tags[-1] == "B-PER"
     wrong = {**value, "text": "Eve"}
-    with pytest.raises(DataError, match=r"expected 'Eve' at \[22, 25\], found 'Bob'"):
+    with pytest.raises(DataError, match=r"expected 'Eve', the text of the span, at \[22, 25, 'PER'\], found 'Bob'"):
         read(tmp_path, task({"result": [{"type": "hypertextlabels", "value": wrong}]}, text=html))
 
 
@@ -165,3 +165,52 @@ def test_the_first_ten_changes_are_listed_and_all_are_counted(tmp_path: Path) ->
     notes = read(tmp_path, *[CUT] * 13).report.notes()
     assert notes[0] == "tokens split where a span cuts them: 13"
     assert (len(notes), notes[-1]) == (12, "  and 3 more")
+
+
+EMOJI = "Hi 😀😀 Maria Smith met IBM"
+"""In UTF-16, Maria Smith is at 8 to 19; in characters, at 6 to 17."""
+
+
+def quoting(*spans: tuple[int, int, str], text: str = EMOJI) -> dict[str, Any]:
+    return {"text": text, "spans": [{"start": a, "end": b, "label": "X", "text": own} for a, b, own in spans]}
+
+
+@pytest.mark.parametrize("tool", ["prodigy", "label studio"])
+def test_offsets_in_utf16_are_told_by_the_texts_of_spans(tmp_path: Path, tool: str) -> None:
+    record = quoting((8, 19, "Maria Smith"), (24, 27, "IBM"))
+    if tool == "label studio":
+        values = [{**span, "labels": [span["label"]]} for span in record["spans"]]
+        record = task({"result": [{"type": "labels", "value": value} for value in values]}, text=EMOJI)
+    data = read(tmp_path, record)
+    assert data.sentences[0].tags == ("O", "O", "O", "B-X", "I-X", "O", "B-X")
+    assert data.report.notes()[0] == "texts whose spans count UTF-16 code units, read so: 1"
+
+
+@pytest.mark.parametrize("own", ["Maria Smith", " Maria Smith", "Maria Smith\n"])
+def test_the_text_of_a_span_may_be_trimmed(tmp_path: Path, own: str) -> None:
+    data = read(tmp_path, quoting((6, 17, own)), quoting((5, 18, own)))
+    assert [sentence.tags[3:5] for sentence in data] == [("B-X", "I-X")] * 2
+    assert data.report.notes() == []
+
+
+def test_label_studio_escapes_the_ends_of_lines_in_the_text_of_a_span(tmp_path: Path) -> None:
+    (sentence,) = read(tmp_path, quoting((0, 8, r"Ada\nKing"), text="Ada\nKing slept"))
+    assert sentence.tags == ("B-X", "I-X", "O")
+
+
+@pytest.mark.parametrize(
+    ("spans", "place"),
+    [
+        ([(8, 19, "Maria Smith"), (22, 25, "IBM")], "at [8, 19, 'X'], found 'ria Smith m'"),  # one counts otherwise
+        ([(7, 18, "Maria Smith")], "at [7, 18, 'X'], found 'aria Smith '"),
+        ([(4, 19, "Maria Smith")], "at [4, 19, 'X'], found '😀 Maria Smith m'"),  # within an emoji
+        ([(8, 99, "Maria Smith")], "at [8, 99, 'X'], found 'ria Smith met IBM'"),
+        ([(-3, 11, "Maria Smith")], "at [-3, 11, 'X'], found ''"),
+    ],
+)
+def test_a_span_whose_text_stands_elsewhere_is_refused(
+    tmp_path: Path, spans: list[tuple[int, int, str]], place: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, quoting((6, 17, "Maria Smith")), quoting(*spans))
+    assert f"a.jsonl:2: expected 'Maria Smith', the text of the span, {place}" in str(caught.value)

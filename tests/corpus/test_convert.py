@@ -120,3 +120,23 @@ def test_a_comment_that_would_be_read_as_a_token_is_left_out(tmp_path: Path) -> 
     (tmp_path / "in.conll").write_text("# word\na\tO\n\n")
     convert(tmp_path / "in.conll", tmp_path / "out.conll", write_options={"separator": "space"})
     assert (tmp_path / "out.conll").read_text() == "a O\n\n"
+
+
+def test_bad_tags_are_refused_where_only_the_format_changes(source: Path, tmp_path: Path) -> None:
+    source.write_text(IOB2 * 20 + "x\tO\ny\tI-PER\n\n" * 3 + "z\to\n")
+    with pytest.raises(DataError) as caught:
+        convert(source, tmp_path / "out.jsonl")
+    assert str(caught.value).startswith(
+        f"{source}:122: bad tag 'I-PER': I-PER must follow B-PER or I-PER, not O (IOB2); 4 bad tags: --on-bad-tags"
+    )
+    assert not (tmp_path / "out.jsonl").exists()
+    convert(source, tmp_path / "out.jsonl", on_bad_tags="drop")
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 40
+
+
+@pytest.mark.parametrize("tags", ["NOUN VERB", "b-per i-per", "I-X I-X", "X-1 O", "", "B-X I-X"])
+def test_tags_of_any_kind_pass(tmp_path: Path, tags: str) -> None:
+    rows = [f"w\t{tag}\n" for tag in tags.split()] or ["w\n"]
+    (tmp_path / "in.conll").write_text("".join(rows) + "\n")
+    convert(tmp_path / "in.conll", tmp_path / "out.conll", from_format="conll", to_format="conll")
+    assert (tmp_path / "out.conll").read_text() == "".join(rows) + "\n"

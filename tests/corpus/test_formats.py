@@ -119,6 +119,27 @@ def test_conll_columns_are_chosen_by_index_and_name(tmp_path: Path) -> None:
     assert untagged.tags is None
 
 
+@pytest.mark.parametrize(
+    ("content", "problem", "options"),
+    [
+        ("Word\tTag\nIda\tB-PER\n", ":1: .* found a header: remove this line", {}),
+        ("sentence_id\tword\tlabel\n0\tIda\tB-PER\n", ":1: .* found a header", {}),
+        ("a b c\nIda NNP B-PER\n", ":1: .* found a header", {"columns": ["a", "b", "c"]}),
+        ("T1\tPER 0 3\tIda\nT2\tLOC 4 6;8 9\tRome\n", ":1: .* an annotation of brat", {}),
+    ],
+)
+def test_conll_refuses_tables_of_other_kinds(
+    tmp_path: Path, content: str, problem: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(DataError, match=problem):
+        read(tmp_path, content, "file.conll", **options)
+
+
+def test_conll_words_that_headers_have_are_tokens_elsewhere(tmp_path: Path) -> None:
+    found = read(tmp_path, "Word\tO\ntag\tO\n\nWord\tTag\n", "file.conll")
+    assert [sentence.tokens for sentence in found] == [("Word", "tag"), ("Word",)]
+
+
 def test_conll_equal_tags_are_one_string_in_memory(tmp_path: Path) -> None:
     one, two = read(tmp_path, "a\tB-X\n\nb\tB-X\n", format="conll")
     assert one.tags is not None

@@ -16,7 +16,7 @@ from trellis import corpus
 from trellis.corpus._guessing import guess_content
 from trellis.errors import DataError
 
-NO_MARK = "text in UTF-16 without a byte-order mark; pass the encoding utf-16"
+NO_MARK = "text in UTF-16 without a byte-order mark; pass --encoding utf-16"
 ROWS = [("Ada", "NNP", "B-PER"), ("wrote", "VBD", "O"), (".", ".", "O")]
 
 
@@ -86,7 +86,8 @@ def archive() -> bytes:
         (archive(), "a ZIP archive, as docx, xlsx, odt and npz files are, too"),
         ("Ada\tO\nlief\tO\n".encode("utf-16-le"), f"{NO_MARK}-le"),
         ("我们 喜欢\n北京\n".encode("utf-16-be"), f"{NO_MARK}-be"),
-        ("Ada\tO\n".encode("utf-16"), "text in UTF-16; pass the encoding utf-16"),
+        ("Привет миру\n".encode("utf-16-le"), f"{NO_MARK}-le"),
+        ("Ada\tO\n".encode("utf-16"), "text in UTF-16; pass --encoding utf-16"),
         (b"\x1f\x8b\x08\0", "gzip data; its name must end in .gz"),
         (zlib.compress(b"hello"), "zlib-compressed data"),
         (b"%PDF-1.7\n", "a PDF document"),
@@ -100,6 +101,12 @@ def test_binary_files_are_named(tmp_path: Path, data: bytes, name: str) -> None:
     with pytest.raises(DataError) as error:
         corpus.read(path)
     assert str(error.value) == f"{path}: expected text, found {name}"
+
+
+def test_a_stray_zero_does_not_make_utf16(tmp_path: Path) -> None:
+    path = tmp_path / "f.conll"
+    path.write_bytes("Ma\0ria\tB-PER\nhört\tO\n\n".encode())
+    assert corpus.read(path).sentences[0].tokens == ("Ma\0ria", "hört")
 
 
 def test_the_right_encoding_reads_what_has_no_mark(tmp_path: Path) -> None:

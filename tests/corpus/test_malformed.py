@@ -131,7 +131,8 @@ LINES = {
     "jsonl with ids without names": Case(
         "jsonl",
         '{"tokens": ["a"], "tags": [0]}\n',
-        'f:1: expected strings in \'tags\', found the number 0; pass names=: \'{"tokens": ["a"], "tags": [0]}\'',
+        "f:1: expected strings in 'tags', found the number 0: write its name (in Python pass names=): "
+        '\'{"tokens": ["a"], "tags": [0]}\'',
     ),
     "jsonl with an id beyond the names": Case(
         "jsonl",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from trellis.distributed import FolderProgress, folder, tag_folder
 from trellis.distributed.engines import LocalEngine, WorkerLost
 from trellis.distributed.opening import file_digest
 from trellis.distributed.shard import Done, ShardJob, Tell
-from trellis.distributed.shards import Shard
+from trellis.distributed.shards import Shard, find_shards
 from trellis.errors import ConfigError, DataError, ModelError
 
 
@@ -93,7 +95,7 @@ def test_every_format_compressed_or_not_and_every_form(ner_model, tmp_path, inli
 
 
 def test_parquet_keeps_its_columns_and_the_order_across_row_groups(ner_model, tmp_path, inline, monkeypatch):
-    monkeypatch.setattr("trellis.distributed.reading._ROWS", 3)
+    monkeypatch.setattr("trellis.corpus.tables._ROWS", 3)
     monkeypatch.setattr("trellis.distributed.writing._ROW_GROUP", 1)
     table = pa.table({"id": range(20), "text": TEXTS * 4, "when": pa.array(range(20), pa.timestamp("ms"))})
     (tmp_path / "in").mkdir()
@@ -128,8 +130,7 @@ BAD_LINES = (
     b'{"text": "\\ud800"}\n'
     b'{"text": "\xff"}\n'
     b'{"tokens": ["a", null]}\n'
-    b'{"text": "Rome.", "tags": "taken"}\n'  # 9
-    b'{"text": "It rained."}\n'
+    b'{"text": "It rained."}\n'  # 9
 )
 
 
@@ -137,15 +138,14 @@ def test_bad_records_are_listed_with_their_places_and_the_rest_is_tagged(ner_mod
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_bytes(BAD_LINES)
     report = tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out", to="jsonl")
-    assert (report.rows, report.bad, report.failed) == (2, 8, {})
+    assert (report.rows, report.bad, report.failed) == (2, 7, {})
     assert [row["text"] for row in lines_of(tmp_path / "out" / "a.jsonl")] == ["Anna slept.", "It rained."]
     bad = lines_of(tmp_path / "out" / "_trellis" / "bad" / "a.jsonl")
-    assert [one["line"] for one in bad] == list(range(2, 10))
+    assert [one["line"] for one in bad] == list(range(2, 9))
     assert {one["file"] for one in bad} == {str(tmp_path / "in" / "a.jsonl")}
     reasons = "\n".join(one["reason"] for one in bad)
     for part in ("expected JSON", "found 3", "expected a JSON object", "expected a field 'text'", "lone surrogate"):
         assert part in reasons
-    assert bad[-1]["reason"] == "the record has a field 'tags' already: give a prefix"
     assert bad[0]["record"] == "{broken"
 
 
@@ -154,11 +154,11 @@ def test_bad_rows_of_parquet_are_listed_by_their_number(ner_model, tmp_path, inl
     pq.write_table(pa.table({"text": ["Anna.", None, "Rome."]}), tmp_path / "in" / "a.parquet")
     assert tag_folder(ner_model, [tmp_path / "in"], tmp_path / "out").bad == 1
     bad = lines_of(tmp_path / "out" / "_trellis" / "bad" / "a.jsonl")
-    assert bad == [
-        {"file": str(tmp_path / "in" / "a.parquet"), "row": 1, "reason": "expected a text in 'text', found null"}
-    ]
+    reason = "expected a text in 'text', found null"
+    file = str(tmp_path / "in" / "a.parquet")
+    assert bad == [{"file": file, "row": 2, "reason": reason, "record": '{"text": null}'}]
     assert pq.read_table(tmp_path / "out" / "a.parquet").column("text").to_pylist() == ["Anna.", "Rome."]
-    with pytest.raises(DataError, match=r"a\.parquet:1: expected a text in 'text', found null"):
+    with pytest.raises(DataError, match=r"a\.parquet:2: expected a text in 'text', found null"):
         tag_folder(ner_model, [tmp_path / "in"], tmp_path / "strict", strict=True)
 
 
@@ -303,6 +303,17 @@ class DeadlyJob(ShardJob):
         return super().run(shard, tell)
 
 
+@pytest.fixture(params=["copies", "programs"])
+def kind_of_workers(request, monkeypatch):
+    """Workers that are copies of this process, whatever threads it has, and programs of their own."""
+
+    def may_fork():
+        return request.param == "copies" and threading.current_thread() is threading.main_thread()
+
+    monkeypatch.setattr("trellis.distributed.worker.may_fork", may_fork)
+
+
+@pytest.mark.usefixtures("kind_of_workers")
 def test_a_worker_that_dies_is_replaced_and_its_shard_tried_again(ner_model, shards, tmp_path, monkeypatch):
     whole, out = tmp_path / "whole", tmp_path / "out"
     tag_folder(ner_model, [shards], whole, workers=1)
@@ -310,19 +321,99 @@ def test_a_worker_that_dies_is_replaced_and_its_shard_tried_again(ner_model, sha
     report = tag_folder(ner_model, [shards], out, workers=2)
     assert list(report.failed) == [str(shards / "part-1.txt")]
     assert "the worker process ended with code -9, 3 times" in report.failed[str(shards / "part-1.txt")]
-    monkeypatch.undo()
+    monkeypatch.setattr(folder, "ShardJob", ShardJob)
     for met in out.glob("*.met"):
         met.unlink()
     assert tag_folder(ner_model, [shards], out, workers=2, resume=True).before == 5
     assert tree(out) == tree(whole), "with one worker or two, killed or not"
 
 
+class BrokenJob(ShardJob):
+    """Meets a mistake of the program at one shard, and at another one leaves the process."""
+
+    def run(self, shard: Shard, tell: Tell = lambda rows, tokens: None) -> Done:
+        with Path(self.out, f"{shard.name}.met").open("a") as met:
+            met.write("x")
+        if shard.name == "part-1":
+            raise KeyError("a mistake\nof two lines")
+        if shard.name == "part-2":
+            raise SystemExit(7)
+        return super().run(shard, tell)
+
+
+@pytest.mark.usefixtures("kind_of_workers")
+def test_an_exception_in_a_worker_is_told_once_and_not_tried_again(ner_model, shards, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(folder, "ShardJob", BrokenJob)
+    report = tag_folder(ner_model, [shards], tmp_path / "out", workers=1)
+    broken, left = (str(shards / f"part-{i}.txt") for i in (1, 2))
+    assert set(report.failed) == {broken, left}
+    assert report.failed[broken] == f"{broken}: KeyError: 'a mistake\\nof two lines'"
+    assert (tmp_path / "out" / "part-1.met").read_text() == "x"
+    assert "the worker process ended with code 1, 3 times" in report.failed[left], "its own code, not that of a kill"
+    assert "SystemExit: 7" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("kind_of_workers")
+def test_a_job_that_a_worker_cannot_read_is_told(shards):
+    with LocalEngine(1) as engine:
+        told = engine.run(Unreadable(), find_shards([shards])[0], lambda rows, tokens: None)  # type: ignore[arg-type]
+        assert told == "the worker cannot read its job: ModuleNotFoundError: No module named 'nowhere'"
+        assert engine.run(Unreadable(), find_shards([shards])[0], lambda rows, tokens: None) == told  # type: ignore[arg-type]
+
+
+class Unreadable:
+    """Pickled as something of a module that is not there."""
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, ("nowhere",)
+
+
+@pytest.mark.usefixtures("kind_of_workers")
 def test_an_engine_that_is_closed_ends_its_workers(ner_model, shards, tmp_path):
     with LocalEngine(1) as engine:
         worker = engine._started[0]
     assert not Path(f"/proc/{worker.pid}").exists()
     with pytest.raises((WorkerLost, OSError, ValueError)):
         engine.run(None, None, lambda rows, tokens: None)  # type: ignore[arg-type]
+
+
+COPIES = """
+import os, sys, threading, time
+from trellis.distributed.engines import LocalEngine
+from trellis.distributed.worker import Fork, Program
+
+def holds(pid, path):
+    try:
+        return path in [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except FileNotFoundError:  # closed meanwhile
+        return True
+
+held = open(sys.argv[1])
+with LocalEngine(2) as engine:
+    assert [type(worker) for worker in engine._started] == [Fork, Fork]
+    for worker in engine._started:
+        while holds(worker.pid, os.path.realpath(held.name)):
+            time.sleep(0.01)
+assert not held.closed and held.read() == "still here"
+stopping = threading.Event()
+thread = threading.Thread(target=stopping.wait)
+thread.start()
+with LocalEngine(1) as engine:
+    assert [type(worker) for worker in engine._started] == [Program]
+stopping.set()
+thread.join()
+sys.modules["torch"] = None
+with LocalEngine(1) as engine:
+    assert [type(worker) for worker in engine._started] == [Program]
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
+def test_workers_are_copies_where_that_is_safe_and_hold_no_file_of_the_original(tmp_path):
+    (tmp_path / "held").write_text("still here")
+    command = [sys.executable, "-W", "error", "-c", COPIES, str(tmp_path / "held")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 KILLED = """

@@ -9,7 +9,7 @@ import pytest
 
 import trellis
 from tests.training import processes
-from trellis import demo
+from trellis import corpus, demo
 
 CRF = """
 import json, sys
@@ -17,7 +17,7 @@ from trellis import CRF, demo
 from trellis.training.processes import together
 data, options = demo.english(), json.loads(sys.argv[1])
 with together() as team:
-    model = CRF(max_iterations=12, **options).fit(data.train[:200][team.rank :: team.count], dev=data.dev[:20])
+    model = CRF(max_iterations=12, **options).fit(team.share(data.train[:200]), dev=data.dev[:20])
 p = model.parameters_
 print(json.dumps({
     "losses": [step.loss for step in model.history_.steps], "dev": [step.dev for step in model.history_.steps],
@@ -35,7 +35,7 @@ tokens = [s.tokens for s in data.train[:120]]
 labels = [s.tags if i % int(sys.argv[1]) == 0 else [None] * len(s.tags) for i, s in enumerate(data.train[:120])]
 with together() as team:
     own = slice(team.rank, None, team.count)
-    model = HMM(max_iterations=8).fit(tokens[own], labels[own], dev=data.dev[:20])
+    model = HMM(max_iterations=20).fit(tokens[own], labels[own], dev=data.dev[:20])
 print(json.dumps({
     "losses": [step.loss for step in model.history_.steps], "symbols": list(model.symbols_),
     "emissions": model.model_.parameters.emissions.tolist(), "tags": model.predict(data.test[:50]),
@@ -43,9 +43,12 @@ print(json.dumps({
 """
 
 
+WITHOUT_TORCHRUN = "import os\ndel os.environ['WORLD_SIZE']\n"
+
+
 def alike(code: str, count: int, argument: str) -> tuple[dict, dict]:
-    """What one process and the first of several print; all of these print the same."""
-    [alone] = processes.run(code, 1, argument)
+    """What one process without torchrun and the first of several print; all of these print the same."""
+    [alone] = processes.run(WITHOUT_TORCHRUN + code, 1, argument)
     several = processes.run(code, count, argument)
     assert set(several) == {several[0]}
     return json.loads(alone), json.loads(several[0])
@@ -68,18 +71,37 @@ def test_crf_of_two_processes_equals_that_of_one(options):
         assert together[exact] == alone[exact]
 
 
-def test_crf_with_features_of_transitions_in_three_processes(tmp_path):
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"precision": "double"}, {"parts": 8, "out_of_core": True, "precision": "single"}],
+    ids=["in memory", "double precision", "out of core"],
+)
+def test_parts_give_the_same_bits_for_any_number_of_processes(options):
+    code = CRF.replace(
+        "data, options", "import trellis.models.streams.once\ntrellis.models.streams.once.BLOCK = 200\ndata, options"
+    )
+    if "out_of_core" in options:  # then every process reads all sentences
+        code = code.replace("team.share(data.train[:200])", "data.train[:200]")
+    argument = json.dumps({"features": "ner", **options})
+    found = [processes.run(code, count, argument) for count in (1, 2, 3)]
+    assert {said for group in found for said in group} == {found[0][0]}
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_crf_with_features_of_transitions(tmp_path, count):
     templates = tmp_path / "templates.txt"
     templates.write_text("U00:%x[0,0]\nU01:%x[-1,0]\nB\nB01:%x[0,0]\n")
-    alone, together = alike(CRF, 3, json.dumps({"features": str(templates), "min_freq": 2.0}))
+    code = CRF.replace("max_iterations=12", "max_iterations=30")
+    alone, together = alike(code, count, json.dumps({"features": str(templates), "precision": "double"}))
     assert together["edges"] == alone["edges"] != []
     assert together["losses"] == pytest.approx(alone["losses"], rel=1e-9)
     assert together["tags"] == alone["tags"]
 
 
+@pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("every", ["1", "3"], ids=["counting", "Baum-Welch"])
-def test_hmm_of_two_processes_equals_that_of_one(every):
-    alone, together = alike(HMM, 2, every)
+def test_hmm_of_several_processes_equals_that_of_one(every, count):
+    alone, together = alike(HMM, count, every)
     assert together["losses"] == pytest.approx(alone["losses"], rel=1e-9)
     assert together["symbols"] == alone["symbols"]
     assert together["tags"] == alone["tags"]
@@ -168,23 +190,38 @@ def test_other_data_do_not_go_on(folder):
 NEURAL = """
 import json, sys
 from trellis import NeuralTagger, demo
+from trellis.corpus import Shards
 data = demo.english()
 model = NeuralTagger(
     encoder={
         "words": {"size": 8, "unknown": 0.0}, "characters": {"size": 4}, "hidden": 8,
         "locked_dropout": 0.0, "word_dropout": 0.0,
     },
-    training={"epochs": int(sys.argv[2]), "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.1, "clip": None},
+    training={"epochs": int(sys.argv[2]), "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.1, "clip": None,
+              "window": 64, "accumulate": 2},
 )
-model.fit(data.train[:150], dev=data.dev[:51], folder=sys.argv[1], resume=len(sys.argv) > 3)
+train = Shards(sys.argv[3]) if len(sys.argv) > 3 and sys.argv[3] != "resume" else data.train[:150]
+model.fit(train, dev=data.dev[:51], folder=sys.argv[1], resume=sys.argv[-1] == "resume")
 print(json.dumps({"dev": [s.dev for s in model.history_.steps], "losses": [s.loss for s in model.history_.steps],
                   "tags": model.predict(data.test[:40])}))
 """
 
 
-def test_neural_tagger_of_two_processes_equals_that_of_one(tmp_path):
-    [alone] = processes.run(NEURAL, 1, str(tmp_path / "one"), "3")
-    first, second = processes.run(NEURAL, 2, str(tmp_path / "two"), "3")
+@pytest.fixture
+def shards(tmp_path):
+    """Of sizes that neither windows nor processes divide."""
+    sentences = demo.english().train[:150]
+    (tmp_path / "shards").mkdir()
+    for number, (first, last) in enumerate([(0, 41), (41, 90), (90, 91), (91, 150)]):
+        corpus.write(tmp_path / "shards" / f"{number}.jsonl", sentences[first:last])
+    return str(tmp_path / "shards")
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
+def test_neural_tagger_of_two_processes_equals_that_of_one(tmp_path, streamed, shards):
+    given = [shards] if streamed else []
+    [alone] = processes.run(NEURAL, 1, str(tmp_path / "one"), "3", *given)
+    first, second = processes.run(NEURAL, 2, str(tmp_path / "two"), "3", *given)
     assert first == second
     alone, together = json.loads(alone), json.loads(first)
     assert together["losses"] == pytest.approx(alone["losses"], rel=1e-4)
@@ -192,12 +229,14 @@ def test_neural_tagger_of_two_processes_equals_that_of_one(tmp_path):
     assert together["tags"] == alone["tags"]
 
 
-def test_neural_training_goes_on_with_another_number_of_processes(tmp_path):
-    running = processes.start(NEURAL, 2, str(tmp_path / "model"), "200")
+@pytest.mark.parametrize("streamed", [False, True], ids=["in memory", "streamed"])
+def test_neural_training_goes_on_with_another_number_of_processes(tmp_path, streamed, shards):
+    given = [shards] if streamed else []
+    running = processes.start(NEURAL, 2, str(tmp_path / "model"), "200", *given)
     wait_for_checkpoint(tmp_path)
     os.kill(running[1].pid, signal.SIGKILL)
     outcomes = processes.finish(running)
     assert outcomes[0][0] != 0
     epochs = json.loads((tmp_path / "model/checkpoints/history.json").read_text())["steps"][-1]["iteration"] + 1
-    [resumed] = processes.run(NEURAL, 1, str(tmp_path / "model"), str(epochs), "resume")
+    [resumed] = processes.run(NEURAL, 1, str(tmp_path / "model"), str(epochs), *given, "resume")
     assert len(json.loads(resumed)["dev"]) == epochs

@@ -67,7 +67,7 @@ def test_a_bert_beside_characters_below_a_bilstm_with_mixed_layers(tmp_path: Pat
     tagger = fitted(folder, pretrained={"mix": True}, hidden=8, characters={"kind": "cnn", "size": 4, "output": 6})
     check_parity(tagger, tmp_path / "model.onnx", [*sentences(1000, 7, 25), [NOTHING]])
     again = session(tmp_path / "model.onnx")
-    for batch in ([[NOTHING]], [["ada"]], [["ada"] * 400, ["rome"]]):
+    for batch in ([], [[]], [[""]], [[NOTHING]], [["ada"]], [["ada"] * 400, ["rome"]]):
         labels, *_ = again.run(None, feeds(tagger, batch))
         assert [[tagger.labels_[i] for i in row if i >= 0] for row in labels] == tagger.predict(batch)
     content = json.loads((tmp_path / "model.json").read_text(encoding="utf-8"))

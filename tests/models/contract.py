@@ -303,8 +303,9 @@ class TaggerContract:
 
     def test_held_out_labels_that_training_lacks_are_counted_and_missed(self):
         held_out = [TRAIN[0], Sentence(["Acme"], ["B-ORG"])]
-        with pytest.warns(DataWarning, match=r"^held-out tokens with labels that .*: 1, with B-ORG \(1\)"):
+        with pytest.warns(DataWarning, match=r"^held-out tokens with labels that .*: 1, with B-ORG \(1\)") as seen:
             model = self.make().fit(TRAIN, dev=held_out)
+        assert seen[0].filename == __file__  # the line of the caller, not one of Trellis
         assert model.evaluate(held_out).types["ORG"].recall == 0
 
     def test_labels_that_the_scheme_implies_are_in_the_tag_set(self):
@@ -318,8 +319,9 @@ class TaggerContract:
             self.make().fit(bad)
         with pytest.warns(DataWarning, match=r"2 tags repaired \(IOB2\):\n  x.txt:4: o -> O\n  x.txt:5: I-PER -> B"):
             assert self.make().fit(bad, on_bad_tags="repair").tagset_.scheme is Scheme.IOB2
-        with pytest.warns(DataWarning, match="1 of 13 sentences dropped for bad tags"):
+        with pytest.warns(DataWarning, match="1 of 13 sentences dropped for bad tags") as seen:
             self.make().fit(bad, on_bad_tags="drop", sentence_weights=[1.0] * 13)
+        assert seen[0].filename == __file__
 
     def test_unknown_labels_name_the_sentence(self, model):
         held_out = [TRAIN[0], Sentence(["b"], ["PER"], path="dev.txt", lines=(7,))]

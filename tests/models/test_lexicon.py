@@ -12,7 +12,7 @@ import pytest
 
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain, corpus
-from trellis.errors import ModelError, NoPathError, TemplateError
+from trellis.errors import DataWarning, ModelError, NoPathError, TemplateError
 from trellis.metrics import segmentation_scores
 from trellis.models import Ensemble, Posterior, Tagger
 from trellis.models.lexical import ScoredInputs, find
@@ -213,7 +213,11 @@ def test_a_must_that_no_labelling_of_the_model_obeys_is_an_error() -> None:
 def test_labels_that_the_model_lacks_are_left_out_unless_all_are() -> None:
     plain = make(NAMES, [list("xaby")])
     mixed = Lexicon([("ab", "n", 2.0), ("x", "PER", 1.0)], boundaries="character")
-    assert len(with_lexicon(plain, mixed).lexicon_report().occurrences) == 1
+    said = "labels that the model lacks, which are ignored: 1, with n; the model has LOC, PER"
+    with pytest.warns(DataWarning, match=said):
+        assert len(with_lexicon(plain, mixed).lexicon_report().occurrences) == 1
+    learned = Lexicon([("ab", "n", "feature"), ("x", "PER", "must")], boundaries="character")
+    assert len(with_lexicon(plain, learned).lexicon_report().occurrences) == 1  # without a warning
     with pytest.raises(ModelError, match="the lexicon has n, the model LOC, PER"):
         with_lexicon(plain, Lexicon([("ab", "n", 2.0)]))
     words = make(WORDS, [list("xaby")])

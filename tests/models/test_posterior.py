@@ -110,6 +110,17 @@ def test_the_encoder_runs_once_for_all_questions(monkeypatch: pytest.MonkeyPatch
     assert runs == [3]
 
 
+def test_spans_are_the_same_without_probabilities_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_BLOCK", 2)
+    tagger, X = CRF(features="ner").fit(TRAIN), [["Anna", "met", "Rome"], ["Rome"], [], ["Anna", "Rome", "Anna"]]
+    everything, few = tagger.answers(X), tagger.answers(X, token_probabilities=False)
+    assert len(everything.probabilities) == 7
+    assert len(few.probabilities) == 0
+    np.testing.assert_array_equal(few.ids, everything.ids)
+    np.testing.assert_array_equal(few.span_probabilities, everything.span_probabilities)
+    assert len(everything.span_probabilities) > 0
+
+
 def test_errors_number_the_sentence_of_the_whole_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "_BLOCK", 2)
     tagger = HMM.from_probabilities([1, 0], [[0, 1], [1, 0]], [[1, 0], [0, 1]])

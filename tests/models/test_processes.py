@@ -13,6 +13,7 @@ import pytest
 import trellis
 from trellis import demo
 from trellis.errors import ModelError, StoreError
+from trellis.models.folder import training
 from trellis.training.best import Best
 from trellis.training.folder import TrainingFolder
 from trellis.training.processes import held_back, together
@@ -29,7 +30,7 @@ def test_neural_taggers_do_not_share_sentences(monkeypatch):
     class Several:
         rank, count = 0, 2
 
-    monkeypatch.setattr("trellis.models.base.current", Several)
+    monkeypatch.setattr("trellis.models.trainable.current", Several)
     with pytest.raises(ModelError, match="is not trained by processes with sentences of their own"):
         trellis.NeuralTagger().fit(demo.english().train[:2])
 
@@ -74,6 +75,50 @@ def test_a_killed_crf_goes_on_where_it_was(tmp_path):
     losses = [step["loss"] for step in steps]
     assert losses == sorted(losses, reverse=True)
     assert trellis.load(tmp_path / "model").labels_
+
+
+class Killed(Exception):
+    """As if the process were gone."""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"c1": 0.2}, {"out_of_core": True}, {"parts": 4, "precision": "single"}],
+    ids=["lbfgs", "owlqn", "out of core", "parts"],
+)
+def test_a_resumed_crf_takes_the_steps_of_one_that_was_never_killed(tmp_path, options):
+    sentences, dev = demo.english().train[:100], demo.english().dev[:20]
+    settings = {"features": "ner", "max_iterations": 25, "checkpoint_seconds": 0, **options}
+    whole = trellis.CRF(**settings).fit(sentences, dev=dev)
+    for last in (1, 9, 25):
+
+        def stop(step, last=last):
+            if step.iteration == last:
+                raise Killed
+
+        with pytest.raises(Killed), training(tmp_path, "crf", "crf", resume=True) as place:
+            trellis.CRF(**settings).fit(sentences, dev=dev, progress=stop, folder=place)
+    with training(tmp_path, "crf", "crf", resume=True) as place:
+        resumed = trellis.CRF(**settings).fit(sentences, dev=dev, folder=place)
+    assert [step.loss for step in resumed.history_.steps] == [step.loss for step in whole.history_.steps]
+    assert [step.gradient_norm for step in resumed.history_.steps] == [s.gradient_norm for s in whole.history_.steps]
+    assert resumed.history_.reason == whole.history_.reason
+    assert resumed.parameters_.weights.tolist() == whole.parameters_.weights.tolist()
+
+
+def test_a_checkpoint_with_a_damaged_memory_is_refused(tmp_path):
+    TrainingFolder(tmp_path, "crf").identify()
+
+    def refused(match, **memory):
+        place = Reached(np.zeros(3), Best(), lambda: memory)
+        Savepoints(TrainingFolder(tmp_path, "crf", resume=True), 0.0).write(place)
+        with pytest.raises(StoreError, match=match):
+            Savepoints(TrainingFolder(tmp_path, "crf", resume=True), 0.0).restore(3)
+
+    refused("must be square, with an odd number of rows", products=np.zeros((3, 2)))
+    refused("memory.s0", products=np.zeros((3, 3)), losses=np.zeros(1))
+    steps = {"s0": np.zeros(2, np.float32), "y0": np.zeros(3, np.float32)}
+    refused("memory.s0.*must have the shape", products=np.zeros((3, 3)), losses=np.zeros(1), **steps)
 
 
 def test_a_place_of_another_size_is_refused(tmp_path):

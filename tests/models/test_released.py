@@ -4,6 +4,7 @@ A release adds its folder: ``python -m tests.models.test_released VERSION``. The
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import numpy as np
 import pytest
 
 import trellis
+from tests.store.newer import as_of_format
+from trellis.errors import NewerFormatError
+from trellis.models.ensemble import Ensemble
 
 RELEASED = Path(__file__).parent / "released"
 FILES = sorted(RELEASED.glob("*/*.safetensors"))
@@ -19,16 +23,34 @@ X = [["Ada", "lives", "in", "New", "York"], ["Rome", "likes", "Bob", "."], ["nob
 Y = [["B-PER", "O", "O", "B-LOC", "I-LOC"], ["B-LOC", "O", "B-PER", "O"], ["O", "O", "B-PER"]]
 
 
+def opened(file: Path, place: Path | None = None) -> Any:
+    """What a file of this name holds, from this place if it is not there."""
+    return (trellis.Lexicon.load if file.stem == "lexicon" else trellis.load)(place or file)
+
+
 def answers(tagger: Any) -> dict[str, Any]:
+    if isinstance(tagger, trellis.Lexicon):
+        return {"tags": [repr(entry) for entry in tagger], "marginals": []}
     return {"tags": tagger.predict(X), "marginals": [np.round(own, 5).tolist() for own in tagger.marginals(X)]}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_a_file_of_a_released_version_answers_as_it_did(file: Path) -> None:
-    expected, found = json.loads(file.with_suffix(".json").read_text()), answers(trellis.load(file))
+    expected, found = json.loads(file.with_suffix(".json").read_text()), answers(opened(file))
     assert found["tags"] == expected["tags"]
     for own, before in zip(found["marginals"], expected["marginals"], strict=True):
         np.testing.assert_allclose(own, before, atol=1e-4)
+
+
+@pytest.mark.parametrize("file", sorted((RELEASED / "0.1.0").glob("*.safetensors")), ids=lambda file: file.stem)
+def test_a_file_of_a_newer_version_is_an_error_that_says_so(file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    shutil.copy(file, path)
+    as_of_format(99, path)
+    said = "has format 99; this version of Trellis reads format 1: it was saved by a newer version"
+    for place in (path,) if file.stem == "lexicon" else (path, tmp_path):
+        with pytest.raises(NewerFormatError, match=said):
+            opened(file, place)
 
 
 def write(version: str) -> None:
@@ -37,13 +59,19 @@ def write(version: str) -> None:
     taggers = {
         "crf": trellis.CRF(max_iterations=10),
         "hmm": trellis.HMM(),
+        "hmm2": trellis.HMM(order=2),
         "neural": trellis.NeuralTagger(encoder=encoder, training={"epochs": 2}),
+        "segments": trellis.NeuralTagger(head="semicrf", encoder=encoder, training={"epochs": 2}),
     }
+    fitted = {name: tagger.fit(X, Y) for name, tagger in taggers.items()}
+    ensemble = {"ensemble": Ensemble.of([fitted["neural"], fitted["neural"]])}
+    lexicon = {"lexicon": trellis.Lexicon([("New York", "LOC"), ("Ada", "PER", "must")])}
     place = RELEASED / version
-    place.mkdir(parents=True)
-    for name, tagger in taggers.items():
-        tagger.fit(X, Y).save(place / f"{name}.safetensors")
-        (place / f"{name}.json").write_text(json.dumps(answers(tagger)) + "\n")
+    place.mkdir(parents=True, exist_ok=True)
+    for name, saved in {**fitted, **ensemble, **lexicon}.items():
+        if not (place / f"{name}.safetensors").exists():
+            saved.save(place / f"{name}.safetensors")
+            (place / f"{name}.json").write_text(json.dumps(answers(saved)) + "\n")
 
 
 if __name__ == "__main__":

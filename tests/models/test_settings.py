@@ -37,6 +37,8 @@ MODELS = {
 }
 # What is unset in a resolved configuration means: no limit, none, never.
 MAY_BE_UNSET = {
+    "parts",
+    "scratch",
     "lexicon",
     "tokenizer",  # like the training data: what was learned of them is stored
     "vectors",

@@ -132,37 +132,42 @@ def test_native_and_torch_give_the_same(
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-13)
 
 
+def filters() -> tuple[Tensor, Tensor, Tensor]:
+    """Vectors of eight characters, four filters of width 3, and their biases."""
+    vectors, weight = torch.linspace(-1, 1, 8 * 2).reshape(8, 2), torch.linspace(2, -1, 4 * 3 * 2).reshape(4, 6)
+    return vectors.requires_grad_(), weight.requires_grad_(), torch.zeros(4, requires_grad=True)
+
+
 def test_unknown_ids_are_refused() -> None:
     words = torch.tensor([[2, 9], [8, 0]])
     with pytest.raises(ShapeError, match=r"ids of characters must be in 0\.\.7, got 9"):
-        spelling.largest_sums(torch.zeros(3, 8, 4), words)
+        spelling.filtered(*filters(), words)
 
 
 @pytest.mark.parametrize("id", [1, 2**40])
 def test_ids_that_change_after_the_forward_pass_change_no_gradient(id: int) -> None:
     found = []
     for changed in (False, True):
-        table = torch.linspace(-1, 1, 3 * 8 * 4).reshape(3, 8, 4).requires_grad_()
-        words = torch.tensor([[2, 7, 3], [5, 0, 0]])
-        largest = spelling.largest_sums(table, words)
+        tensors, words = filters(), torch.tensor([[2, 7, 3], [5, 0, 0]])
+        values = spelling.filtered(*tensors, words)
         if changed:
             words.numpy()[:] = id  # unseen by autograd
-        largest.square().sum().backward()
-        assert table.grad is not None
-        found.append(table.grad)
-    assert torch.equal(*found)
+        values.square().sum().backward()
+        found.append([x.grad for x in tensors])
+    assert all(x is not None and y is not None and torch.equal(x, y) for x, y in zip(*found, strict=True))
 
 
 def test_ids_of_any_integer_type_mean_the_same() -> None:
-    table, words = torch.randn(3, 8, 4), torch.tensor([[2, 7, 3], [5, 0, 0]])
-    assert torch.equal(spelling.largest_sums(table, words.int()), spelling.largest_sums(table, words))
+    tensors, words = filters(), torch.tensor([[2, 7, 3], [5, 0, 0]])
+    assert torch.equal(spelling.filtered(*tensors, words.int()), spelling.filtered(*tensors, words))
 
 
 def test_a_value_that_is_no_number_is_not_lost() -> None:
-    table = torch.zeros(1, 4, 2)
-    table[0, 2, 1] = torch.nan
-    largest = spelling.largest_sums(table, torch.tensor([[1, 2, 3]]))
-    assert largest.isnan().tolist() == [[False, True]]
+    vectors, weight = torch.ones(4, 2), torch.zeros(2, 2)
+    vectors[2, 1] = torch.nan
+    weight[1, 1] = 1.0
+    values = spelling.filtered(vectors, weight, torch.zeros(2), torch.tensor([[1, 2, 3]]))
+    assert values.isnan().tolist() == [[True, True]]  # nothing times NaN is NaN, too
 
 
 def test_filters_are_shared_out_among_the_widths() -> None:

@@ -79,8 +79,7 @@ def test_a_trace_of_the_decoder_takes_other_lengths() -> None:
 def test_an_exported_program_takes_other_lengths() -> None:
     module = Tagger(for_export=True).eval()
     shape = {0: torch.export.Dim("B", min=1), 1: torch.export.Dim("T", min=1)}
-    with torch.no_grad():
-        program = torch.export.export(module, batch(2, 5, 0), dynamic_shapes=(shape, shape))
+    program = torch.export.export(module, batch(2, 5, 0), dynamic_shapes=(shape, shape))
     check(program.module(), module)
 
 
@@ -88,8 +87,7 @@ def test_an_exported_program_takes_other_lengths() -> None:
 def test_onnx_of_the_decoder_takes_other_lengths(tmp_path: Path) -> None:
     module, path = Tagger(for_export=True).eval(), tmp_path / "model.onnx"
     shape = {0: torch.export.Dim("B", min=1), 1: torch.export.Dim("T", min=1)}
-    with torch.no_grad():
-        torch.onnx.export(module, batch(2, 5, 0), path, dynamo=True, verbose=False, dynamic_shapes=(shape, shape))
+    torch.onnx.export(module, batch(2, 5, 0), path, dynamo=True, verbose=False, dynamic_shapes=(shape, shape))
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [given.name for given in session.get_inputs()]
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from tests.nn.tiny import PIECES, byte_level, wordpiece
 from trellis.errors import DataError, StoreError
@@ -79,8 +80,8 @@ def test_special_tokens_are_found() -> None:
     tokenizer = SubwordTokenizer(wordpiece())
     assert (tokenizer.prefix, tokenizer.suffix) == ([2], [3])
     assert (tokenizer.prefix_types, tokenizer.suffix_types) == ([0], [0])
-    bare = wordpiece()
-    bare.post_processor = None
+    parts = json.loads(wordpiece().to_str()) | {"post_processor": None}
+    bare = Tokenizer.from_str(json.dumps(parts))
     assert SubwordTokenizer(bare).prefix == SubwordTokenizer(bare).suffix == []
 
 

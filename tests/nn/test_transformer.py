@@ -216,7 +216,7 @@ def test_it_learns() -> None:
     batch = encoder.batch(encoder.encode(sentences))
     gold = torch.tensor([int(word[-1] < "n") for words in sentences for word in words])
     optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()], lr=5e-3)
-    for _ in range(25):
+    for _ in range(40):
         features, mask = encoder(batch)
         loss = torch.nn.functional.cross_entropy(head(features[mask]), gold)
         optimizer.zero_grad()

@@ -15,7 +15,7 @@ from trellis.server.batcher import Batcher, BatchRecord
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import OverloadedError, RefusedError, RequestError, TooLateError, UnavailableError
 from trellis.server.questions import Asked
-from trellis.server.queueing import QueuedJob, QueuedPart
+from trellis.server.queueing import QueuedPart
 from trellis.server.requests import parts_within
 
 SMALL = ServerLimits(
@@ -52,7 +52,10 @@ class Opened(Echo):
         self.gate.set()
 
 
-def job(batcher: Batcher, question: Echo, *contents: Any, tokens: int = 1, seconds: float = 20.0) -> QueuedJob:
+Answer = asyncio.Future[Any]
+
+
+def job(batcher: Batcher, question: Echo, *contents: Any, tokens: int = 1, seconds: float = 20.0) -> Answer:
     parts = [QueuedPart(content, tokens, i) for i, content in enumerate(contents)]
     return batcher.submit(question, parts, tuple, seconds)
 
@@ -68,7 +71,7 @@ def run(test: Callable[[Batcher], Awaitable[None]], limits: ServerLimits = SMALL
     asyncio.run(within())
 
 
-async def behind(batcher: Batcher, question: Echo) -> QueuedJob:
+async def behind(batcher: Batcher, question: Echo) -> Answer:
     """A job that occupies the thread until the gate opens."""
     first = job(batcher, question, "first")
     while not question.began.is_set():
@@ -80,7 +83,7 @@ def test_parts_come_back_in_their_order_to_the_job_that_asked() -> None:
     async def test(batcher: Batcher) -> None:
         jobs = [job(batcher, Opened(), *(f"{n}.{i}" for i in range(n))) for n in range(1, 9)]
         for n, one in enumerate(jobs, 1):
-            assert await one.answer == tuple(f"echo:{n}.{i}" for i in range(n))
+            assert await one == tuple(f"echo:{n}.{i}" for i in range(n))
         assert batcher.queued == 0
 
     run(test)
@@ -88,7 +91,7 @@ def test_parts_come_back_in_their_order_to_the_job_that_asked() -> None:
 
 def test_a_job_without_parts_is_answered_at_once() -> None:
     async def test(batcher: Batcher) -> None:
-        assert await job(batcher, Opened()).answer == ()
+        assert await job(batcher, Opened()) == ()
 
     run(test)
 
@@ -99,7 +102,7 @@ def test_requests_that_gather_behind_a_batch_share_the_next_one() -> None:
         first = await behind(batcher, echo)
         others = [job(batcher, echo, i) for i in range(6)]
         echo.gate.set()
-        await asyncio.gather(first.answer, *(one.answer for one in others))
+        await asyncio.gather(first, *others)
         assert echo.batches == [["first"], [0, 1, 2, 3, 4, 5]]
 
     run(test)
@@ -111,13 +114,13 @@ def test_requests_that_come_within_the_linger_are_answered_together() -> None:
         await behind(batcher, echo)
         together = [job(batcher, echo, i) for i in range(2)]
         echo.gate.set()
-        await asyncio.gather(*(one.answer for one in together))
+        await asyncio.gather(*together)
         while not batcher._idle:
             await asyncio.sleep(0.001)
         later = job(batcher, echo, "a")
         await asyncio.sleep(0.05)
-        assert not later.answer.done()
-        assert await job(batcher, echo, "b").answer == ("echo:b",)
+        assert not later.done()
+        assert await job(batcher, echo, "b") == ("echo:b",)
         assert echo.batches[1:] == [[0, 1], ["a", "b"]]
 
     run(test, ServerLimits(linger=0.5))
@@ -126,7 +129,7 @@ def test_requests_that_come_within_the_linger_are_answered_together() -> None:
 def test_a_client_by_itself_does_not_linger() -> None:
     async def test(batcher: Batcher) -> None:
         for i in range(3):
-            assert await asyncio.wait_for(job(batcher, Opened(), i).answer, 10) == (f"echo:{i}",)
+            assert await asyncio.wait_for(job(batcher, Opened(), i), 10) == (f"echo:{i}",)
 
     run(test, ServerLimits(linger=60.0))
 
@@ -137,7 +140,7 @@ def test_a_batch_is_bounded_in_tokens_but_a_longer_sentence_goes_alone() -> None
         first = await behind(batcher, echo)
         jobs = [job(batcher, echo, i, tokens=5) for i in range(4)] + [job(batcher, echo, "long", tokens=50)]
         echo.gate.set()
-        await asyncio.gather(first.answer, *(one.answer for one in jobs))
+        await asyncio.gather(first, *jobs)
         assert echo.batches == [["first"], [0, 1], [2, 3], ["long"]]
 
     run(test)
@@ -149,8 +152,8 @@ def test_questions_are_not_mixed() -> None:
         first = await behind(batcher, a)
         jobs = [job(batcher, question, i) for i in range(3) for question in (a, b)]
         a.gate.set()
-        found = await asyncio.gather(*(one.answer for one in jobs))
-        await first.answer
+        found = await asyncio.gather(*jobs)
+        await first
         assert [own for (own,) in found] == ["a:0", "b:0", "a:1", "b:1", "a:2", "b:2"]
         assert a.batches == [["first"], [0, 1, 2]]
 
@@ -164,7 +167,7 @@ def test_short_requests_overtake_a_long_one_whose_parts_spread_out() -> None:
         long = job(batcher, echo, *(f"long {i}" for i in range(3)), tokens=4000)
         short = [job(batcher, echo, i) for i in range(2)]
         echo.gate.set()
-        await asyncio.gather(first.answer, long.answer, *(one.answer for one in short))
+        await asyncio.gather(first, long, *short)
         assert echo.batches == [["first"], [0, 1], ["long 0"], ["long 1"], ["long 2"]]
 
     run(test, ServerLimits(batch_tokens=10, linger=0.0))
@@ -178,7 +181,7 @@ def test_keys_do_not_change_so_that_a_long_request_comes_before_later_short_ones
         await asyncio.sleep(0.05)  # more than 60 tokens take at the pace
         short = [job(batcher, echo, i) for i in range(20)]
         echo.gate.set()
-        await asyncio.gather(long.answer, *(one.answer for one in short))
+        await asyncio.gather(long, *short)
         assert echo.batches[1] == ["long"]
 
     run(test)
@@ -194,16 +197,16 @@ def test_above_the_high_mark_requests_are_refused_until_the_low_mark() -> None:
             job(batcher, echo, "more", tokens=20)
         assert 1 <= (refused.value.retry_after or 0) <= 60
         for one in jobs[4:6]:
-            one.answer.cancel()
+            one.cancel()
         await asyncio.sleep(0)
         with pytest.raises(OverloadedError):  # below the high mark, but not yet at the low one
             job(batcher, echo, "more")
         for one in jobs[6:]:
-            one.answer.cancel()
+            one.cancel()
         await asyncio.sleep(0)
         more = job(batcher, echo, "more")
         echo.gate.set()
-        await asyncio.gather(first.answer, more.answer, *(one.answer for one in jobs[:4]))
+        await asyncio.gather(first, more, *jobs[:4])
 
     run(test)
 
@@ -212,7 +215,7 @@ def test_no_more_is_accepted_than_a_slow_model_answers_in_time() -> None:
     async def test(batcher: Batcher) -> None:
         echo = Echo()
         await behind(batcher, echo)
-        batcher._speed = 30.0  # tokens per second: 30 in half of the two seconds that a request has
+        batcher._measure(30.0)  # tokens per second: 30 in half of the two seconds that a request has
         job(batcher, echo, "fits", tokens=20)
         with pytest.raises(OverloadedError, match="expected at most 30 with this request"):
             job(batcher, echo, "too much", tokens=20)
@@ -232,7 +235,7 @@ def test_a_request_that_can_wait_is_woken_at_the_low_mark() -> None:
         echo.gate.set()
         await waiting
         assert batcher.queued <= 40
-        await asyncio.gather(*(one.answer for one in jobs))
+        await asyncio.gather(*jobs)
 
     run(test)
 
@@ -242,13 +245,12 @@ def test_a_client_that_goes_away_costs_nothing_more() -> None:
         echo = Echo()
         first = await behind(batcher, echo)
         gone = job(batcher, echo, *range(8))
-        gone.answer.cancel()
+        gone.cancel()
         await asyncio.sleep(0)
         assert batcher.queued == 0
-        assert gone.parts == ()
         after = job(batcher, echo, "after")
         echo.gate.set()
-        await asyncio.gather(first.answer, after.answer)
+        await asyncio.gather(first, after)
         assert echo.batches == [["first"], ["after"]]
 
     run(test)
@@ -260,10 +262,10 @@ def test_a_deadline_ends_the_wait_and_the_work() -> None:
         first = await behind(batcher, echo)
         late = job(batcher, echo, *range(8), seconds=0.01)
         with pytest.raises(TooLateError, match=r"within 0\.01 seconds"):
-            await late.answer
+            await late
         assert batcher.queued == 0
         echo.gate.set()
-        await first.answer
+        await first
         assert echo.batches == [["first"]]
 
     run(test)
@@ -275,9 +277,9 @@ def test_a_part_that_is_refused_harms_no_other_job() -> None:
         await behind(batcher, echo)
         good, bad = job(batcher, echo, "good"), job(batcher, echo, "fine", "bad")
         echo.gate.set()
-        assert await good.answer == ("echo:good",)
+        assert await good == ("echo:good",)
         with pytest.raises(RefusedError, match="bad is bad") as refused:
-            await bad.answer
+            await bad
         assert refused.value.input == 1
 
     run(test)
@@ -287,7 +289,7 @@ def test_of_a_part_with_several_sentences_the_one_that_is_refused_is_named() -> 
     async def test(batcher: Batcher) -> None:
         parts = [QueuedPart(["a", "b"], 2, 0), QueuedPart(["c", "d", "bad", "e"], 4, 2)]
         with pytest.raises(RefusedError, match="bad is bad") as refused:
-            await batcher.submit(Opened(), parts, tuple, 20.0).answer
+            await batcher.submit(Opened(), parts, tuple, 20.0)
         assert refused.value.input == 4
 
     run(test)
@@ -296,11 +298,11 @@ def test_of_a_part_with_several_sentences_the_one_that_is_refused_is_named() -> 
 def test_a_mistake_of_ours_is_an_error_without_details() -> None:
     async def test(batcher: Batcher) -> None:
         with pytest.raises(RequestError, match="a mistake in the server") as found:
-            await job(batcher, Opened(), "bug").answer
+            await job(batcher, Opened(), "bug")
         assert (found.value.status, type(found.value.__cause__)) == (500, KeyError)
         failing = batcher.submit(Opened(), [QueuedPart("x", 1)], lambda answers: 1 / 0, 20.0)  # type: ignore[arg-type]
         with pytest.raises(RequestError, match="a mistake in the server"):
-            await failing.answer
+            await failing
 
     run(test)
 
@@ -317,7 +319,7 @@ def test_draining_answers_what_was_accepted_and_refuses_the_rest() -> None:
         assert not draining.done()
         echo.gate.set()
         await draining
-        assert (await first.answer, await second.answer) == (("echo:first",), ("echo:second",))
+        assert (await first, await second) == (("echo:first",), ("echo:second",))
 
     run(test)
 
@@ -330,7 +332,7 @@ def test_whoever_waits_at_the_end_is_told() -> None:
         batcher.close()
         echo.gate.set()
         with pytest.raises(UnavailableError):
-            await second.answer
+            await second
 
     run(test)
 
@@ -341,9 +343,9 @@ def test_the_event_loop_goes_on_while_a_batch_runs() -> None:
         first = await behind(batcher, echo)
         for _ in range(100):
             await asyncio.sleep(0)
-        assert not first.answer.done()
+        assert not first.done()
         echo.gate.set()
-        await first.answer
+        await first
 
     run(test)
 
@@ -356,7 +358,7 @@ def test_batches_are_reported() -> None:
         await behind(batcher, echo)
         jobs = [job(batcher, echo, i, i, tokens=2) for i in range(2)]
         echo.gate.set()
-        await asyncio.gather(*(one.answer for one in jobs))
+        await asyncio.gather(*jobs)
 
     run(test, watch=records.append)
     assert [(record.parts, record.jobs, record.tokens) for record in records] == [(1, 1, 1), (4, 2, 8)]
@@ -371,13 +373,13 @@ def test_answers_are_never_mixed_and_nothing_is_left(jobs: list[tuple[int, int, 
             one = job(batcher, questions[question], *(f"{number}/{i}" for i in range(parts)), tokens=tokens)
             expected = tuple(f"{question}:{number}/{i}" for i in range(parts))
             if cancelled:
-                one.answer.cancel()
+                one.cancel()
             else:
                 waiting.append((one, expected))
             if number % 5 == 0:
                 await asyncio.sleep(0)
         for one, expected in waiting:
-            assert await one.answer == expected
+            assert await one == expected
         await batcher.drain()
         assert batcher.queued == 0
 
@@ -408,3 +410,16 @@ def test_parts_are_all_sentences_in_their_order_and_bounded(lengths: list[int], 
         assert asked.items[part.first : part.first + len(items)] == items
         assert part.tokens == sum(max(1, len(item)) * weight for item in items)
         assert len(items) == 1 or part.tokens <= max(1, batch // 4)
+
+
+def test_requests_of_a_batch_are_answered_one_after_another() -> None:
+    async def test(batcher: Batcher) -> None:
+        echo = Echo()
+        first = await behind(batcher, echo)
+        jobs = [job(batcher, echo, f"{n}a", f"{n}b", f"{n}c", tokens=4) for n in range(3)]
+        short = job(batcher, echo, "short", tokens=2)
+        echo.gate.set()
+        await asyncio.gather(first, short, *jobs)
+        assert echo.batches == [["first"], ["short", "0a", "0b"], ["1a", "1b"], ["2a", "2b"], ["0c", "1c"], ["2c"]]
+
+    run(test)

@@ -96,7 +96,8 @@ def test_a_bad_request_is_told_what_is_wrong(
     [
         (b"", "empty document"),
         (b"{", "unexpected end of data"),
-        (b'"\x80"', "not valid UTF-8"),
+        (b'"\x80"', "expected JSON in UTF-8, got 0x80 at line 1, byte 2 of it: invalid start byte"),
+        (b'{"texts":\n ["\xc3\xa9\xe2\x82"]}', "got 0xe2 at line 2, byte 6 of it: invalid continuation byte"),
         (b"[" * 1900, "depth limit"),
         (b'{"texts": ' * 150 + b"1", "unexpected end of data"),
         (b"nan", "invalid literal"),
@@ -174,6 +175,12 @@ def test_limits_that_contradict_each_other_are_refused() -> None:
     for wrong in ({"low_tokens": 300_000}, {"tokens": 300_000}, {"seconds": 0.0}, {"k": -1}):
         with pytest.raises(ConfigError):
             ServerLimits(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["/setup", "/v1/next", "/v1/learn", "/v1/learn/accept", "/v1/learn/reject"])
+@pytest.mark.parametrize("body", [b"0", b"[]", b"null", b"", b"{"])
+def test_requests_without_fields_are_objects_too(client: Client, path: str, body: bytes) -> None:
+    assert client.post(path, content=body).status_code == (400 if body in (b"", b"{") else 422)
 
 
 JSON_VALUES = st.recursive(

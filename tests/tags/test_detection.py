@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trellis.tags import Detection, Scheme, Style, TagSet, detect
+from trellis.tags.detection import count_pairs
 
 BIO = [["B-PER", "I-PER", "O"], ["O", "B-LOC", "O"]]
 
@@ -60,3 +66,9 @@ def test_a_scheme_that_is_given_is_kept():
 
 def test_labels_in_another_spelling_are_plain_to_a_tag_set_since_answers_are_given_as_they_were():
     assert TagSet.from_sequences([["b", "e", "s"]]) == TagSet(("b", "e", "s"), Scheme.PLAIN)
+
+
+@given(st.lists(st.lists(st.sampled_from(["O", "B-A", "I-A", "é", ""]), max_size=6), max_size=6))
+def test_pairs_are_counted_in_the_order_in_which_they_occur(sequences):
+    expected = Counter(pair for own in sequences for pair in pairwise(["", *own, ""]))
+    assert list(count_pairs(iter(sequences)).items()) == list(expected.items())

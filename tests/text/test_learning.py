@@ -1,6 +1,12 @@
 """Conventions found from the tokens of a corpus, with its raw text or without."""
 
-from trellis.text import Conventions, Sentence, WordSplitter, learned_words, tokenize
+import pickle
+
+import pytest
+
+from trellis.errors import DataError, DataWarning
+from trellis.text import Conventions, Sentence, WordSplitter, learned_words, splitter_from_dict, tokenize
+from trellis.untrusted import Fields
 
 TEXTS = ["It's a well-known fact.", "Don't pay $5 for 3.5%!", "Ann's co-worker e-mailed and/or called.", "Stop!!! Now."]
 
@@ -51,3 +57,27 @@ def test_tokens_with_spaces_inside_and_odd_tokens_do_no_harm() -> None:
 def test_learning_twice_gives_the_same() -> None:
     sentences = [tokenize(text, "english") for text in TEXTS]
     assert learned_words(sentences) == learned_words(sentences)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "compounds"),
+    [
+        ([["他", "来到", "北京", "。"]], True),
+        ([["他", "来", "到", "北", "京", "。"]], False),
+        ([["She", "saw", "Tokyo"]], False),
+        ([["He", "said", "北京"], *([["他"]] * 5)], False),  # a rare exception in a corpus of characters
+    ],
+)
+def test_words_of_several_ideographs_are_noticed(tokens: list[list[str]], compounds: bool) -> None:
+    how = learned_words(tokens)
+    assert how.compounds is compounds
+    again = splitter_from_dict(Fields(how.to_dict(), "tokenizer", DataError))
+    assert again == how
+    assert pickle.loads(pickle.dumps(how)) == how
+
+
+def test_text_without_spaces_is_not_taken_apart_silently() -> None:
+    how = learned_words([["他", "来到", "北京", "。"]])
+    with pytest.warns(DataWarning, match=r"words of several ideographs.*--pipe"):
+        assert how.split("她来了") == ["她", "来", "了"]
+    assert how.split("Hello, 她!") == ["Hello", ",", "她", "!"]  # no warning: nothing was taken apart

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+# gloo prints to standard output from threads of its own, in the middle of what others print there.
+_ALONE = "import os, sys\nsys.stdout = os.fdopen(os.dup(1), 'w')\nos.dup2(2, 1)\n"
 
 
 def start(code: str, count: int, *arguments: str) -> list[subprocess.Popen]:
@@ -17,9 +19,9 @@ def start(code: str, count: int, *arguments: str) -> list[subprocess.Popen]:
     ours = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
     return [
         subprocess.Popen(
-            [sys.executable, "-c", code, *arguments],
+            [sys.executable, "-c", _ALONE + code, *arguments],
             cwd=ROOT,
-            env={**os.environ, **ours, "ACCELERATE_USE_CPU": "true", "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            env={**os.environ, **ours, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -6,14 +6,16 @@ from trellis.training import Step
 from trellis.training.best import Best
 
 
-def step(number, dev=None):
-    return Step(number, 1.0, None, dev, 0.0, None)
+def step(number, dev=None, loss=1.0):
+    return Step(number, loss, None, dev, 0.0, None)
 
 
-def run(scores):
+def run(scores, losses=None):
     best = Best()
     for number, dev in enumerate(scores, 1):
-        best.add(step(number, dev), f"w{number}" if best.is_better(dev) else None)
+        loss = None if losses is None else losses[number - 1]
+        one = step(number, dev, 1.0 if loss is None else loss)
+        best.add(one, f"w{number}" if best.is_better(dev, loss) else None)
     return best
 
 
@@ -21,6 +23,16 @@ def test_the_first_of_equal_scores_is_kept():
     best = run([0.1, 0.5, 0.5, 0.3])
     assert (best.kept, best.weights, best.score) == (1, "w2", 0.5)
     assert best.history("converged").kept == 1
+
+
+def test_of_equal_scores_the_lower_loss_is_kept_where_losses_tell():
+    best = run([0.5, 1.0, 1.0, 1.0, 0.9], [9.0, 8.0, 3.0, 4.0, 1.0])
+    assert (best.kept, best.weights, best.score) == (2, "w3", 1.0)
+
+
+def test_equal_scores_do_not_renew_patience():
+    losses = [5.0, 4.0, 3.0]
+    assert [run([1.0] * n, losses[:n]).is_out_of_patience(2) for n in (1, 2, 3)] == [False, False, True]
 
 
 def test_without_scores_the_last_is_kept():

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError
 from trellis.training.folder import STATE, TrainingFolder, read_state
 
 CHECKPOINT = "checkpoint-00000003.safetensors"
@@ -31,6 +31,15 @@ def with_checkpoint(path, **options):
 def test_looking_writes_nothing(path):
     TrainingFolder(path, "crf", home=path.parent)
     assert not path.exists()
+
+
+def test_the_state_of_a_newer_version_is_an_error_that_says_so(path):
+    with_checkpoint(path)
+    state = json.loads((path / STATE).read_text())
+    assert state["format"] == 1
+    (path / STATE).write_text(json.dumps({**state, "format": 2, "something": "new"}))
+    with pytest.raises(NewerFormatError, match=r"state.json has format 2; .* reads format 1: .* newer version"):
+        begin(path, resume=True)
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -186,3 +195,24 @@ def test_other_processes_of_the_same_training_write_nothing(path):
     folder.finish()
     folder.close()
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda state: state.write_text(state.read_text()[:30]), r"state\.json cannot be read: expected JSON: .*"),
+        (
+            lambda state: state.write_text("[]"),
+            r"state\.json does not describe a training: expected a JSON object, found \[\]",
+        ),
+        (lambda state: state.unlink(), r"holds checkpoints, but no state\.json to say of which training"),
+    ],
+    ids=["cut", "other", "gone"],
+)
+def test_who_cannot_resume_is_told_how_to_begin_again(path, damage, said):
+    with_checkpoint(path)
+    damage(path / STATE)
+    message = rf"^cannot resume: .*{said}; discard it with --overwrite \(in Python, remove .*\), and begin again$"
+    with pytest.raises((StoreError, ModelError), match=message):
+        begin(path, resume=True)
+    assert begin(path, overwrite=True).resuming is False

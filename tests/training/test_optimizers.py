@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from trellis import _native
 from trellis.errors import DataError
 from trellis.training import History, Iterate, lbfgs, owlqn, pseudo_gradient, run, undisturbed
 from trellis.training.hessian import InverseHessian, add_decay, combine, dot
@@ -145,6 +146,33 @@ def test_owlqn_reaches_the_optimality_conditions_and_exact_zeros(c1):
 
     best = minimize(split, np.zeros(60), jac=True, bounds=[(0, None)] * 60, options={"maxiter": 5000, "ftol": 1e-14})
     assert loss == pytest.approx(best.fun, rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 15, 2048, 40_000])
+def test_owlqn_stays_in_the_orthant_of_a_step(size):
+    random = np.random.default_rng(size)
+    x, g, direction = random.choice([-1.0, -0.5, -0.0, 0.0, 0.5, 1.0], size=(3, size))
+    c1, step = 0.75, 0.7
+    shrunk = np.sign(g) * np.maximum(np.abs(g) - c1, 0.0)
+    uphill = np.where(x != 0.0, g + c1 * np.sign(x), shrunk)
+    np.testing.assert_array_equal(pseudo_gradient(x, g, c1), uphill)
+
+    downhill = np.where(direction * uphill >= 0.0, 0.0, direction)
+    _native.keep_downhill(uphill, direction)
+    np.testing.assert_array_equal(direction, downhill)
+
+    orthant = np.where(x != 0.0, np.sign(x), -np.sign(uphill))
+    cut = x + step * direction
+    cut[cut * orthant <= 0.0] = 0.0
+    found = np.empty(size)
+    length, slope = _native.step_in_orthant(x, uphill, direction, step, found)
+    np.testing.assert_array_equal(found, cut)
+    assert length == pytest.approx(np.abs(cut).sum(), rel=1e-12)
+    assert slope == pytest.approx(uphill @ (cut - x), abs=1e-9)
+
+
+def test_a_gradient_that_is_not_a_number_is_not_hidden_by_owlqn():
+    assert np.isnan(pseudo_gradient(np.array([0.0, 1.0]), np.full(2, np.nan), 0.5)).all()
 
 
 def test_owlqn_with_a_huge_penalty_gives_nothing_but_zeros():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import traceback
+import warnings
 from typing import NoReturn, TextIO
 
 import typer
@@ -79,7 +80,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _fail("standard output and standard error must be open", debug)
     _accept_any_text(sys.stdout, sys.stderr)
     try:
-        app(given, prog_name="trellis", obj=given)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            app(given, prog_name="trellis", obj=given)
     except ConfigError as error:  # settings come from the command line, or from a file it names: usage
         _fail(_described(error), debug, code=2)
     except (TrellisError, OSError) as error:
@@ -90,6 +93,19 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         problem = f"{type(error).__name__}: {error}"
         _fail(f"unexpected {problem}\nThis is a mistake in Trellis; --debug shows where it happened.", debug)
     sys.exit(0)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning of Trellis in one line, without the place in the code that says so."""
+    own = category.__module__.partition(".")[0] == "trellis"
+    typer.echo(f"trellis: {message}" if own else warnings.formatwarning(message, category, filename, lineno), err=True)
 
 
 def _accept_any_text(*streams: TextIO) -> None:

@@ -138,9 +138,13 @@ def shown_progress(quiet: bool) -> Iterator[Callable[[FolderProgress], None]]:
         from rich.console import Console
         from rich.progress import Progress, TextColumn
 
-        with Progress(TextColumn("{task.description}"), console=Console(stderr=True), redirect_stdout=False) as display:
+        columns, console = TextColumn("{task.description}"), Console(stderr=True)
+        # Without a thread that refreshes the line: workers are copies of a process that has none.
+        with Progress(columns, console=console, redirect_stdout=False, auto_refresh=False) as display:
             line = display.add_task("starting")
-            yield lambda progress: display.update(line, description=described(progress, time.monotonic() - begin))
+            yield lambda progress: display.update(
+                line, description=described(progress, time.monotonic() - begin), refresh=True
+            )
     else:
         yield _Lines(begin)
 

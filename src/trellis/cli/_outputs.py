@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from trellis.corpus import CorpusError, dumps, format_rows, to_words, words_from_sentence
@@ -23,6 +23,8 @@ class Answer:
     sentence: Sentence
     probable: Tagged | None = None
     labellings: Sequence[Labelling] = field(default=())
+    fields: Mapping[str, object] = field(default_factory=dict)
+    """Those of the record that it was read from."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,16 @@ def wordtag(answer: Answer, style: Drawing) -> str:
 
 
 def jsonl(answer: Answer, style: Drawing) -> str:
-    """One object per line: text, tokens, offsets, tags, probabilities, spans, further columns, and the k best."""
+    """One object per line: text, tokens, offsets, tags, probabilities, spans, further columns, and the k best.
+
+    What else was in the record of the input stays in it.
+    """
     assert answer.probable is not None
     record = _rounded(_in_words(answer.probable) if style.tagged else answer.probable.to_dict())
     record |= {name: list(values) for name, values in answer.sentence.columns.items() if name not in record}
     if answer.labellings:
         record["kbest"] = [_way(answer.sentence, item, style) for item in answer.labellings]
-    return dumps(record)
+    return dumps({**answer.fields, **record})
 
 
 def _way(sentence: Sentence, item: Labelling, style: Drawing) -> dict[str, object]:

@@ -29,7 +29,12 @@ def counted(shown: bool) -> Iterator[Tell]:
             nonlocal all_sentences, all_tokens
             all_sentences, all_tokens = all_sentences + sentences, all_tokens + tokens
             rate = all_tokens / max(time.monotonic() - begin, 1e-9)
-            said = f"{all_sentences:,} sentences, {all_tokens:,} tokens, {rate:,.0f} tokens/s"
+            said = f"{number_of(all_sentences, 'sentence')}, {number_of(all_tokens, 'token')}, {rate:,.0f} tokens/s"
             progress.update(line, description=said)
 
         yield tell
+
+
+def number_of(count: int, noun: str) -> str:
+    """A number and what it counts: 1 sentence, 2,000 sentences."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

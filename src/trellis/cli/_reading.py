@@ -12,6 +12,7 @@ import typer
 
 from trellis import corpus
 from trellis.corpus import Source, check_align, get_format, guess_format
+from trellis.corpus.tables import is_table, read_table
 from trellis.tags import OnBadTags, check_on_bad_tags
 from trellis.text import Sentence, Splitter
 
@@ -80,13 +81,17 @@ def tell_unseen(path: str, sentences: Iterable[Sentence], labels: Iterable[str])
     known = set(labels)
     unseen = Counter(tag for sentence in sentences for tag in sentence.tags or () if tag not in known)
     if unseen:
-        some = ", ".join(f"{tag} ({count:,})" for tag, count in unseen.most_common(_SHOWN))
-        more = ", ..." if len(unseen) > _SHOWN else ""
         typer.echo(
             f"{path}: tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
-            f"with {some}{more}",
+            f"with {some(unseen)}",
             err=True,
         )
+
+
+def some(labels: Counter[str]) -> str:
+    """The most frequent labels with their counts."""
+    listed = ", ".join(f"{label} ({count:,})" for label, count in labels.most_common(_SHOWN))
+    return f"{listed}, ..." if len(labels) > _SHOWN else listed
 
 
 def reading_options(tokens: str | None, tags: str | None, columns: str | None) -> dict[str, object]:
@@ -124,6 +129,12 @@ class Reader:
         """All sentences of a file."""
         stream = self.open(Source(path, encoding=self.encoding))
         return corpus.Corpus(list(stream), stream.report)
+
+    def sentences(self, path: str) -> Iterable[Sentence]:
+        """The sentences of a shard, one by one."""
+        if self.format is None and is_table(path):
+            return read_table(path, **self.options)
+        return self.open(Source(path, encoding=self.encoding))
 
     def open(self, source: Source) -> corpus.Stream:
         """The sentences of an opened file, one by one."""

@@ -8,6 +8,7 @@ import typer
 
 from trellis import config
 from trellis.cli._tasks import FEATURES, Task
+from trellis.errors import ConfigError
 from trellis.models.families import FAMILIES, get_family
 from trellis.tags import Scheme
 
@@ -35,7 +36,27 @@ def start_settings(
     settings = config.changed(family.defaults(), _of_task(family.kind, task, scheme))
     if config_file is not None:
         settings = config.layered(settings, config_file)
+    _check_owner(model, settings, assignments)
     return config.override(settings, assignments)
+
+
+def _check_owner(model: str, settings: Any, assignments: list[str]) -> None:
+    """A setting that only other families have is refused with their names: no similar one of this family is meant."""
+    own = _last_parts(settings)
+    sections = {key.partition(".")[0] for key in own.values()}
+    for key in (one.partition("=")[0].strip() for one in assignments):
+        name = key.rpartition(".")[2]
+        if name in own or key.partition(".")[0] in sections:
+            continue
+        parts = {other: _last_parts(family.defaults()) for other, family in FAMILIES.items()}
+        owners = ", ".join(f"{other} ({found[name]})" for other, found in parts.items() if name in found)
+        if owners:
+            raise ConfigError(f"the model {model} has no setting {key!r}; models that have it: {owners}")
+
+
+def _last_parts(settings: Any) -> dict[str, str]:
+    """The settings by the last part of their names."""
+    return {key.rpartition(".")[2]: key for key in config.keys(settings)}
 
 
 def _of_task(kind: str, task: Task | None, scheme: Scheme | None) -> dict[str, str]:

@@ -84,7 +84,7 @@ def find_setting(
 
 def training_setting(task: Task | None, scheme: str | None, sentences: list[Sentence]) -> Setting:
     """Like `find_setting`; for segmentation with whole words as tokens, the scheme is BMES unless one is given."""
-    if task is not Task.SEG or _is_spelled(sentences):
+    if task is not Task.SEG or is_spelled(sentences):
         return find_setting(task, scheme, sentences)
     return Setting(task, Scheme.BMES if scheme is None else Scheme.parse(scheme), Style.PREFIX)
 
@@ -108,7 +108,7 @@ def _is_joint(sentences: list[Sentence]) -> bool:
 
 def _refuse_bare(sentences: list[Sentence]) -> None:
     """Segmented text says nothing about its words but where they are."""
-    if _is_spelled(sentences) and are_characters(sentences):
+    if is_spelled(sentences) and are_characters(sentences):
         raise DataError(
             f"{sentences[0].where}: the words have no tags, which --task seg-pos learns: expected word/TAG or CoNLL-U; "
             "for words alone, give --task seg"
@@ -117,7 +117,7 @@ def _refuse_bare(sentences: list[Sentence]) -> None:
 
 def characters(sentences: list[Sentence], scheme: Scheme) -> list[Sentence]:
     """The sentences as tagged characters: unchanged, or made of their tokens if these are the words."""
-    if _is_spelled(sentences):
+    if is_spelled(sentences):
         return sentences
     return [
         sentence_from_words(sentence.tokens, scheme=scheme, path=sentence.path, line=sentence.line_of(0))
@@ -125,7 +125,7 @@ def characters(sentences: list[Sentence], scheme: Scheme) -> list[Sentence]:
     ]
 
 
-def _is_spelled(sentences: list[Sentence]) -> bool:
+def is_spelled(sentences: list[Sentence]) -> bool:
     """Whether the tags are bare letters, which say where words begin and end."""
     return any(s.tags for s in sentences) and _are_letters([s.tags or () for s in sentences], None)
 

@@ -70,6 +70,9 @@ def _print(report: CheckReport) -> None:
         console.print(labels)
     for file in report.files:
         console.print(f"{escape(file.path)} was read as {file.format}, since {file.reason}", highlight=False)
+        for note in file.notes:
+            place = "" if note.startswith(" ") else f"{file.path}: "
+            console.print(escape(f"{place}{note}"), highlight=False, soft_wrap=True)
     if report.scheme is not None:
         legal = f"; every step is legal in {', '.join(report.fitting)}" if report.fitting else ""
         console.print(f"Tags were checked against {report.scheme}{legal}", highlight=False)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, cast
 import typer
 
 from trellis import corpus
+from trellis.cli._progress import number_of
 from trellis.cli._reading import (
     AlignOption,
     AnnotatorOption,
@@ -98,4 +99,4 @@ def _print(done: conversion.Conversion, source: str, target: str) -> None:
     schemes = ""
     if done.from_scheme is not None and done.to_scheme is not None:
         schemes = f", {done.from_scheme.value} to {done.to_scheme.value}"
-    typer.echo(f"{target}: {done.sentences:,} sentences as {done.to_format}{schemes}", err=True)
+    typer.echo(f"{target}: {number_of(done.sentences, 'sentence')} as {done.to_format}{schemes}", err=True)

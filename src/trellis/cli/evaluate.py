@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -23,13 +25,14 @@ from trellis.cli._reading import (
     bad_tags_option,
     reading_options,
     remembered_options,
+    some,
     span_options,
     tell_notes,
     tell_reading,
     tell_unseen,
 )
 from trellis.cli._settings import TaskOption
-from trellis.cli._tasks import Setting, Task, find_setting, in_scheme, vocabulary
+from trellis.cli._tasks import Setting, Task, find_setting, in_scheme, is_spelled, vocabulary
 from trellis.cli.score import (
     ErrorsOption,
     IntervalOption,
@@ -41,7 +44,7 @@ from trellis.cli.score import (
 )
 from trellis.errors import DataError
 from trellis.models import Tagger, folder
-from trellis.tags import OnBadTags
+from trellis.tags import OnBadTags, Scheme, detect
 from trellis.text import Sentence, splitter
 from trellis.untrusted import shown
 
@@ -85,11 +88,23 @@ def evaluate(
     reader = Reader(format, encoding, options, setting.scheme.value, splitter(tagger.tokenizer_), remembered, spans)
     how = bad_tags_option(on_bad_tags)
     truth = _tagged(reader, file, setting, how, quiet)
+    _check_labels(file, truth, tagger.labels_)
     if not quiet:
         tell_unseen(file, truth, tagger.labels_)
     seen = None if train is None else vocabulary(_tagged(reader, train, setting, how, quiet), setting)
     results = judge(truth, tagger.tag(truth), setting, seen=seen, errors=errors, interval=interval)
     show(results, setting, as_json=as_json, markdown=markdown)
+
+
+def _check_labels(path: str, truth: list[Sentence], labels: Sequence[str]) -> None:
+    """Refuse a file of which the model gives no label: it is about something else."""
+    found = Counter(tag for sentence in truth for tag in sentence.tags or ())
+    if found and not found.keys() & set(labels):
+        raise DataError(
+            f"{path} has the labels {some(found)}, and the model gives {', '.join(labels[:5])}"
+            f"{', ...' if len(labels) > 5 else ''}: they have none in common, so nothing could be right. Is it another "
+            "file, model, or column (--tags)?"
+        )
 
 
 def model_setting(tagger: Tagger[Any], path: str, task: Task | None = None) -> Setting:
@@ -119,7 +134,18 @@ def _tagged(reader: Reader, path: str, setting: Setting, how: OnBadTags, quiet: 
         raise DataError(f"{path}: there is no sentence to score")
     mended, notes = in_scheme(data.sentences, setting, how)
     if not quiet:
-        tell_notes(path, notes)
+        tell_notes(path, [*notes, *_left_out(data.sentences, setting)])
     if not mended:
         raise DataError(f"{path}: there is no sentence left to score")
     return mended
+
+
+def _left_out(sentences: list[Sentence], setting: Setting) -> list[str]:
+    """What a segmenter does not look at: labels of spans, as of names."""
+    tags = [sentence.tags for sentence in sentences if sentence.tags]
+    if setting.task is not Task.SEG or is_spelled(sentences) or detect(tags).scheme is Scheme.PLAIN:
+        return []
+    labels = some(Counter(tag for own in tags for tag in own))
+    return [
+        f"the model divides text into words: the tokens count as the right words, and the labels {labels} for nothing"
+    ]

@@ -17,6 +17,9 @@ def export(
     onnx: Annotated[
         Path | None, typer.Option(help="File to write; what a program needs to call it goes to the same name.json.")
     ] = None,
+    outputs: Annotated[
+        str | None, typer.Option(help="With --onnx: what the graph gives; the fewer, the quicker. Default: all three.")
+    ] = None,
     web: Annotated[
         Path | None, typer.Option(help="Folder to write: a page that tags in the browser, with all that it needs.")
     ] = None,
@@ -34,13 +37,17 @@ def export(
     \b
     Examples:
       trellis export model --onnx model.onnx
+      trellis export model --onnx model.onnx --outputs labels,marginals
       trellis export model --web site --runtime node_modules/onnxruntime-web/dist
     """  # noqa: D301 - \b tells click to keep the lines
     if (onnx is None) == (web is None) or (runtime is not None and web is None):
         raise ConfigError("give either --onnx FILE or --web DIR, with --runtime only for --web")
+    if outputs is not None and onnx is None:
+        raise ConfigError("--outputs is only for --onnx: the page shows all of them")
+    wanted = {} if outputs is None else {"outputs": [name.strip() for name in outputs.split(",")]}
     tagger = trellis.load(model)
     if onnx is not None:
-        typer.echo(f"{onnx} and {exporting.to_onnx(tagger, onnx)}", err=True)
+        typer.echo(f"{onnx} and {exporting.to_onnx(tagger, onnx, **wanted)}", err=True)
     if web is not None:
         page = exporting.to_web(tagger, web, runtime=runtime)
         typer.echo(f"{page}: python -m http.server --directory {web}", err=True)

@@ -13,6 +13,7 @@ from rich.table import Table
 import trellis
 from trellis.cli import _heatmap
 from trellis.cli._console import Output
+from trellis.cli._progress import number_of
 from trellis.metrics.report import percent
 from trellis.models import CRF, Tagger, folder
 from trellis.models.crf.features_view import WeightedFeature
@@ -133,7 +134,8 @@ def _record_table(record: dict[str, Any]) -> Table:
         if record.get(name) is not None:
             table.add_row(name, escape(str(record[name])))
     for role, about in record.get("data", {}).items():
-        said = f"{about['path']}, {about['format']}, {about['sentences']:,} sentences, {about['tokens']:,} tokens"
+        counts = number_of(about["sentences"], "sentence"), number_of(about["tokens"], "token")
+        said = ", ".join([about["path"], about["format"], *counts])
         table.add_row(role, escape(said))
     for role, found in record.get("figures", {}).items():
         table.add_row(f"{role} figures", ", ".join(f"{name} {percent(value)}" for name, value in found.items()))

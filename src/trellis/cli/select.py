@@ -21,11 +21,11 @@ from trellis.cli._reading import (
     reading_options,
     remembered_options,
 )
-from trellis.cli.tag import Job
+from trellis.cli._tagging import Job
 from trellis.corpus import FORMATS, open_output
 from trellis.errors import ConfigError
 from trellis.models import Tagger, folder, select
-from trellis.models.selection import MEASURES, Selected
+from trellis.models.selection import DEFAULT, MEASURES, Selected
 from trellis.text import Sentence, splitter
 
 _TEXT = "text"
@@ -38,9 +38,9 @@ def select_sentences(
     by: Annotated[
         str,
         typer.Option(
-            help="margin: how close the second best labelling is; errors: expected wrong and missing spans; entropy."
+            help="entropy; margin: how close the second best labelling is; errors: expected wrong and missing spans."
         ),
-    ] = "margin",
+    ] = DEFAULT,
     diversity: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="How much sentences lose that resemble one taken already.")
     ] = 0.5,
@@ -68,7 +68,7 @@ def select_sentences(
     Examples:
       trellis select model pool.txt -n 50 > next.txt
       trellis select model pool.txt -n 50 --to jsonl --out next.jsonl
-      trellis select model pool.txt --by entropy --values
+      trellis select model pool.txt --by margin --values
     """  # noqa: D301 - \b tells click to keep the lines
     _check(source, to, by)
     tagger = trellis.load(model)

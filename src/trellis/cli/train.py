@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import sys
-import time
-import warnings
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -35,40 +31,27 @@ from trellis.cli._reading import (
     quoted,
     reading_options,
     span_options,
-    tell_notes,
-    tell_unseen,
 )
 from trellis.cli._settings import ModelOption, SetOption, TaskOption, start_settings
-from trellis.cli._signals import Stop, StoppableLine, stoppable
-from trellis.cli._tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
-from trellis.corpus import Corpus
-from trellis.errors import ConfigError, DataError, DataWarning, ModelError
-from trellis.lexicon import Lexicon
+from trellis.cli._signals import stoppable
+from trellis.cli._streamed import Streamed, StreamedInEpochs, StreamedOnce, stream_settings
+from trellis.cli._tasks import headline, scores, vocabulary
+from trellis.cli._training import Data, Run, read
+from trellis.errors import ConfigError, ModelError
 from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
 from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
-from trellis.models.raw_text import tokenizer_for
-from trellis.tags import OnBadTags, Scheme, detect
-from trellis.text import Sentence, splitter
-from trellis.training import History
-from trellis.training.processes import ALONE, Team, leads, together
-from trellis.training.progress import LiveLine
-
-_REASONS = {
-    "converged": "converged",
-    "max_iterations": "reached the limit of iterations",
-    "no_progress": "stopped, since no step lowers the loss",
-    "early_stopping": "stopped, since the held-out score no longer rises",
-    "interrupted": "interrupted",
-    "diverged": "stopped, since the loss is NaN or infinite",
-}
+from trellis.text import splitter
+from trellis.training.processes import ALONE, leads, together
 
 
 def train(
     context: typer.Context,
     model: ModelOption,
-    train: Annotated[str, typer.Option("--train", help="File to learn from; - is standard input.")],
+    train: Annotated[
+        str, typer.Option("--train", help="File to learn from, - is standard input; with --stream also a folder.")
+    ],
     out: Annotated[str, typer.Option("--out", "-o", help="Folder for the model; made if it does not exist.")],
     dev: Annotated[str | None, typer.Option("--dev", help="Held-out file: the best model on it is kept.")] = None,
     test: Annotated[str | None, typer.Option("--test", help="File to report figures of at the end.")] = None,
@@ -77,6 +60,15 @@ def train(
     set: SetOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the training in the folder that was killed or interrupted.")
+    ] = False,
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            help="Do not hold the training data in memory: a file, or a folder of JSON Lines, Parquet, Arrow, CoNLL or "
+            "another format. Neural models read it anew in each epoch, training.window sentences at a time; crf reads "
+            "it once and keeps what it needs on disk (out_of_core).",
+        ),
     ] = False,
     warm_start: Annotated[
         str | None,
@@ -116,8 +108,8 @@ def train(
     steps of its training (history.json, learning-curve.svg) and a record of it (training.json).
 
     Ctrl-C and SIGTERM keep the best model so far and give exit code 130 and 143. A training that was interrupted or
-    killed continues with --resume: that of a neural model to the same model as if nothing had happened, also with more
-    epochs; the CRF (lbfgs, owlqn) and Baum-Welch from the weights of the last minute. --resume continues one training;
+    killed continues with --resume to the same model as if nothing had happened, a neural one also with more epochs; the
+    CRF (lbfgs, owlqn) and Baum-Welch continue from the last minute. --resume continues one training;
     --warm-start begins another one with what a model has learned.
 
     Several processes train one model if torchrun starts them: sentences are dealt out for crf and hmm, batches for
@@ -130,13 +122,17 @@ def train(
       trellis train -m crf --task seg --train train.seg --test test.seg -o model --set c2=0.5
       trellis train -m bilstm-crf --train train.conll --dev dev.conll -o model --config ner.toml
       trellis train -m bilstm-crf --train train.conll --dev dev.conll -o model --config ner.toml --resume
+      trellis train -m bilstm-crf --train shards --stream --dev dev.conll -o model
       trellis train -m crf --train more.conll -o newer --warm-start model
       trellis train -m crf --train train.conll --dev dev.conll -o model --lexicon names.tsv
+      trellis train -m crf --train large.conll --stream -o model
       torchrun --nproc-per-node 4 -m trellis train -m crf --train train.conll -o model
+      torchrun --nproc-per-node 4 -m trellis train -m crf --train shards --stream -o model
     """  # noqa: D301 - \b tells click to keep the lines
     quiet = quiet or not leads()  # of several processes, one speaks
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     family = get_family(model)
+    assignments = [*(set or []), *(stream_settings(model) if stream else [])]
     _check_options(tokenizer, resume, overwrite)
     reader = Reader(
         format,
@@ -164,8 +160,14 @@ def train(
         if resume and not place.training.resuming:
             say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
         start = None if warm_start is None else _loaded(warm_start, model)
-        data = _read(reader, {"train": train, "dev": dev, "test": test}, task, scheme, how, quiet, say)
-        settings = start_settings(model, data.setting.task, config, set or [], data.setting.scheme)
+        streamed: Streamed | None = None
+        if getattr(start_settings(model, task, config, assignments), "out_of_core", False):
+            streamed = StreamedOnce(reader, train, team, quiet=quiet)
+        elif stream:
+            streamed = StreamedInEpochs.read(reader, train, how)
+        paths = {"train": train, "dev": dev, "test": test}
+        data = read(reader, paths, task, scheme, how, quiet, say, streamed)
+        settings = start_settings(model, data.setting.task, config, assignments, data.setting.scheme)
         command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
         run = Run(model, data, settings, command, words, team)
         if team.count > 1:
@@ -209,148 +211,13 @@ def _loaded(path: str, model: str) -> Tagger[Any]:
     return tagger
 
 
-@dataclass(frozen=True)
-class Data:
-    """The files, by what they are for, with sentences prepared for the task."""
-
-    files: dict[str, Corpus]
-    paths: dict[str, str]
-    setting: Setting
-    options: dict[str, object]
-    """How their columns are read, for the commands that use the model."""
-
-    def sentences(self, role: str) -> list[Sentence] | None:
-        """The sentences of a file, if it was given."""
-        return self.files[role].sentences if role in self.files else None
-
-    def described(self, role: str) -> dict[str, Any]:
-        """A file for the record."""
-        file = self.files[role]
-        tokens = sum(map(len, file.sentences))
-        return {
-            "path": self.paths[role],
-            "format": file.format,
-            "sentences": len(file),
-            "tokens": tokens,
-        }
-
-
-def _read(
-    reader: Reader,
-    paths: dict[str, str | None],
-    task: Task | None,
-    scheme: str | None,
-    how: OnBadTags,
-    quiet: bool,
-    say: Console,
-) -> Data:
-    given = {role: path for role, path in paths.items() if path is not None}
-    raw = {}
-    for role, path in given.items():
-        raw[role] = reader.read(path)
-        say.print(f"{role}: {escape(path)}, {raw[role].format} since {raw[role].report.reason}")
-        if not quiet:
-            tell_notes(path, raw[role].report.notes())
-    if not raw["train"].sentences:
-        raise DataError(f"{given['train']}: there is no sentence to learn from")
-    setting = _setting(raw, task, scheme)
-    files = {}
-    for role, file in raw.items():
-        sentences, notes = in_scheme(file.sentences, setting, how, setting.found if role == "train" else None)
-        files[role] = replace(file, sentences=sentences)
-        if not quiet:
-            tell_notes(given[role], notes)
-    if not files["train"].sentences:
-        raise DataError(f"{given['train']}: there is no sentence left to learn from")
-    data = Data(files, given, setting, reader.options)
-    for role in files:
-        about = data.described(role)
-        say.print(f"{role}: {about['sentences']:,} sentences, {about['tokens']:,} tokens")
-    guessed = "" if task is not None else " (guessed from the tags)"
-    say.print(f"task {setting.task}{guessed}, scheme {setting.scheme.value}{'' if scheme else ' (detected)'}")
-    return data
-
-
-def _setting(raw: dict[str, Corpus], task: Task | None, scheme: str | None) -> Setting:
-    """How tags are read: as those of the training file; where it never needs a B and another file does, with B."""
-    setting = training_setting(task, scheme, raw["train"].sentences)
-    if scheme is not None or setting.scheme is not Scheme.IO:
-        return setting
-    others = (detect([s.tags for s in file if s.tags]).scheme for role, file in raw.items() if role != "train")
-    return replace(setting, scheme=Scheme.IOB1) if Scheme.IOB1 in others else setting
-
-
-@dataclass
-class Run:
-    """One training: its inputs, and the record of it."""
-
-    model: str
-    data: Data
-    settings: Any
-    command: str
-    lexicon: Lexicon | None = None
-    team: Team = ALONE
-    started: str = ""
-    seconds: float = 0.0
-
-    def fit(
-        self, tagger: Tagger[Any], place: folder.ModelFolder, warm_start: bool, stop: Stop, say: Console
-    ) -> Tagger[Any]:
-        """Train, with a live line if someone watches."""
-        tagger.config = self.settings
-        self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        begin = time.perf_counter()
-        sentences, dev = self.data.sentences("train") or [], self.data.sentences("dev")
-        with LiveLine(say) as line, warnings.catch_warnings():
-            warnings.simplefilter("ignore", DataWarning)  # said already, file by file
-            tagger.fit(
-                sentences[self.team.rank :: self.team.count],
-                dev=dev,
-                warm_start=warm_start,
-                progress=StoppableLine(line, stop),
-                folder=place,
-                lexicon=self.lexicon,
-                tokenizer=None if self.team.count == 1 else tokenizer_for(self.settings.tokenizer, sentences),
-            )
-        self.seconds = time.perf_counter() - begin
-        for role in ("dev", "test"):
-            if role in self.data.files and not say.quiet:
-                tell_unseen(self.data.paths[role], self.data.sentences(role) or [], tagger.labels_)
-        say.print(f"{self.model}: {_ending(tagger.history_)}, {self.seconds:.1f} s")
-        return tagger
-
-    def record(self, tagger: Tagger[Any], figures: dict[str, dict[str, float]]) -> dict[str, Any]:
-        """What training.json holds."""
-        setting, history = self.data.setting, tagger.history_
-        return {
-            "trellis": trellis.__version__,
-            "command": self.command,
-            "model": self.model,
-            "task": setting.task.value,
-            "scheme": setting.scheme.value,
-            "labels": list(tagger.labels_),
-            "tokenizer": splitter(tagger.tokenizer_).name,
-            "started": self.started,
-            "seconds": round(self.seconds, 3),
-            "iterations": len(history.steps),
-            "reason": history.reason,
-            "reading": self.data.options,
-            "data": {role: self.data.described(role) for role in self.data.files},
-            "figures": figures,
-        }
-
-
-def _ending(history: History) -> str:
-    if not history.steps:
-        return "nothing was learned"
-    kept = "" if history.kept == len(history.steps) - 1 else f", the best was {history.steps[history.kept].iteration}"
-    return f"{_REASONS[history.reason]} after {len(history.steps)} iterations{kept}"
-
-
 def _figures(tagger: Tagger[Any], data: Data) -> dict[str, dict[str, float]]:
     """The figures of the held-out files; words of the training file are the known ones."""
-    known = vocabulary(data.sentences("train") or [], data.setting)
-    found = {}
+    found: dict[str, dict[str, float]] = {}
+    if set(data.files) == {"train"}:
+        return found
+    streamed, setting = data.streamed, data.setting
+    known = vocabulary(data.sentences("train") or [], setting) if streamed is None else streamed.vocabulary(setting)
     for role in data.files:
         truth = data.sentences(role)
         if role != "train" and truth:

@@ -12,23 +12,23 @@ format's own: see the ``read`` and ``write`` functions of its module.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from trellis.corpus._alignment import check_align
-from trellis.corpus._binary import DOCBIN
 from trellis.corpus._cells import format_rows
 from trellis.corpus._files import StrPath, open_output, split_suffixes, write_text
 from trellis.corpus._formats import FORMATS, Format, format_of_path, get_format, guess_format
-from trellis.corpus._json import dumps, records
+from trellis.corpus._json import RecordFields, dumps, records
 from trellis.corpus._source import LONGEST, OnError, ReadReport, Source
+from trellis.corpus._streams import Stream, check_options, iterate
 from trellis.corpus.joint import to_characters, to_words, words_of_spans
 from trellis.corpus.mending import MendedSentences, mend_tags
 from trellis.corpus.relaying import RelayingSource
 from trellis.corpus.rows import from_rows, sentence_of_row, to_rows
 from trellis.corpus.segmented import sentence_from_words, words_from_sentence
+from trellis.corpus.shards import Shards, find_files
 from trellis.errors import CorpusError, DataError
 from trellis.text import Sentence
 
@@ -41,11 +41,14 @@ __all__ = [
     "MendedSentences",
     "OnError",
     "ReadReport",
+    "RecordFields",
     "RelayingSource",
+    "Shards",
     "Source",
     "Stream",
     "check_align",
     "dumps",
+    "find_files",
     "format_of_path",
     "format_rows",
     "from_rows",
@@ -90,30 +93,6 @@ class Corpus:
         return iter(self.sentences)
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Sentences as they are read, once; the report grows as they are."""
-
-    report: ReadReport
-    _sentences: Iterator[Sentence]
-
-    @classmethod
-    def of(cls, form: Format, source: Source, options: dict[str, Any]) -> Stream:
-        """What a format reads from an opened file, with options of its own."""
-        _check_options(form.read, options, f"reading {form.name}")
-        if source.data is not None and form.name != "spacy":
-            raise DataError(f"{source.name}: expected {form.name}, found {DOCBIN}")
-        return cls(source.report, form.read(source, **options))
-
-    @property
-    def format(self) -> str:
-        """The format the file was taken for; ``report.reason`` says why."""
-        return self.report.format
-
-    def __iter__(self) -> Iterator[Sentence]:
-        return self._sentences
-
-
 def read(
     path: StrPath,
     *,
@@ -131,24 +110,6 @@ def read(
     return Corpus(list(stream), stream.report)
 
 
-def iterate(
-    path: StrPath,
-    *,
-    format: str | None = None,
-    encoding: str = "utf-8",
-    on_error: OnError = "raise",
-    **options: Any,
-) -> Stream:
-    """Read the sentences of a file one by one, in memory that does not grow with it."""
-    chosen = None if format is None else get_format(format)
-    source = Source(path, encoding=encoding, on_error=on_error)
-    reason = "it was asked for"
-    if chosen is None:
-        chosen, reason = guess_format(source)
-    source.report.format, source.report.reason = chosen.name, reason
-    return Stream.of(chosen, source, options)
-
-
 def write(
     path: StrPath,
     sentences: Iterable[Sentence],
@@ -162,7 +123,7 @@ def write(
     The file appears once it is whole: an error on the way leaves what was there before.
     """
     chosen = format_of_path(path) if format is None else get_format(format)
-    _check_options(chosen.write, options, f"writing {chosen.name}")
+    check_options(chosen.write, options, f"writing {chosen.name}")
     counted = _Counted(sentences)
     try:
         write_text(path, chosen.write(counted, **options), encoding)
@@ -183,11 +144,3 @@ class _Counted:
         for sentence in self._sentences:
             self.count += 1
             yield sentence
-
-
-def _check_options(function: Callable[..., Any], options: dict[str, Any], doing: str) -> None:
-    parameters = inspect.signature(function).parameters.values()
-    allowed = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
-    for name in options:
-        if name not in allowed:
-            raise DataError(f"{doing} knows no option {name!r}, only {', '.join(allowed)}")

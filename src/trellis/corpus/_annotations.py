@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trellis.corpus._alignment import CharSpan
 from trellis.corpus._errors import LeftOut, LineError
+from trellis.corpus._json import RecordFields
 from trellis.untrusted import shown
 
 _NAMES = ("_annotator_id", "_session_id", "annotator")
@@ -39,6 +40,9 @@ class Marked:
     spans: list[CharSpan] | None
     number: int = 0
     line: str = ""
+    utf16: bool = False
+    """Whether the offsets of its spans were given in UTF-16 code units."""
+    fields: RecordFields | None = None
 
 
 def check_gold(record: dict[str, Any], choice: Selection) -> None:
@@ -105,4 +109,4 @@ class Annotators:
         for group in self._groups.values():
             first = group[0]
             spans = majority([own.spans or [] for own in group])
-            yield Marked(first.text, spans, first.number, first.line)
+            yield replace(first, spans=spans, utf16=any(own.utf16 for own in group))

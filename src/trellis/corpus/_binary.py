@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 import zlib
 
 DOCBIN = "a spaCy DocBin"
@@ -27,13 +29,14 @@ _MAGIC = (
     (b"\x93NUMPY", "a NumPy array"),
     (b"\x89HDF\r\n", "an HDF5 file"),
     (b"\x7fELF", "a program"),
-    (b"\xff\xfe\x00\x00", "text in UTF-32; pass the encoding utf-32"),
-    (b"\x00\x00\xfe\xff", "text in UTF-32; pass the encoding utf-32"),
-    (b"\xff\xfe", "text in UTF-16; pass the encoding utf-16"),
-    (b"\xfe\xff", "text in UTF-16; pass the encoding utf-16"),
+    (b"\xff\xfe\x00\x00", "text in UTF-32; pass --encoding utf-32"),
+    (b"\x00\x00\xfe\xff", "text in UTF-32; pass --encoding utf-32"),
+    (b"\xff\xfe", "text in UTF-16; pass --encoding utf-16"),
+    (b"\xfe\xff", "text in UTF-16; pass --encoding utf-16"),
 )
 _SAMPLE = 1 << 12
 _MOSTLY = 0.95
+_CONTROL = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 
 
 def binary_kind(head: bytes) -> str | None:
@@ -63,12 +66,24 @@ def _safetensors_kind(head: bytes) -> str | None:
 
 def _utf16_kind(head: bytes) -> str | None:
     """UTF-16 without a mark: every other byte of its ASCII characters is zero."""
-    if b"\0" not in head:
+    if b"\0" not in head or _has_stray_zeros(head):
         return None
     for order in ("le", "be"):
         text = head[: len(head) // 2 * 2].decode(f"utf-16-{order}", "replace")
         usual = sum(c.isalnum() or c.isspace() or (c.isprintable() and c < "\u3100") for c in text)
         ascii_zeros = head[1 if order == "le" else 0 :: 2].count(0)
         if usual >= _MOSTLY * len(text) and ascii_zeros and not head[0 if order == "le" else 1 :: 2].count(0):
-            return f"text in UTF-16 without a byte-order mark; pass the encoding utf-16-{order}"
+            return f"text in UTF-16 without a byte-order mark; pass --encoding utf-16-{order}"
     return None
+
+
+def _has_stray_zeros(head: bytes) -> bool:
+    """Whether this is UTF-8 but for a few zeros; UTF-16 of scripts whose bytes are all ASCII has control characters."""
+    rest = head.replace(b"\0", b"")
+    if 4 * len(rest) <= 3 * len(head) or _CONTROL.search(rest):
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(rest)
+    except UnicodeDecodeError:
+        return False
+    return True

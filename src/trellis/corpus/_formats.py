@@ -92,6 +92,6 @@ def _refuse_commas(source: Source, name: str, suffix: str) -> None:
     if name == "segmented" and (suffix == ".csv" or is_comma_separated(source.head)):
         raise DataError(
             f"{source.name}: it looks like columns separated by commas, which no format has; separate them by tabs "
-            '(a blank line after each sentence) for conll, or give --format segmented (in Python format="segmented") '
-            "if these are lines of words"
+            "(a blank line after each sentence) for conll, or give --format segmented (for tag and convert --from "
+            'segmented, in Python format="segmented") if these are lines of words'
         )

@@ -27,6 +27,10 @@ Record = tuple[int, str, Any]
 """The number of its first line, its text, and its value."""
 
 
+class RecordFields(dict[str, Any]):
+    """All fields of a record, as the frame of its sentence: for those who write the record again."""
+
+
 def records(source: Source) -> Iterator[Record]:
     """The records of a file; what cannot be read as one is reported."""
     return _Array(source).elements() if is_array(source.opening) else _lines(source)

@@ -12,11 +12,11 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from trellis.corpus._source import ReadReport
-from trellis.tags import Scheme, SchemeFit, Style, detect, fit_schemes, spans_from_sequences, validate_tags
+from trellis.tags import Detection, Scheme, Style, detect, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
 from trellis.untrusted import shown
 
@@ -53,6 +53,8 @@ class FileSummary:
     tags: dict[str, int]
     spans: dict[str, int]
     """Spans by type; empty where the tags are plain labels."""
+    notes: list[str]
+    """What reading left out or changed, one line per kind, below it the first ten changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,8 @@ class CheckedFile:
 def check_files(files: Sequence[CheckedFile], *, scheme: Scheme | None = None, longest: int = 500) -> CheckReport:
     """Check files that belong together, the training data first; the scheme is the best fitting unless given."""
     files, spellings = _respelled(files)
-    fits = _fit(files)
-    chosen = None if not fits else SchemeFit(scheme, fits[0].style, 0, 0) if scheme else fits[0]
+    sequences = [sentence.tags for file in files for sentence in file.sentences if sentence.tags]
+    chosen = detect(sequences, scheme=scheme) if sequences else None
     findings = [
         *spellings,
         *(finding for file in files for finding in _reading(file)),
@@ -112,21 +114,14 @@ def check_files(files: Sequence[CheckedFile], *, scheme: Scheme | None = None, l
     return CheckReport(
         files=[_summary(file, files[0], chosen) for file in files],
         scheme=chosen.scheme.value if chosen else None,
-        fitting=[fit.scheme.value for fit in fits if not fit.violations and fit.scheme is not Scheme.PLAIN],
+        fitting=_fitting(sequences),
         findings=sorted(findings, key=lambda finding: (finding.severity, finding.kind)),
     )
 
 
-def _fit(files: Sequence[CheckedFile]) -> list[SchemeFit]:
-    """The schemes of the data, best first; none where there are no tags.
-
-    Sequences with labels that the scheme cannot read, typing errors say, do not count.
-    """
-    sequences = [sentence.tags for file in files for sentence in file.sentences if sentence.tags]
-    if not sequences:
-        return []
-    odd = detect(sequences).odd
-    return fit_schemes([sequence for sequence in sequences if odd.keys().isdisjoint(sequence)])
+def _fitting(sequences: Sequence[Sequence[str]]) -> list[str]:
+    fits = fit_schemes(sequences) if sequences else []
+    return [fit.scheme.value for fit in fits if not fit.violations and fit.scheme is not Scheme.PLAIN]
 
 
 def _respelled(files: Sequence[CheckedFile]) -> tuple[Sequence[CheckedFile], list[Finding]]:
@@ -158,7 +153,7 @@ def _reading(file: CheckedFile) -> Iterator[Finding]:
         yield Finding("error", "no sentences", file.path, None, "the file has no sentences")
 
 
-def _tagging(file: CheckedFile, fit: SchemeFit | None) -> Iterator[Finding]:
+def _tagging(file: CheckedFile, fit: Detection | None) -> Iterator[Finding]:
     untagged = [sentence for sentence in file.sentences if sentence.tags is None]
     if untagged and fit is not None:
         line = untagged[0].line_of(0)
@@ -252,7 +247,7 @@ def _hidden(token: str) -> list[str]:
     return [c for c in dict.fromkeys(text) if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Cn", "Zl", "Zp")]
 
 
-def _summary(file: CheckedFile, first: CheckedFile, fit: SchemeFit | None) -> FileSummary:
+def _summary(file: CheckedFile, first: CheckedFile, fit: Detection | None) -> FileSummary:
     total = file.vocabulary.total()
     known = sum(count for token, count in file.vocabulary.items() if token in first.vocabulary)
     return FileSummary(
@@ -266,6 +261,7 @@ def _summary(file: CheckedFile, first: CheckedFile, fit: SchemeFit | None) -> Fi
         unknown=None if file is first or not total else 1 - known / total,
         tags=dict(file.tags.most_common()),
         spans={} if fit is None or fit.scheme is Scheme.PLAIN else _count_spans(file, fit.scheme, fit.style),
+        notes=replace(file.report, skipped=0).notes(),  # what was skipped is among the findings
     )
 
 

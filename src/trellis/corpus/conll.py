@@ -33,6 +33,9 @@ _COMMENT = re.compile(r"#(?:[ \t]|$)")
 _EDGES = re.compile(r"(?m)^\t|\t$")
 _SPACES = re.compile(r"[ \t]+")
 _SAMPLE = 500
+_BRAT = re.compile(r"T\d+\t\S+ \d+ \d+(?:;\d+ \d+)*\t")
+_WORDS = frozenset(("word", "words", "token", "tokens", "text", "form"))
+_TAGS = frozenset(("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "upos", "entity"))
 _SEPARATORS = {"tab": "\t", "space": " ", "\t": "\t", " ": " "}
 
 
@@ -173,6 +176,7 @@ def _find_layout(
     width = (line.count("\t") if tabs else len(_SPACES.findall(line.strip(" \t")))) + 1
     names = [str(i) for i in range(width)] if columns is None else list(columns)
     try:
+        _refuse_other_tables(line, columns)
         if len(names) != width:
             raise LineError(f"expected the {len(names)} columns {', '.join(names)}, found {width}")
         token = _index(tokens, names)
@@ -182,6 +186,19 @@ def _find_layout(
     tag = None if tag == token else tag  # a file of one column has no tags
     extra = [(name, i) for i, name in enumerate(names) if i not in (token, tag)]
     return _Layout(number, Table(width), tabs, comment, token, tag, extra)
+
+
+def _refuse_other_tables(line: str, columns: Sequence[str] | None) -> None:
+    """A header would be a token with the tag "Tag", and annotations of brat would be tokens as well."""
+    if _BRAT.match(line):
+        raise LineError("expected a token and its tag, found an annotation of brat (.ann), which is not read")
+    cells = _SPACES.split(line.strip(" \t"))
+    names = {cell.lower() for cell in cells}
+    if cells == list(columns or ()) or (names & _WORDS and names & _TAGS and len(cells) > 1):
+        raise LineError(
+            "expected a token and its tag, found a header: remove this line (a blank line ends a sentence, and the "
+            "columns of tokens and tags are chosen by number)"
+        )
 
 
 def _is_tabbed(line: str, head: str) -> bool:

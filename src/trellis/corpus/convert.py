@@ -11,7 +11,7 @@ from trellis.corpus._errors import refuse
 from trellis.corpus._files import StrPath
 from trellis.corpus._formats import format_of_path, get_format
 from trellis.corpus._source import OnError
-from trellis.corpus.mending import mend_tags
+from trellis.corpus.mending import mend_tags, refuse_bad_tags
 from trellis.corpus.segmented import words_from_sentence
 from trellis.tags import OnBadTags, Scheme, Style, convert_tags, parse_label
 from trellis.text import Sentence
@@ -54,9 +54,9 @@ def convert(
     """
     form = format_of_path(target) if to_format is None else get_format(to_format)
     stream = iterate(source, format=from_format, encoding=encoding, on_error=on_error, **(read_options or {}))
-    sentences: Iterable[Sentence] = stream
     options = dict(write_options or {})
     after, notes = None, []
+    sentences: Iterable[Sentence]
     if to_scheme or on_bad_tags or form.name in ("spans", "segmented"):
         mended = mend_tags(stream, on_bad_tags=on_bad_tags or "error", scheme=from_scheme)
         kept, notes, before, style = mended.sentences, mended.notes, mended.found.scheme, mended.found.style
@@ -68,6 +68,8 @@ def convert(
             sentences = _in_scheme(kept, before, after, style, to_style)
         if form.name == "spans":
             options["scheme"] = after
+    else:
+        sentences = refuse_bad_tags(stream, scheme=from_scheme)
     count = write(target, sentences, format=form.name, **options)
     return Conversion(count, stream.report, form.name, from_scheme, after, notes)
 

@@ -7,12 +7,16 @@ tagger.fit(clean.sentences)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NoReturn
 
 from trellis.errors import CorpusError, DataError
-from trellis.tags import Detection, Mended, OnBadTags, Scheme, detect, mend, refusal, summary
-from trellis.tags.mending import spelling_note
+from trellis.tags import BadTag, Detection, Mended, OnBadTags, Scheme, detect, mend, refusal, summary
+from trellis.tags.detection import detect_pairs
+from trellis.tags.mending import counted, named, spelling_note
 from trellis.text import Sentence
 
 HINT = (
@@ -58,6 +62,26 @@ def mend_tags(
     return MendedSentences(kept, found, [*spelling_note(found), *summary(result, found, place)])
 
 
+def refuse_bad_tags(sentences: Iterable[Sentence], *, scheme: Scheme | None = None) -> Iterator[Sentence]:
+    """The sentences as they come; once all are read, bad tags are refused.
+
+    Memory does not grow with them: of each step from tag to tag, only the first sentence that has it is kept.
+    """
+    pairs: Counter[tuple[str, str]] = Counter()
+    first: list[Sentence] = []
+    for sentence in sentences:
+        known = len(pairs)
+        pairs.update(pairwise(("", *sentence.tags, "")) if sentence.tags else ())
+        if len(pairs) > known:
+            first.append(sentence)
+        yield sentence
+    found = detect_pairs(pairs, scheme=scheme)
+    bad = mend([sentence.tags or () for sentence in first], found, "error").bad
+    if bad:
+        total = found.violations + sum(found.odd.values())
+        _raise(f"{named(bad[0], found)}; {counted(total)}", bad[0], first[bad[0].sequence])
+
+
 def place_of(sentence: Sentence, number: int, position: int) -> str:
     """A token by file and line, or else by sentence and position."""
     line = sentence.line_of(position)
@@ -68,11 +92,14 @@ def place_of(sentence: Sentence, number: int, position: int) -> str:
 
 def _refuse(result: Mended, found: Detection, sentences: list[Sentence]) -> None:
     first = result.bad[0]
-    sentence = sentences[first.sequence]
-    line = sentence.line_of(first.position)
-    whole = refusal(result, found, lambda number, position: place_of(sentences[number], number, position))
+    place = place_of(sentences[first.sequence], first.sequence, first.position)
+    whole = refusal(result, found, lambda *_: place)
+    _raise(whole.removeprefix(f"{place}: "), first, sentences[first.sequence])
+
+
+def _raise(problem: str, bad: BadTag, sentence: Sentence) -> NoReturn:
+    line = sentence.line_of(bad.position)
     if line is None or sentence.path is None:
-        raise DataError(f"{whole}: {HINT}")
-    problem = whole.removeprefix(f"{sentence.path}:{line}: ")
-    text = f"{sentence.tokens[first.position]} {first.tag}"
+        raise DataError(f"{place_of(sentence, bad.sequence, bad.position)}: {problem}: {HINT}")
+    text = f"{sentence.tokens[bad.position]} {bad.tag}"
     raise CorpusError(f"{problem}: {HINT}", path=sentence.path, line=line, text=text)

@@ -15,7 +15,7 @@ from typing import Any, SupportsIndex, cast
 
 from trellis.corpus._errors import LineError, names_of, refuse
 from trellis.errors import DataError
-from trellis.text import Offsets, Sentence
+from trellis.text import Offsets, Sentence, located
 from trellis.untrusted import shown
 
 Row = Mapping[str, Any]
@@ -95,10 +95,10 @@ def sentence_from_row(
 
 
 def sentence_of_row(row: Row, tokens: str) -> Sentence:
-    """The sentence to be tagged of one row: its tokens and columns, without tags."""
+    """The sentence to be tagged of one row: its tokens and columns, without tags; in its text if it has one."""
     try:
         _check_mapping(row)
-        return sentence_from_row(row, tokens, None, {})
+        return located(sentence_from_row(row, tokens, None, {}))
     except LineError as error:
         raise DataError(str(error)) from None
 
@@ -163,7 +163,9 @@ def _string(value: object, field: str, names: Mapping[str, Sequence[str]]) -> st
     if isinstance(value, bool) or (index := _index(value)) is None:
         raise LineError(f"expected strings in {field!r}, found {shown(value)}")
     if field not in names:
-        raise LineError(f"expected strings in {field!r}, found the number {shown(value)}; pass names=")
+        raise LineError(
+            f"expected strings in {field!r}, found the number {shown(value)}: write its name (in Python pass names=)"
+        )
     if not 0 <= index < len(names[field]):
         raise LineError(f"expected ids 0 to {len(names[field]) - 1} in {field!r}, found {shown(index)}")
     return names[field][index]

@@ -55,14 +55,19 @@ def sentences_of(document: Any) -> Iterable[Any]:
 
 def _sentence(span: Any, number: int, tags: str, source: Source) -> Iterator[Sentence]:
     """The tokens of a sentence that are not white space; nothing if there are none."""
-    tokens = [token for token in span if not token.text.isspace()]
-    source.report.ignored["tokens of white space"] += len(span) - len(tokens)
+    found = tagged_sentence(span, tags)
+    source.report.ignored["tokens of white space"] += len(span) - (0 if found is None else len(found))
     source.report.ignored += type(source.report.ignored)()  # drops what is zero
+    if found is not None:
+        yield replace(found, path=source.name, lines=(number,))
+
+
+def tagged_sentence(span: Any, tags: str) -> Sentence | None:
+    """The tokens of a sentence that are not white space, with one annotation as tags; None if there are no tokens."""
+    tokens = [token for token in span if not token.text.isspace()]
     if not tokens:
-        return
-    yield replace(
-        sentence_of(tokens, span.doc.text, leaving=tags), tags=_tags(tokens, tags), path=source.name, lines=(number,)
-    )
+        return None
+    return sentence_of(tokens, span.doc.text, leaving=tags).with_tags(_tags(tokens, tags))
 
 
 def sentence_of(tokens: Sequence[Any], text: str, *, leaving: str = "ent") -> Sentence:

@@ -10,7 +10,8 @@
 
 Ends are exclusive. The text is tokenized; a token that a span cuts is split there, unless `align` says otherwise, and
 the report counts it. White space at the edge of a span is not a token. Records that were rejected, skipped or not
-approved are left out and counted.
+approved are left out and counted. A span that has a text of its own must have it at its offsets, which then may count
+UTF-16 code units, as JavaScript does.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from typing import Any
 from trellis.corpus._alignment import Align, CharSpan, aligned, check_align
 from trellis.corpus._annotations import Annotators, Marked, Selection, check_gold
 from trellis.corpus._errors import LeftOut, LineError, names_of, refuse_illegal
-from trellis.corpus._json import dumps, records
+from trellis.corpus._json import RecordFields, dumps, records
 from trellis.corpus._label_studio import parse_task
+from trellis.corpus._quotes import Quoted, placed, quoted
 from trellis.corpus._source import Source
 from trellis.errors import DataError, TagError
 from trellis.tags import Scheme, spans_from_tags, tags_from_spans
@@ -54,7 +56,7 @@ def read(
         annotator: whose annotations to take where several people annotated.
         majority: take the spans that more than half of them marked.
         unapproved: take doccano's examples that nobody approved, too.
-        gold: False takes only the texts, of all records.
+        gold: False takes only the texts, of all records; all fields are the frames of the sentences.
 
     """
     check_align(align)
@@ -76,7 +78,7 @@ def _marked(source: Source, choice: Selection) -> Iterator[Marked]:
     for number, line, record in records(source):
         try:
             for found in parse_record(record, choice):
-                marked = replace(found, number=number, line=line)
+                marked = replace(found, number=number, line=line, fields=None if choice.gold else _fields(record))
                 own = people.take(record, marked) if choice.gold and _is_flat(record) else marked
                 if own is not None:
                     yield own
@@ -85,6 +87,11 @@ def _marked(source: Source, choice: Selection) -> Iterator[Marked]:
         except LineError as problem:
             source.fail(str(problem), number, line)
     yield from people.decided()
+
+
+def _fields(record: Any) -> RecordFields:
+    """All fields of a record that could be parsed."""
+    return RecordFields(record[1] if isinstance(record, list) else record)
 
 
 def _is_flat(record: Any) -> bool:
@@ -100,10 +107,12 @@ def _sentence(marked: Marked, source: Source, tokenize: Tokenizer, scheme: Schem
         changes: list[tuple[str, str]] = []
         offsets, spans = aligned(marked.text, offsets, marked.spans, align, lambda *change: changes.append(change))
         tags = tags_from_spans(spans, len(offsets), scheme)
+        if marked.utf16:
+            source.report.change("texts whose spans count UTF-16 code units, read so", place)
         for kind, what in changes:  # noted once nothing can be refused any more
             source.report.change(kind, f"{place}: {what}")
     tokens = tuple(marked.text[start:end] for start, end in offsets)
-    return Sentence(tokens, tags, marked.text, offsets, path=source.name, lines=(marked.number,))
+    return Sentence(tokens, tags, marked.text, offsets, {}, source.name, (marked.number,), marked.fields)
 
 
 def write(sentences: Iterable[Sentence], *, shape: str = "label", scheme: Scheme | str = Scheme.IOB2) -> Iterator[str]:
@@ -136,16 +145,19 @@ def parse_record(record: Any, choice: Selection = Selection()) -> list[Marked]: 
     if not choice.gold:
         return [Marked(record["text"], None)]
     check_gold(record, choice)
-    return [Marked(record["text"], None if field is None else _parse_spans(record[field], field))]
+    if field is None:
+        return [Marked(record["text"], None)]
+    spans, utf16 = placed(record["text"], _parse_spans(record[field], field))
+    return [Marked(record["text"], spans, utf16=utf16)]
 
 
-def _parse_spans(values: Any, field: str) -> list[CharSpan]:
+def _parse_spans(values: Any, field: str) -> list[Quoted]:
     if not isinstance(values, list):
         raise LineError(f"expected a list of spans in {field!r}, found {shown(values)}")
     return [_parse_span(value) for value in values]
 
 
-def _parse_span(value: Any) -> CharSpan:
+def _parse_span(value: Any) -> Quoted:
     """A span from ``[start, end, label]`` or from an object under any of the usual names."""
     found: Sequence[Any] = ()
     if isinstance(value, list):
@@ -158,7 +170,7 @@ def _parse_span(value: Any) -> CharSpan:
         found = start, end, label
     if len(found) != 3 or [type(part) for part in found] != [int, int, str]:
         raise LineError(f"expected a span as [start, end, label], found {shown(value)}")
-    return CharSpan(*found)
+    return quoted(CharSpan(*found), value if isinstance(value, dict) else {})
 
 
 def _char_spans(sentence: Sentence, offsets: Sequence[Offsets], scheme: Scheme) -> list[CharSpan]:

@@ -10,17 +10,33 @@ Bulk tagging: tables and folders of shards, in one process, several, or on an en
 Training: each process gives its own sentences to the same call, and gets the same model.
 
     with together() as team:
-        tagger = trellis.CRF(features="pos").fit(sentences[team.rank :: team.count], dev=dev)
+        tagger = trellis.CRF(features="pos").fit(team.share(sentences), dev=dev)
 
 Engines are imported when they are asked for; what is missing is named with its extra.
 """
 
 from __future__ import annotations
 
-from trellis.distributed.adapters import tag_dask, tag_ray, tag_spark
-from trellis.distributed.bulk import BulkTagger
-from trellis.distributed.folder import tag_folder
-from trellis.distributed.running import FolderProgress, FolderReport
+from typing import TYPE_CHECKING
+
+from trellis.lazy import lazily
 from trellis.training.processes import together
 
+if TYPE_CHECKING:
+    from trellis.distributed.adapters import tag_dask, tag_ray, tag_spark
+    from trellis.distributed.bulk import BulkTagger
+    from trellis.distributed.folder import tag_folder
+    from trellis.distributed.running import FolderProgress, FolderReport
+
 __all__ = ["BulkTagger", "FolderProgress", "FolderReport", "tag_dask", "tag_folder", "tag_ray", "tag_spark", "together"]
+
+# Imported when they are asked for: a worker needs nothing that hands out shards.
+__getattr__ = lazily(
+    __name__,
+    {
+        "adapters": ("tag_dask", "tag_ray", "tag_spark"),
+        "bulk": ("BulkTagger",),
+        "folder": ("tag_folder",),
+        "running": ("FolderProgress", "FolderReport"),
+    },
+)

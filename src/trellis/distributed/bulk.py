@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trellis.chain import set_num_threads
+from trellis.corpus.tables import arrow
 from trellis.distributed.answering import Answered, Item, Wanted, answer
-from trellis.distributed.columns import ERROR, OUTPUTS, arrow, arrow_type, column_names
+from trellis.distributed.columns import ERROR, OUTPUTS, PYTHON_OPTION, NameTaken, arrow_type, column_names
 from trellis.distributed.opening import fingerprint, opened
-from trellis.distributed.tables import column_names_of, sentences_of, texts_of, with_answers
+from trellis.distributed.tables import check_columns, column_names_of, sentences_of, texts_of, with_answers
 from trellis.errors import ConfigError, DataError, TrellisError
 from trellis.models import Tagger
 from trellis.suggest import did_you_mean
@@ -92,9 +93,10 @@ class BulkTagger:
         question = Wanted("spans" in self.wanted, self.scored, self.sentences, self.batch_tokens)
         return answer(self.tagger, items, question)
 
-    def schema(self, given: Any) -> Any:
-        """The Arrow schema of the tables that it gives for tables of a schema."""
-        _, is_text = self._input(given.names)
+    def schema(self, given: Any, option: str = PYTHON_OPTION) -> Any:
+        """The Arrow schema of the tables that it gives for tables of a schema; `option` is how errors call settings."""
+        own, is_text = self._input(given.names, option)
+        check_columns(given, own, is_text=is_text)
         pa, schema = arrow(), given
         for name in column_names(self.wanted, with_tokens=is_text):
             schema = schema.append(pa.field(self.prefix + name, arrow_type(name, scored=self.scored)))
@@ -117,19 +119,19 @@ class BulkTagger:
         """Whether probabilities are asked for."""
         return "probabilities" in self.wanted
 
-    def _input(self, names: Sequence[str]) -> tuple[str, bool]:
+    def _input(self, names: Sequence[str], option: str = PYTHON_OPTION) -> tuple[str, bool]:
         """The column to be tagged, and whether it holds texts."""
         is_text = self.text is not None or (self.tokens is None and (self.sentences or "tokens" not in names))
         name = (self.text or "text") if is_text else (self.tokens or "tokens")
         if name not in names:
             expected = repr(name) if self.text or self.tokens else "'text' or 'tokens'"
-            raise DataError(
-                f"expected a column {expected}, found {', '.join(names) or 'none'}; name it with text= or tokens="
-            )
+            called = " or ".join(map(option.format, ("text", "tokens")))
+            raise DataError(f"expected a column {expected}, found {', '.join(names) or 'none'}; name it with {called}")
         added = column_names(self.wanted, with_tokens=is_text)
         taken = next((self.prefix + own for own in (*added, ERROR) if self.prefix + own in names), None)
         if taken is not None and (taken != self.prefix + ERROR or self.on_error == "mark"):
-            raise DataError(f"the table has a column {taken!r} already: give prefix= for the names of new columns")
+            called = option.format("prefix")
+            raise NameTaken(f"the table has a column {taken!r} already: give {called} for the names of new columns")
         return name, is_text
 
 

@@ -7,13 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from trellis.arrays import IntArray
+from trellis.corpus.tables import arrow
 from trellis.distributed.answering import Answered, Block, row_slices
-from trellis.extras import needed
-from trellis.ragged import offsets_of
+from trellis.distributed.arrow_arrays import chosen, lists, numbers, strings
+from trellis.errors import DataError
 
 OUTPUTS = ("tags", "spans", "probabilities")
 ERROR = "error"
+PYTHON_OPTION = "{0}="
+"""How a setting is called where only Python is spoken."""
+
+
+class NameTaken(DataError):  # noqa: N818 - what is the case
+    """The input has a column or field of the name of an answer: no record can be tagged with these settings."""
 
 
 def column_names(outputs: tuple[str, ...], *, with_tokens: bool) -> list[str]:
@@ -58,11 +64,6 @@ _LISTS: dict[str, Callable[[Block, bool], list[Any]]] = {
 }
 
 
-def arrow() -> Any:
-    """The module pyarrow."""
-    return needed("pyarrow", "parquet", "a table in Arrow's format")
-
-
 def arrow_type(name: str, *, scored: bool) -> Any:
     """The type of a column."""
     pa = arrow()
@@ -81,28 +82,23 @@ def as_arrow(answered: Answered, name: str, *, scored: bool) -> Any:
     if not answered.refused:
         return column
     good = np.array([row not in answered.refused for row in range(answered.count)])
-    places = pa.array(np.cumsum(good) - 1, mask=~good)
-    return column.take(places) if good.any() else pa.chunked_array([pa.nulls(answered.count, kind)])
+    if not good.any():
+        return pa.chunked_array([pa.nulls(answered.count, kind)])
+    return column.take(pa.array(np.cumsum(good) - 1, mask=~good))
 
 
 def _array(block: Block, name: str, kind: Any, scored: bool) -> Any:
-    pa = arrow()
     if name == "spans":
-        parts = [pa.array(block.starts, pa.int32()), pa.array(block.ends, pa.int32())]
-        parts += [pa.array(block.span_labels, pa.string()), pa.array(block.span_texts, pa.string())]
-        parts += [pa.array(block.span_probabilities)] if scored else []
-        values = pa.StructArray.from_arrays(parts, fields=list(kind.value_type))
-        return _ragged(values, block.span_counts, kind)
+        parts = [numbers(np.array(own, np.int32)) for own in (block.starts, block.ends)]
+        parts += [strings(block.span_labels), strings(block.span_texts)]
+        parts += [numbers(block.span_probabilities)] if scored else []
+        values = arrow().StructArray.from_arrays(parts, fields=list(kind.value_type))
+        return lists(values, block.span_counts, kind)
     if name == "tags":
-        values = pa.array(block.labels, pa.string()).take(pa.array(block.ids))
+        values = chosen(block.labels, block.ids)
     else:
-        values = pa.array(block.tokens, pa.string()) if name == "tokens" else pa.array(block.probabilities)
-    return _ragged(values, block.lengths, kind)
-
-
-def _ragged(values: Any, lengths: IntArray, kind: Any) -> Any:
-    pa = arrow()
-    return pa.ListArray.from_arrays(pa.array(offsets_of(lengths), pa.int32()), values, type=kind)
+        values = strings(block.tokens) if name == "tokens" else numbers(block.probabilities)
+    return lists(values, block.lengths, kind)
 
 
 def errors_of(answered: Answered) -> list[str | None]:

@@ -15,7 +15,7 @@ from typing import Self
 from trellis.chain import get_num_threads
 from trellis.distributed.shard import Done, ShardJob, Tell
 from trellis.distributed.shards import Shard
-from trellis.distributed.worker import Result, WorkerProcess, attempt
+from trellis.distributed.worker import Result, Worker, attempt, first_line, start_worker
 from trellis.errors import ConfigError, TrellisError
 from trellis.extras import needed
 
@@ -49,14 +49,14 @@ class LocalEngine(Engine):
 
     def __init__(self, workers: int | None) -> None:
         self.workers = workers or get_num_threads()
-        self._idle: queue.SimpleQueue[WorkerProcess] = queue.SimpleQueue()
-        self._started: list[WorkerProcess] = []
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        self._started: list[Worker] = []
         self._closed = False
         for _ in range(self.workers):
             self._start()
 
     def _start(self) -> None:
-        worker = WorkerProcess()
+        worker = start_worker()
         self._started.append(worker)
         self._idle.put(worker)
 
@@ -100,7 +100,7 @@ class RayEngine(Engine):
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:
-            raise WorkerLost(f"Ray lost the worker: {_first_line(error)}") from None
+            raise WorkerLost(f"Ray lost the worker: {first_line(error)}") from None
         if isinstance(result, Done):
             tell(result.rows, result.tokens)
         return result
@@ -126,7 +126,7 @@ class SparkEngine(Engine):
                 settings.setMaster(f"local[{workers or '*'}]").set("spark.ui.enabled", "false")
             self._session = session.builder.appName("trellis tag").config(conf=settings).getOrCreate()
         except Exception as error:
-            raise ConfigError(f"Spark does not start (it needs Java 17 or later): {_first_line(error)}") from None
+            raise ConfigError(f"Spark does not start (it needs Java 17 or later): {first_line(error)}") from None
         if self._ours:
             self._session.sparkContext.setLogLevel("OFF")
         self.workers = workers or self._session.sparkContext.defaultParallelism
@@ -137,7 +137,7 @@ class SparkEngine(Engine):
         try:
             result: Result = context.parallelize([shard], 1).map(lambda one: attempt(job, one)).collect()[0]
         except Exception as error:  # Py4J's, which is there only with Spark
-            raise WorkerLost(f"Spark lost the worker: {_first_line(error)}") from None
+            raise WorkerLost(f"Spark lost the worker: {first_line(error)}") from None
         if isinstance(result, Done):
             tell(result.rows, result.tokens)
         return result
@@ -146,10 +146,6 @@ class SparkEngine(Engine):
         """Leave Spark, unless it was running before."""
         if self._ours:
             self._session.stop()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
 ENGINES: dict[str, type[Engine]] = {"local": LocalEngine, "ray": RayEngine, "spark": SparkEngine}

@@ -19,13 +19,14 @@ from typing import Any
 
 import trellis
 from trellis import files
+from trellis.corpus.tables import parquet
 from trellis.distributed.bulk import BulkTagger
 from trellis.distributed.engines import open_engine
 from trellis.distributed.reading import ShardReader
 from trellis.distributed.running import FolderProgress, FolderReport, ShardRun
 from trellis.distributed.shard import META, ShardJob
 from trellis.distributed.shards import PARQUET, common_format, find_shards
-from trellis.distributed.writing import check_form, parquet
+from trellis.distributed.writing import check_form
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.training.lock import locked
 from trellis.training.record import read_json, write_json
@@ -156,8 +157,19 @@ def _check_folder(out: Path, about: dict[str, Any], resume: bool) -> bool:
         return False
     if not resume:
         raise DataError(f"{out} holds tagged shards already: go on with --resume, or choose another folder")
-    _check_same(out, before, about)
+    if _has_output(out):
+        _check_same(out, before, about)
     return True
+
+
+def _has_output(out: Path) -> bool:
+    """Whether a shard was written; what begins with a dot is left of one that was not."""
+    return any(
+        not name.startswith(".")
+        for place, _, names in os.walk(out)
+        if META not in Path(place).relative_to(out).parts[:1]
+        for name in names
+    )
 
 
 def _check_same(out: Path, before: Any, about: Mapping[str, Any]) -> None:
@@ -170,4 +182,7 @@ def _check_same(out: Path, before: Any, about: Mapping[str, Any]) -> None:
         )
     if changed:
         was, now = f"{changed[0]} = {old.get(changed[0])!r}", f"{about[changed[0]]!r}"
-        raise ConfigError(f"{out} was begun with {was}, now {now}: --resume goes on with the same settings only")
+        raise ConfigError(
+            f"{out} was begun with {was}, now {now}: --resume goes on with the same settings only; "
+            "choose another folder for others"
+        )

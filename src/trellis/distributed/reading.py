@@ -17,7 +17,6 @@ from trellis.untrusted import shown
 
 _ROWS = 4096
 _CHARACTERS = 1 << 20
-_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -93,11 +92,3 @@ def _chunked(found: Iterable[Record]) -> Iterator[list[Record]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def parquet_chunks(file: Any) -> Iterator[Any]:
-    """The rows of a `pyarrow.parquet.ParquetFile`, some thousand at a time, fewer if they are large."""
-    about = file.metadata
-    size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-    rows = max(1, min(_ROWS, _BYTES * about.num_rows // max(size, 1)))
-    yield from file.iter_batches(batch_size=rows, use_threads=False)  # a worker has one core

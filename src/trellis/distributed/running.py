@@ -13,7 +13,7 @@ from trellis.distributed.engines import Engine, WorkerLost
 from trellis.distributed.opening import file_digest
 from trellis.distributed.shard import META, Done, ShardJob
 from trellis.distributed.shards import Shard
-from trellis.distributed.worker import Result
+from trellis.distributed.worker import Hopeless, Result
 from trellis.errors import DataError
 from trellis.training.record import read_json
 
@@ -117,7 +117,7 @@ class ShardRun:
         if isinstance(result, Done):
             self._marks[shard.name] = result
             self._done_tokens, self._bytes = self._done_tokens + result.tokens, self._bytes + shard.size
-        elif self._job.strict:
+        elif self._job.strict or (isinstance(result, Hopeless) and not self._marks):
             raise DataError(result)
         else:
             self._failed[shard.path] = result

@@ -11,27 +11,36 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
+import numpy as np
+
 from trellis import files
+from trellis.arrays import IntArray
 from trellis.corpus import dumps
-from trellis.distributed.answering import Answered, Item
+from trellis.corpus.tables import arrow, opened_parquet, parquet_chunks
+from trellis.distributed.answering import Answered
+from trellis.distributed.arrow_arrays import numbers, strings
 from trellis.distributed.bulk import BulkTagger
-from trellis.distributed.columns import arrow, arrow_type, as_arrow, as_lists, column_names
+from trellis.distributed.columns import NameTaken, arrow_type, as_arrow, as_lists, column_names
 from trellis.distributed.opening import file_digest
-from trellis.distributed.reading import Record, ShardReader, parquet_chunks
+from trellis.distributed.reading import Record, ShardReader
 from trellis.distributed.shards import PARQUET, TEXT, Shard
-from trellis.distributed.tables import with_answers
-from trellis.distributed.writing import open_rows, parquet
+from trellis.distributed.tables import row_of, with_answers
+from trellis.distributed.writing import line_of, open_rows
 from trellis.errors import DataError, TrellisError
+from trellis.text import Sentence
 
 META = "_trellis"
+_OPTION = "--{0} (in Python {0}=)"
 _HELD = 1 << 20
 """Characters of bad records that are held in memory; more of them lie on the disk meanwhile."""
+_Place = Callable[[int], tuple[int, str]]
+"""Where a row of some rows stands in its shard, counted from 1, and what stands there."""
 Tell = Callable[[int, int], None]
 """Called with how many more sentences and tokens are done."""
 
@@ -117,32 +126,32 @@ class _Work:
             self._write_parquet(path)
             return
         with open_rows(path, self._job.form, self._schema() if self._job.form == PARQUET else None) as file:
-            for chunk in self._job.reading.chunks(self._shard.path):
-                items = [self._unhidden(record) for record in chunk]
-                answered = self._counted(self._job.tagger.answer(items), [(r.line, r.raw) for r in chunk], "line")
+            for number, read in enumerate(self._job.reading.chunks(self._shard.path)):
+                chunk = self._checked_names(read, is_first=number == 0)
+                found = self._job.tagger.answer([record.item for record in chunk])
+                answered = self._counted(found, _lines_from(chunk), "line")
                 good = [record for row, record in enumerate(chunk) if row not in answered.refused]
                 file.write(self._rows(good, _good(answered)))
 
     def _write_parquet(self, path: Path) -> None:
         tagger = self._job.tagger
-        with _opened_parquet(self._shard.path) as source:
-            schema = tagger.schema(source.schema_arrow)
+        with opened_parquet(self._shard.path) as source:
+            schema = tagger.schema(source.schema_arrow, _OPTION)
             with open_rows(path, self._job.form, schema) as file:
                 first = 0
-                for batch in _read(parquet_chunks(source), self._shard.path):
+                for batch in parquet_chunks(source, self._shard.path):
                     found, names = tagger.ask(batch)
-                    places = [(first + row, "") for row in range(len(batch))]
-                    answered = self._counted(found, places, "row")
+                    answered = self._counted(found, _rows_from(first, batch), "row")
                     first += len(batch)
-                    kept = batch.take(arrow().array(_kept(answered))) if answered.refused else batch
+                    kept = batch.take(numbers(_kept(answered))) if answered.refused else batch
                     table = arrow().Table.from_batches([kept])
                     scored = tagger.scored
                     file.write(with_answers(table, _good(answered), names, tagger.prefix, scored=scored, errors=False))
 
-    def _counted(self, answered: Answered, places: list[tuple[int, str]], unit: str) -> Answered:
+    def _counted(self, answered: Answered, place_of: _Place, unit: str) -> Answered:
         """Take note of what was done, and of the rows that are refused."""
         for row, reason in sorted(answered.refused.items()):
-            place, raw = places[row]
+            place, raw = place_of(row)
             if self._job.strict:
                 raise DataError(f"{self._shard.path}:{place}: {reason}")
             record = {"record": raw} if raw else {}
@@ -154,13 +163,26 @@ class _Work:
         self._tell(rows, tokens)
         return answered
 
-    def _unhidden(self, record: Record) -> Item | TrellisError:
-        """What is to be tagged, unless an answer would take the name of a field of the record."""
-        if self._job.form == PARQUET:
-            return record.item
-        names = column_names(self._job.tagger.wanted, with_tokens=False)
-        taken = next((name for name in map(self._named, names) if name in record.fields), None)
-        return record.item if taken is None else DataError(f"the record has a field {taken!r} already: give a prefix")
+    def _checked_names(self, chunk: list[Record], *, is_first: bool) -> list[Record]:
+        """Records of which a field would be replaced by an answer are bad; so are the settings if a shard begins so."""
+        if self._job.form == PARQUET:  # there, the fields have a column of their own
+            return chunk
+        names = {self._named(name) for name in column_names(self._job.tagger.wanted, with_tokens=True)}
+        checked = [self._checked_name(record, names) for record in chunk]
+        taken = next((record for record in checked if isinstance(record.item, NameTaken)), None)
+        if is_first and taken is not None and all(isinstance(record.item, TrellisError) for record in checked):
+            raise NameTaken(f"{self._shard.path}:{taken.line}: {taken.item}")
+        return checked
+
+    def _checked_name(self, record: Record, names: set[str]) -> Record:
+        own = self._job.reading.tokens or "tokens"  # are the answer themselves
+        kept = names - {own} if isinstance(record.item, Sentence) else names
+        taken = next((name for name in record.fields if name in kept), None)
+        if taken is None or isinstance(record.item, TrellisError):
+            return record
+        called = _OPTION.format("prefix")
+        said = f"the record has a field {taken!r} already: give {called} for the names of new fields"
+        return replace(record, item=NameTaken(said))
 
     def _named(self, name: str) -> str:
         return self._job.tagger.prefix + name
@@ -185,12 +207,11 @@ class _Work:
 
     def _base(self, good: list[Record]) -> list[Any]:
         """The columns before the answers: the line, the text, and as JSON what else a record has."""
-        pa = arrow()
         items = [record.item for record in good]
         texts = [item if isinstance(item, str) else getattr(item, "text", None) for item in items]
-        columns = [pa.array([record.line for record in good], pa.int64()), pa.array(texts, pa.string())]
+        columns = [numbers(np.array([record.line for record in good], np.int64)), strings(texts)]
         if self._job.reading.format != TEXT:
-            columns.append(pa.array([_fields(record, self._job.reading) for record in good], pa.string()))
+            columns.append(strings([_fields(record, self._job.reading) for record in good]))
         return columns
 
     def _schema(self) -> Any:
@@ -209,27 +230,22 @@ def _fields(record: Record, reading: ShardReader) -> str | None:
     return dumps(rest).rstrip("\n") if rest else None
 
 
-def _kept(answered: Answered) -> list[int]:
-    return [row for row in range(answered.count) if row not in answered.refused]
+def _lines_from(chunk: list[Record]) -> _Place:
+    return lambda row: (chunk[row].line, chunk[row].raw)
+
+
+def _rows_from(first: int, batch: Any) -> _Place:
+    """Rows of Parquet, as JSON."""
+    return lambda row: (first + row + 1, line_of(row_of(batch, row)).rstrip("\n"))
+
+
+def _kept(answered: Answered) -> IntArray:
+    return np.array([row for row in range(answered.count) if row not in answered.refused], np.int64)
 
 
 def _good(answered: Answered) -> Answered:
     """The answers alone, without the rows that are refused."""
     return Answered(answered.count - len(answered.refused), answered.blocks, {})
-
-
-def _opened_parquet(path: str) -> Any:
-    try:
-        return parquet().ParquetFile(path)
-    except (OSError, ValueError) as error:  # Arrow's own errors are of these kinds
-        raise DataError(f"{path}: expected a Parquet file: {error}") from None
-
-
-def _read(chunks: Iterator[Any], path: str) -> Iterator[Any]:
-    try:
-        yield from chunks
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: this Parquet file cannot be read: {error}") from None
 
 
 def _write_bad(path: Path, bad: IO[str] | None) -> None:

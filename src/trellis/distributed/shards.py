@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from trellis.corpus import FORMATS, format_of_path, split_suffixes
+from trellis.corpus import FORMATS, find_files, format_of_path, split_suffixes
 from trellis.errors import ConfigError, DataError
 
 PARQUET, TEXT, TOKENS, JSONL = "parquet", "text", "tokens", "jsonl"
@@ -35,7 +35,8 @@ def find_shards(inputs: Iterable[str | os.PathLike[str]]) -> list[Shard]:
 
     What begins with a dot or an underscore in a folder is no data, as for Spark and Hive.
     """
-    shards = [shard for given in inputs for shard in _found(Path(given))]
+    inputs = list(inputs)
+    shards = [_shard(path, inside) for path, inside in find_files(inputs)]
     if not shards:
         raise DataError(f"there is nothing to tag in {', '.join(map(str, inputs))}: expected files in it")
     shards.sort(key=lambda shard: shard.name)
@@ -43,33 +44,7 @@ def find_shards(inputs: Iterable[str | os.PathLike[str]]) -> list[Shard]:
     return shards
 
 
-def _found(given: Path) -> Iterator[Shard]:
-    try:
-        if not given.is_dir():
-            yield _shard(given, Path(given.name))
-            return
-        for folder, below, files in os.walk(given, onerror=_refuse):
-            below[:] = [name for name in below if not name.startswith((".", "_"))]
-            linked = next((name for name in below if os.path.islink(os.path.join(folder, name))), None)
-            if linked is not None:  # it may lead anywhere, and round in circles
-                raise DataError(f"{Path(folder, linked)} is a link to a folder: name that folder itself")
-            for name in files:
-                if not name.startswith((".", "_")):
-                    path = Path(folder, name)
-                    yield _shard(path, path.relative_to(given))
-    except OSError as error:
-        raise DataError(f"{given}: {error.strerror or error}") from None
-
-
-def _refuse(error: OSError) -> None:
-    raise error
-
-
 def _shard(path: Path, inside: Path) -> Shard:
-    if not path.exists():
-        raise DataError(f"{path}: no such file or folder")
-    if not path.is_file():
-        raise DataError(f"{path}: expected a file with data, found what is not a regular file")
     suffix, packing = split_suffixes(path)
     name, about = inside.as_posix(), path.stat()
     stem = name[: len(name) - len(suffix) - len(packing)]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trellis.corpus import sentence_of_row
+from trellis.corpus.tables import arrow
 from trellis.distributed.answering import Answered, Item
-from trellis.distributed.columns import ERROR, arrow, as_arrow, as_lists, errors_of
+from trellis.distributed.arrow_arrays import strings
+from trellis.distributed.columns import ERROR, as_arrow, as_lists, errors_of
 from trellis.errors import DataError, TrellisError
 from trellis.extras import needed
 from trellis.text import Sentence
@@ -32,6 +35,36 @@ def _is_pandas(table: Any) -> bool:
     return type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns")
 
 
+def check_columns(schema: Any, name: str, *, is_text: bool) -> None:
+    """Refuse an Arrow schema that has a name twice, or a column to be tagged whose type holds no texts or tokens."""
+    twice = next((one for one, many in Counter(schema.names).items() if many > 1), None)
+    if twice is not None:
+        raise DataError(f"expected columns of different names, found {twice!r} {schema.names.count(twice)} times")
+    kind = schema.field(name).type
+    if not (_holds_texts(kind) if is_text else _holds_tokens(kind)):
+        raise DataError(f"expected {'strings' if is_text else 'lists of strings'} in the column {name!r}, found {kind}")
+
+
+def _holds_texts(kind: Any) -> bool:
+    """Whether the values of an Arrow type are strings; all of them may be null."""
+    types, own = arrow().types, _plain_type(kind)
+    tests = types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_null), types.is_null
+    return any(test(own) for test in tests)
+
+
+def _holds_tokens(kind: Any) -> bool:
+    own = _plain_type(kind)
+    return bool(arrow().types.is_null(own)) or ("list" in str(own) and _holds_texts(getattr(own, "value_type", own)))
+
+
+def _plain_type(kind: Any) -> Any:
+    """The type of the values themselves: of a dictionary, of an extension of Arrow."""
+    types = arrow().types
+    while types.is_dictionary(kind) or hasattr(kind, "storage_type"):
+        kind = kind.value_type if types.is_dictionary(kind) else kind.storage_type
+    return kind
+
+
 def texts_of(table: Any, name: str) -> list[Item | TrellisError]:
     """The texts of a column; what is not a text is an error in its place."""
     return [checked_text(value, name) for value in _values(table, name)]
@@ -47,10 +80,10 @@ def checked_text(value: Any, name: str) -> str | TrellisError:
 
 
 def sentences_of(table: Any, tokens: str) -> list[Item | TrellisError]:
-    """The sentences of rows: tokens, further columns of strings as long as these, and text with offsets."""
+    """The sentences of rows: tokens, further columns of strings as long as these, and the text that they are of."""
     lists = {name: values for name in column_names_of(table) if _has_lists(values := _values(table, name))}
     lists.setdefault(tokens, _values(table, tokens))
-    if "offsets" in lists and "text" in column_names_of(table):
+    if "text" in column_names_of(table):
         lists["text"] = _values(table, "text")
     rows = zip(*lists.values(), strict=True)
     return [checked_sentence(dict(zip(lists, row, strict=True)), tokens) for row in rows]
@@ -67,7 +100,8 @@ def checked_sentence(row: Mapping[str, Any], tokens: str) -> Sentence | TrellisE
         return error
     if not is_unicode("".join(sentence.tokens)):
         return DataError(f"a token in {tokens!r} has a lone surrogate, as no UTF-8 has")
-    return sentence
+    text = checked_text(sentence.text or "", "text")
+    return text if isinstance(text, TrellisError) else sentence
 
 
 def _shown_missing(value: Any) -> str:
@@ -102,6 +136,21 @@ def _arrow_value(value: Any) -> Any:
         return DataError(f"expected text in UTF-8: {error.reason} at byte {error.start}")
 
 
+def row_of(batch: Any, row: int) -> dict[str, Any]:
+    """A row of a record batch; what Python has no value for (nanoseconds, broken UTF-8) is a text."""
+    return {name: _value_or_text(batch.column(name), row) for name in batch.schema.names}
+
+
+def _value_or_text(column: Any, row: int) -> Any:
+    value = column[row]
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        if hasattr(value, "as_buffer"):  # a string
+            return value.as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
+        return " ".join(column.slice(row, 1).to_string().split()).strip("[] ")
+
+
 def with_answers(
     table: Any, answered: Answered, names: Sequence[str], prefix: str, *, scored: bool, errors: bool
 ) -> Any:
@@ -128,7 +177,7 @@ def _arrow_with(
     for name in names:
         whole = whole.append_column(prefix + name, as_arrow(answered, name, scored=scored))
     if errors:
-        whole = whole.append_column(prefix + ERROR, pa.array(errors_of(answered), pa.string()))
+        whole = whole.append_column(prefix + ERROR, strings(errors_of(answered)))
     if not isinstance(table, pa.RecordBatch):
         return whole
     batches = whole.combine_chunks().to_batches()

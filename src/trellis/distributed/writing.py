@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Self
 
 from trellis.corpus import dumps
+from trellis.corpus.tables import arrow, parquet
 from trellis.errors import DataError
-from trellis.extras import needed
 
 FORMS = ("parquet", "jsonl")
 _ROW_GROUP = 1 << 26
@@ -45,20 +46,23 @@ class _ParquetFile(RowFile):
     """Tables are held back until they are worth a row group: how they were cut does not show in the file."""
 
     def __init__(self, path: Path, schema: Any) -> None:
-        self._file = parquet().ParquetWriter(path, schema, compression="zstd")
+        self._sink = arrow().OSFile(os.fsencode(path), "wb")  # a name may be of any bytes
+        self._file = parquet().ParquetWriter(self._sink, schema, compression="zstd")
         self._schema, self._held, self._size = schema, list[Any](), 0
 
     def write(self, rows: Any) -> None:
         """Add rows of a table."""
-        self._held.append(rows.cast(self._schema))
+        if not len(rows):  # Parquet has no empty row groups
+            return
+        self._held.append(rows if rows.schema.equals(self._schema) else rows.cast(self._schema))
         self._size += rows.nbytes
         if self._size >= _ROW_GROUP:
             self._flush()
 
     def _flush(self) -> None:
-        arrow = needed("pyarrow", "parquet", "Parquet")
+        pa = arrow()
         if self._held:
-            whole = arrow.concat_tables(self._held).combine_chunks()
+            whole = pa.concat_tables(self._held).combine_chunks()
             self._file.write_table(whole, row_group_size=len(whole))
         self._held, self._size = [], 0
 
@@ -66,6 +70,7 @@ class _ParquetFile(RowFile):
         """Write the last row group."""
         self._flush()
         self._file.close()
+        self._sink.close()
 
 
 class _LinesFile(RowFile):
@@ -100,11 +105,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if value is None or isinstance(value, str | int | float) else str(value)
-
-
-def parquet() -> Any:
-    """The module ``pyarrow.parquet``."""
-    return needed("pyarrow.parquet", "parquet", "Parquet")
 
 
 def check_form(form: str) -> None:

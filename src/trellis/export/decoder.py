@@ -1,29 +1,30 @@
 """The decoder as a graph: emissions and a mask in; best labels, marginals and the path's probability out.
 
-Two Scans over time, in log space, so that long inputs and forbidden transitions (minus infinity) are exact. Places
-without a token leave everything as it is, so any mask is fine. Backward, for sums and for the best path:
+All Scans go over time, over arrays (T, states, B): a batch in the last axis is what onnxruntime computes fastest.
+`aligned` moves the tokens of each sequence to the end of T, in order, so that any mask is fine. What is before them is
+the state S, "not begun": places without a token lead from S to S and change nothing, a first token from S to the
+labels by the start scores. No step needs a mask. The best path, in double precision:
 
-    beta[t-1, i] = log sum_j exp(A[i, j] + e[t, j] + beta[t, j])       beta of the last token = end
-    best[t-1, i] = max_j (A[i, j] + e[t, j] + best[t, j])
+    best[t-1, i] = max_j (A[i, j] + e[t, j] + best[t, j])              best of the last token = end
+    y[t]         = argmax_j (A[y[t-1], j] + e[t, j] + best[t, j])      y before all = S
 
-Forward, where row S of A holds the start scores and alpha begins with everything on that row:
-
-    alpha[t, j]  = e[t, j] + log sum_i exp(alpha[t-1, i] + A[i, j])
-    P(y_t = j)   = softmax_j(alpha[t, j] + beta[t, j])
-    y[t]         = argmax_j (A[y[t-1], j] + e[t, j] + best[t, j])
-    log P(y)    += (A[y[t-1], .] + e[t] + beta[t]) at y[t], minus its log sum exp
-
-alpha, beta and best are kept near zero by taking their largest value out at each step, which changes none of these.
+The score of the best path is best[S] before all. `trellis.export.sums` has marginals and the log partition.
+onnxruntime computes all of a graph, whatever is asked of it, so a graph has only the outputs that are wanted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
-from trellis.arrays import AnyArray, FloatArray, IntArray
-from trellis.export.graph import Graph
+from trellis.arrays import FloatArray, IntArray
+from trellis.export.alignment import Alignment, aligned
+from trellis.export.graph import FLOAT, Graph
+from trellis.export.sums import ChainWithStart, marginals_and_partition
+
+OUTPUTS = ("labels", "marginals", "probability")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,117 +42,79 @@ class Decoder:
         """S."""
         return len(self.start)
 
-    def add_to(self, graph: Graph, emissions: str, mask: str) -> None:
-        """Emissions ``(B, T, S)`` and mask ``(B, T)`` to the outputs labels, marginals and probability."""
-        beta, best = self._backward(graph, emissions, mask)
-        log_probability, states, marginals = self._forward(graph, emissions, mask, beta, best)
-        labels, by_label = self._by_label(graph, states, marginals)
-        # -1 and 0 where there is no token
-        labels = graph.add("Where", mask, labels, graph.constant(np.int64(-1)))
-        by_label = graph.add("Where", graph.at(mask, 2), by_label, graph.constant(0.0))
-        graph.output(labels, "labels", "int64", ["batch", "length"])
-        graph.output(by_label, "marginals", "float32", ["batch", "length", self.num_labels])
-        graph.output(graph.add("Exp", log_probability), "probability", "float32", ["batch"])
+    def add_to(self, graph: Graph, emissions: str, mask: str, outputs: Collection[str] = OUTPUTS) -> None:
+        """Emissions ``(B, T, S)`` and mask ``(B, T)`` to these outputs, of labels, marginals and probability."""
+        places, chain = aligned(graph, emissions, mask, self.num_states), self._chain()
+        if {"labels", "probability"}.intersection(outputs):
+            best = self._best(graph, chain, places)
+        if {"marginals", "probability"}.intersection(outputs):
+            marginals, partition = marginals_and_partition(graph, chain, places, emissions, mask)
+        if "labels" in outputs:
+            states = self._states(graph, chain, places, best[1])
+            labels = places.back(graph, self._labels(graph, states), np.int64(-1))
+            graph.output(labels, "labels", "int64", ["batch", "length"])
+        if "marginals" in outputs:
+            by_label = places.back(graph, self._by_label(graph, marginals), 0.0)
+            graph.output(by_label, "marginals", "float32", ["batch", "length", self.num_labels])
+        if "probability" in outputs:
+            score = graph.add("Gather", best[0], graph.constant(np.int64(self.num_states)), axis=0)
+            probability = graph.add("Cast", graph.add("Exp", graph.add("Sub", score, partition)), to=FLOAT)
+            own = graph.add("Slice", probability, graph.constant([0]), places.sequences)
+            graph.output(own, "probability", "float32", ["batch"])
 
-    def _backward(self, graph: Graph, emissions: str, mask: str) -> tuple[str, str]:
-        """Beta and best, ``(B, T, S)``."""
-        table = graph.constant(_single(self.transitions)[None])  # (1, S, S)
-        first = _for_each(graph, emissions, _single(self.end))
-        own, S = Graph("back_"), self.num_states
-        beta, best = own.input("beta", "float32", [None, S]), own.input("best", "float32", [None, S])
-        e, m = own.input("e", "float32", [None, S]), own.at(own.input("m", "bool", [None]), 1)
-        for name, then, reduced in (("beta", beta, _log_sum_exp), ("best", best, _largest)):
-            step = own.add("Add", own.at(own.add("Add", e, then), 1), table)  # (B, S, S)
-            before = _near_zero(own, reduced(own, step, 2))
-            own.output(own.add("Where", m, before, then), f"{name}_before", "float32", [None, S])
-        own.output(beta, "beta_here", "float32", [None, S])
-        own.output(best, "best_here", "float32", [None, S])
-        along = {name: [1, 1] for name in ("scan_input_axes", "scan_output_axes")}  # time
-        reverse = {name: [1, 1] for name in ("scan_input_directions", "scan_output_directions")}
-        body, given = own.body("backward"), (first, first, emissions, mask)
-        found = graph.add("Scan", *given, outputs=4, body=body, num_scan_inputs=2, **along, **reverse)
-        return found[2], found[3]
-
-    def _forward(self, graph: Graph, emissions: str, mask: str, beta: str, best: str) -> tuple[str, str, str]:
-        """The log probability of the best path (B,), its states ``(B, T)``, and marginals ``(B, T, S)``."""
+    def _chain(self) -> ChainWithStart:
+        """The chain with the state S."""
         S = self.num_states
-        rows = np.concatenate([_single(self.transitions), _single(self.start)[None]])  # (S + 1, S)
-        by_row, by_target = graph.constant(rows), graph.constant(rows.T[None].copy())
-        begun = np.append(np.full(S, -np.inf, dtype=np.float32), np.float32(0))
-        alpha = _for_each(graph, emissions, begun)
-        state, nothing = _filled(graph, emissions, np.int64(S)), _filled(graph, emissions, np.float32(0))
-        body, given = self._step(by_row, by_target), (alpha, state, nothing, emissions, mask, beta, best)
-        along = {"scan_input_axes": [1] * 4, "scan_output_axes": [1] * 2}  # time
-        found = graph.add("Scan", *given, outputs=5, body=body, num_scan_inputs=4, **along)
-        return found[2], found[3], found[4]
+        table = np.full((S + 1, S + 1), -np.inf)
+        table[:S, :S], table[S, :S], table[S, S] = self.transitions, self.start, 0
+        return ChainWithStart(table, np.append(self.end, 0.0))
 
-    def _step(self, by_row: str, by_target: str) -> object:
-        own, S = Graph("ahead_"), self.num_states
-        alpha, state = own.input("alpha", "float32", [None, S + 1]), own.input("state", "int64", [None])
-        total = own.input("total", "float32", [None])
-        e, m = own.input("e", "float32", [None, S]), own.input("m", "bool", [None])
-        beta, best = own.input("beta", "float32", [None, S]), own.input("best", "float32", [None, S])
-        m_row = own.at(m, 1)
-        into = _log_sum_exp(own, own.add("Add", own.at(alpha, 1), by_target), 2)  # (B, S)
-        here = _near_zero(own, own.add("Add", into, e))
-        nowhere = own.add("Expand", own.constant(np.full((1, 1), -np.inf, dtype=np.float32)), own.add("Shape", m_row))
-        after = own.add("Where", m_row, own.add("Concat", here, nowhere, axis=1), alpha)
-        row = own.add("Add", own.add("Gather", by_row, state, axis=0), e)  # (B, S)
-        chosen = own.add("ArgMax", own.add("Add", row, best), axis=1, keepdims=0)
-        scores = own.add("Add", row, beta)
-        picked = own.add("GatherElements", scores, own.at(chosen, 1), axis=1)
-        gain = own.add("Squeeze", own.add("Sub", picked, own.at(_log_sum_exp(own, scores, 1), 1)), own.constant([1]))
-        own.output(after, "alpha_after", "float32", [None, S + 1])
-        own.output(own.add("Where", m, chosen, state), "state_after", "int64", [None])
-        own.output(own.add("Where", m, own.add("Add", total, gain), total), "total_after", "float32", [None])
-        own.output(chosen, "chosen", "int64", [None])
-        own.output(own.add("Softmax", own.add("Add", here, beta), axis=1), "marginals", "float32", [None, S])
+    def _best(self, graph: Graph, chain: ChainWithStart, places: Alignment) -> tuple[str, str]:
+        """`best` before all ``(S + 1, B)``, and the score from each token on ``(T, S + 1, B)``."""
+        given, body = (places.for_each(graph, chain.end), places.exact(graph)), self._backward(graph, chain)
+        reverse = {"scan_input_directions": [1], "scan_output_directions": [1]}
+        before, ahead = graph.add("Scan", *given, outputs=2, body=body, num_scan_inputs=1, **reverse)
+        return before, ahead
+
+    def _states(self, graph: Graph, chain: ChainWithStart, places: Alignment, ahead: str) -> str:
+        """Those of the best path ``(T, B)``."""
+        by_sequence = graph.add("Transpose", ahead, perm=[0, 2, 1])  # (T, B, S + 1)
+        begin = graph.add("Expand", graph.constant([self.num_states]), places.batch)
+        body = self._forward(graph, chain)
+        return str(graph.add("Scan", begin, by_sequence, outputs=2, body=body, num_scan_inputs=1)[1])
+
+    def _backward(self, graph: Graph, chain: ChainWithStart) -> object:
+        """One step from `best` after a token to that before it, ``(S + 1, B)``; keeps e + best."""
+        table, shape = graph.constant(chain.table[:, :, None]), [len(chain.end), None]
+        own = Graph("back_")
+        best, e = own.input("best", "float64", shape), own.input("e", "float64", shape)
+        ahead = own.add("Add", e, best)
+        before = own.reduce("ReduceMax", own.add("Add", ahead, table), 1, keep=False)
+        own.result(before, "float64", shape)
+        own.result(ahead, "float64", shape)
+        return own.body("backward")
+
+    def _forward(self, graph: Graph, chain: ChainWithStart) -> object:
+        """One step from the state before a token to that of the token, ``(B,)``."""
+        table = graph.constant(chain.table)
+        own = Graph("ahead_")
+        state = own.input("state", "int64", [None])
+        ahead = own.input("ahead", "float64", [None, len(chain.end)])
+        scores = own.add("Add", own.add("Gather", table, state, axis=0), ahead)
+        chosen = own.add("ArgMax", scores, axis=1, keepdims=0)
+        own.result(chosen, "int64", [None])
+        own.result(own.add("Identity", chosen), "int64", [None])
         return own.body("forward")
 
-    def _by_label(self, graph: Graph, states: str, marginals: str) -> tuple[str, str]:
-        """Labels, and marginals of labels: the sum over the states of each."""
+    def _labels(self, graph: Graph, states: str) -> str:
         if self.state_labels is None:
-            return states, marginals
+            return states
+        labels = np.append(self.state_labels, -1).astype(np.int64)
+        return str(graph.add("Gather", graph.constant(labels), states, axis=0))
+
+    def _by_label(self, graph: Graph, marginals: str) -> str:
+        """The sum over the states of each label ``(T, B, L)``."""
+        if self.state_labels is None:
+            return marginals
         member = (self.state_labels[:, None] == np.arange(self.num_labels)).astype(np.float32)
-        labels = graph.add("Gather", graph.constant(self.state_labels.astype(np.int64)), states, axis=0)
-        return labels, graph.add("MatMul", marginals, graph.constant(member))
-
-
-def _single(values: AnyArray) -> AnyArray:
-    return np.asarray(values, dtype=np.float32)
-
-
-def _for_each(graph: Graph, emissions: str, row: AnyArray) -> str:
-    """The row for each sequence, ``(B, len(row))``."""
-    shape = graph.add("Concat", _batch(graph, emissions), graph.constant([len(row)]), axis=0)
-    return str(graph.add("Expand", graph.constant(row[None]), shape))
-
-
-def _filled(graph: Graph, emissions: str, value: np.int64 | np.float32) -> str:
-    """The value for each sequence, ``(B,)``."""
-    return str(graph.add("Expand", graph.constant(np.asarray([value])), _batch(graph, emissions)))
-
-
-def _batch(graph: Graph, emissions: str) -> str:
-    return str(graph.add("Shape", emissions, start=0, end=1))
-
-
-def _log_sum_exp(graph: Graph, values: str, axis: int) -> str:
-    """Over one axis, which is removed; minus infinity if all are."""
-    largest = _finite(graph, graph.reduce("ReduceMax", values, axis))
-    total = graph.reduce("ReduceSum", graph.add("Exp", graph.add("Sub", values, largest)), axis, keep=False)
-    return str(graph.add("Add", graph.add("Log", total), graph.add("Squeeze", largest, graph.constant([axis]))))
-
-
-def _largest(graph: Graph, values: str, axis: int) -> str:
-    return graph.reduce("ReduceMax", values, axis, keep=False)
-
-
-def _near_zero(graph: Graph, values: str) -> str:
-    """Less the largest of each row."""
-    return str(graph.add("Sub", values, _finite(graph, graph.reduce("ReduceMax", values, 1))))
-
-
-def _finite(graph: Graph, values: str) -> str:
-    """0 in place of infinities, which could not be subtracted."""
-    return str(graph.add("Where", graph.add("IsInf", values), graph.constant(0.0), values))
+        return str(graph.add("MatMul", marginals, graph.constant(member)))

@@ -13,7 +13,9 @@ from trellis.errors import ModelError
 
 OPSET = 18
 Shape = Sequence[int | str | None]
-_TYPES = {"float32": 1, "int32": 6, "int64": 7, "bool": 9}
+FLOAT, INT32, INT64, DOUBLE = 1, 6, 7, 11
+"""How ONNX calls the types."""
+_TYPES = {"float32": FLOAT, "int32": INT32, "int64": INT64, "bool": 9, "float64": DOUBLE}
 
 
 def onnx_module() -> ModuleType:
@@ -30,7 +32,7 @@ class Graph:
 
     def __init__(self, prefix: str = "") -> None:
         self._helper = onnx_module().helper
-        self._prefix, self._count = prefix, 0
+        self.prefix, self._count = prefix, 0
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.inputs: list[Any] = []
@@ -38,19 +40,24 @@ class Graph:
 
     def input(self, name: str, dtype: str, shape: Shape) -> str:
         """Something that the caller gives; a string in the shape names a length that may vary."""
-        self.inputs.append(self._helper.make_tensor_value_info(self._prefix + name, _TYPES[dtype], shape))
-        return self._prefix + name
+        self.inputs.append(self._helper.make_tensor_value_info(self.prefix + name, _TYPES[dtype], shape))
+        return self.prefix + name
 
     def output(self, value: str, name: str, dtype: str, shape: Shape) -> None:
         """Give a value to the caller under this name."""
-        self.nodes.append(self._helper.make_node("Identity", [value], [self._prefix + name]))
-        self.outputs.append(self._helper.make_tensor_value_info(self._prefix + name, _TYPES[dtype], shape))
+        self.nodes.append(self._helper.make_node("Identity", [value], [self.prefix + name]))
+        self.outputs.append(self._helper.make_tensor_value_info(self.prefix + name, _TYPES[dtype], shape))
+
+    def result(self, value: str, dtype: str, shape: Shape) -> None:
+        """Give a value, made by a node of this graph, to the loop or branch around it; these go by order."""
+        self.outputs.append(self._helper.make_tensor_value_info(value, _TYPES[dtype], shape))
 
     def constant(self, array: AnyArray | np.generic | float | Sequence[int]) -> str:
-        """An array; a float is one of float32, a list of integers of int64."""
-        values = np.asarray(array, dtype=np.float32) if isinstance(array, float) else np.asarray(array)
+        """An array; a float of Python is one of float32, a list of integers of int64."""
+        plain = isinstance(array, float) and not isinstance(array, np.generic)
+        values = np.asarray(array, dtype=np.float32) if plain else np.asarray(array)
         name = self._name("constant")
-        self.constants.append(onnx_module().numpy_helper.from_array(np.ascontiguousarray(values), name))
+        self.constants.append(onnx_module().numpy_helper.from_array(np.asarray(values, order="C"), name))
         return name
 
     def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
@@ -92,4 +99,4 @@ class Graph:
 
     def _name(self, kind: str) -> str:
         self._count += 1
-        return f"{self._prefix}{kind}_{self._count}"
+        return f"{self.prefix}{kind}_{self._count}"

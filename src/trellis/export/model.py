@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from trellis import __version__, config
-from trellis.errors import ModelError
-from trellis.export.decoder import Decoder
+from trellis.errors import ConfigError, ModelError
+from trellis.export.decoder import OUTPUTS, Decoder
 from trellis.export.feeding import exported_network
 from trellis.export.graph import OPSET, Graph
 from trellis.export.network import add_network
@@ -25,8 +25,12 @@ LARGEST = 2**31 - 1
 """Bytes of a file in the format of ONNX."""
 
 
-def to_onnx(tagger: Tagger[Any], path: str | Path, *, inputs: Collection[str] | None = None) -> Path:
+def to_onnx(
+    tagger: Tagger[Any], path: str | Path, *, inputs: Collection[str] | None = None, outputs: Collection[str] = OUTPUTS
+) -> Path:
     """Write the tagger to `path` and its description to the same name with .json, which is returned.
+
+    The graph gives `outputs`, of labels, marginals and probability; it is the quicker the fewer they are.
 
     A neural tagger is exported from the ids of its tokens or subwords on; others from emissions on (see `feeds`). The
     lexicon of a tagger is not exported, and neither are transitions that depend on the place. A graph that takes others
@@ -35,7 +39,7 @@ def to_onnx(tagger: Tagger[Any], path: str | Path, *, inputs: Collection[str] | 
     target = Path(path)
     if target.suffix == ".json":
         raise ModelError(f"{target} would be the description: name the file of the graph, such as model.onnx")
-    graph = _graph(tagger)
+    graph = _graph(tagger, _checked(outputs))
     beyond = [given.name for given in graph.inputs if inputs is not None and given.name not in inputs]
     if beyond:
         raise ModelError(
@@ -52,7 +56,16 @@ def to_onnx(tagger: Tagger[Any], path: str | Path, *, inputs: Collection[str] | 
     return sidecar
 
 
-def _graph(tagger: Tagger[Any]) -> Graph:
+def _checked(outputs: Collection[str]) -> Collection[str]:
+    unknown = [name for name in outputs if name not in OUTPUTS]
+    if unknown or not outputs:
+        raise ConfigError(
+            f"outputs of a graph are one or more of {', '.join(OUTPUTS)}, got {', '.join(outputs) or 'none'}"
+        )
+    return outputs
+
+
+def _graph(tagger: Tagger[Any], outputs: Collection[str]) -> Graph:
     decoder = _decoder(tagger)
     graph, learned = Graph(), exported_network(tagger)
     mask = graph.input("mask", "bool", ["batch", "length"])
@@ -60,7 +73,7 @@ def _graph(tagger: Tagger[Any]) -> Graph:
         emissions = graph.input("emissions", "float32", ["batch", "length", decoder.num_states])
     else:
         emissions = add_network(graph, learned, tagger.settings_, mask)
-    decoder.add_to(graph, emissions, mask)
+    decoder.add_to(graph, emissions, mask, outputs)
     return graph
 
 

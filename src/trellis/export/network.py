@@ -13,7 +13,11 @@ from trellis.models.neural.plan import VECTORS, CharacterPlan, PartPlan, Plan, T
 
 
 def add_network(graph: Graph, learned: LearnedNetwork, settings: NeuralConfig, mask: str) -> str:
-    """The emissions ``(B, T, S)``; the inputs of the network are added to the graph."""
+    """The emissions ``(B, T, S)``; the inputs of the network are added to the graph.
+
+    Runtimes cannot step over nothing, so the network sees at least one place of padding, which is cut off at the end.
+    """
+    given, mask = mask, _not_empty(graph, mask, 2)
     plan, weights = plan_around(learned, settings), learned.weights
     if plan.edges:
         raise ModelError("a tagger with edges cannot be exported: its transitions depend on the place")
@@ -23,7 +27,21 @@ def add_network(graph: Graph, learned: LearnedNetwork, settings: NeuralConfig, m
     if plan.hidden:
         features = bilstm(graph, features, mask, weights, "encoder.lstm", plan.layers)
     product = graph.add("MatMul", features, graph.constant(weights["emission.weight"].T))
-    return str(graph.add("Add", product, graph.constant(weights["emission.bias"])))
+    emissions = graph.add("Add", product, graph.constant(weights["emission.bias"]))
+    return str(graph.add("Slice", emissions, graph.constant([0, 0]), graph.add("Shape", given), graph.constant([0, 1])))
+
+
+def _not_empty(graph: Graph, value: str, axes: int) -> str:
+    """The array with a place of zero at the end of each axis that has none."""
+    missing = graph.add("Sub", graph.constant([1] * axes), graph.add("Shape", value))
+    after = graph.add("Max", missing, graph.constant([0] * axes))
+    return str(graph.add("Pad", value, graph.add("Concat", graph.constant([0] * axes), after, axis=0)))
+
+
+def _ids(graph: Graph, name: str, *further: int | str) -> str:
+    """An input of ids, one or several for each token."""
+    given = graph.input(name, "int64", ["batch", "length", *further])
+    return _not_empty(graph, given, 2 + len(further))
 
 
 def plan_around(learned: LearnedNetwork, settings: NeuralConfig) -> Plan:
@@ -46,15 +64,15 @@ def _part(graph: Graph, name: str, part: PartPlan, weights: Weights) -> str:
         return _characters(graph, part, weights, own)
     table = weights[f"{own}.embedding.weight"]
     if part.of == "pairs":
-        both = embedded(graph, graph.input("pairs", "int64", ["batch", "length", 2]), table)
+        both = embedded(graph, _ids(graph, "pairs", 2), table)
         return str(graph.add("Reshape", both, graph.constant([0, 0, part.output_size])))
-    return embedded(graph, graph.input(name.replace("column ", "column_"), "int64", ["batch", "length"]), table)
+    return embedded(graph, _ids(graph, name.replace("column ", "column_")), table)
 
 
 def _words(graph: Graph, part: WordPlan, weights: Weights, own: str) -> str:
     tables = (("word", "learnt", part.learnt), ("vector", "vectors", part.vectors))
     found = [
-        embedded(graph, graph.input(given, "int64", ["batch", "length"]), weights[f"{own}.{table}.weight"])
+        embedded(graph, _ids(graph, given), weights[f"{own}.{table}.weight"])
         for given, table, size in tables
         if size is not None
     ]
@@ -62,7 +80,7 @@ def _words(graph: Graph, part: WordPlan, weights: Weights, own: str) -> str:
 
 
 def _characters(graph: Graph, part: CharacterPlan, weights: Weights, own: str) -> str:
-    given = graph.input("characters", "int64", ["batch", "length", "spelling"])
+    given = _ids(graph, "characters", "spelling")
     shape = graph.add("Shape", given)
     spelling = graph.add("Slice", shape, graph.constant([2]), graph.constant([3]))
     by_word = graph.add("Reshape", given, graph.add("Concat", graph.constant([-1]), spelling, axis=0))

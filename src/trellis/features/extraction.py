@@ -11,7 +11,7 @@ from trellis.errors import DataError, TemplateError
 from trellis.features.attributes import AttributeIndex
 from trellis.features.clusters import Clusters
 from trellis.features.templates import Templates
-from trellis.text import Sentence
+from trellis.text import PackedTokens, Sentence
 
 Tokens = Sequence[str]
 Compiled = _native.Dataset
@@ -70,11 +70,19 @@ class TemplateExtractor:
 
     def score(self, sentences: Sequence[Tokens | Sentence], scorer: _native.TokenScorer) -> tuple[FloatArray, IntArray]:
         """Emissions of all tokens and the offsets of the sentences, without compiling anything in between."""
+        if isinstance(sentences, PackedTokens) and self.looks_at_tokens_only:
+            return scorer.score_lists(sentences.native)
         columns, names = self._columns(sentences)
         try:
             return scorer.score(columns, names)
         except ValueError as error:
             raise DataError(str(error)) from None
+
+    @property
+    def looks_at_tokens_only(self) -> bool:
+        """Whether the templates need no other column."""
+        own = self.templates
+        return own.num_columns == 1 and not own.uses_clusters and not own.lexicon_columns
 
     def strings(self, sentence: Tokens | Sentence) -> list[list[str]]:
         """The feature names of each token, line by line of the template; those of the step into it come last."""
@@ -87,10 +95,11 @@ class TemplateExtractor:
 
     def _columns(self, sentences: Sequence[Tokens | Sentence]) -> tuple[list[list[Tokens]], list[str]]:
         """The cells that the templates look at, column by column, and the columns' names."""
-        tokens = [item.tokens if isinstance(item, Sentence) else item for item in sentences]
+        tokens: list[Tokens] = list(sentences)  # type: ignore[arg-type]
         names = ["token"]
-        first = next((item for item in sentences if isinstance(item, Sentence)), None)
-        if first is not None:
+        if any(issubclass(kind, Sentence) for kind in set(map(type, sentences))):
+            tokens = [item.tokens if isinstance(item, Sentence) else item for item in sentences]
+            first = next(item for item in sentences if isinstance(item, Sentence))
             names += [name for name in first.columns if name not in self.lexicon]
         self.templates.check_columns(names)
         names = names[: self.templates.num_columns]

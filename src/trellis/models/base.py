@@ -9,196 +9,45 @@
     save(path), load(path)           one file, no pickle, same answers
     get_params, set_params           scikit-learn's conventions, where X is a list of token lists
 
-A family says where the scores come from (`_scores`), how it learns (`_learn`), and what it stores (`_state`,
-`_restore`); one whose chain has states finer than labels also says which label each of them stands for
-(`_state_labels`), one whose transitions depend on their place how many scores a token has (`_cells`), and one that
-folds full-width forms natively that it does (`_folds_itself`). It overrides nothing else here.
+What a family provides for this is in `trellis.models.hooks`, `fit` in `trellis.models.trainable`, and files in
+`trellis.models.storable`. Here are the answers: each is read from a `Posterior`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields as fields_of
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, overload
 
 import numpy as np
 
-from trellis import chain, config, store
-from trellis.arrays import Arrays, BoolArray, FloatArray, IntArray
-from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError
+from trellis import chain
+from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.errors import ModelError
 from trellis.lexicon import Lexicon
 from trellis.lexicon.columns import with_columns
-from trellis.lexicon.learning import spans_with_surfaces
-from trellis.lexicon.storage import from_stored, to_stored
 from trellis.lexicon.tracks import Gaps
-from trellis.models.data import Label, Labelled, Supervised, listed, mended
-from trellis.models.estimator import C, Estimator
-from trellis.models.fitting import FitOptions, check_weights, identify, labelled, opened
-from trellis.models.folder import ModelFolder
+from trellis.models.data import Labelled, listed
+from trellis.models.estimator import C
+from trellis.models.hooks import LexiconOption
 from trellis.models.lattice_view import LatticeView
 from trellis.models.lexical import ScoredInputs, find
 from trellis.models.musts import applied
 from trellis.models.posterior import Known, Posterior
-from trellis.models.raw_text import cuts_words, documents, folded, gaps_of, inputs_of, kept_apart, tokenizer_for
+from trellis.models.raw_text import cuts_words, documents, gaps_of, inputs_of, kept_apart
 from trellis.models.scoring import Scores, compare, headline
-from trellis.models.tagged import Labelling, ScoredSpan, Tagged
-from trellis.models.transforming import Transforming
-from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
-from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
-from trellis.training import History, Progress, undisturbed
-from trellis.training.processes import Team, current
-from trellis.untrusted import shown
+from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
+from trellis.models.trainable import Trainable
+from trellis.tags import Span
+from trellis.text import Sentence, splitter
 
-LexiconOption = Lexicon | Literal["own"] | None
-_LEARNED = ("tagset_", "tokenizer_", "settings_", "history_", "lexicon_", "lexical_")
 _BLOCK = 16384  # sentences that are answered at a time
 _TRACKS = 8  # how much wider a chain with a lexicon may well be
 
 
-class Tagger(Estimator[C], Transforming, ABC):
+class Tagger(Trainable[C], ABC):
     """Base of all taggers; `config` holds the settings, names that end in ``_`` exist once it has learned."""
-
-    kind: ClassVar[str]
-    free_settings: ClassVar[frozenset[str] | None] = None
-    """What may be changed when training is resumed, by dotted names; None if it learns in one go."""
-    shares_sentences: ClassVar[bool] = False
-    """Whether processes with sentences of their own can train it together; see `trellis.training.processes`."""
-    tagset_: TagSet
-    settings_: C
-    """What it was trained with: `config` with a value for everything that was left unset."""
-    tokenizer_: Splitter | str | OwnTokenizer
-    """How raw text is split: as the setting `tokenizer` says, or like the training data; may be changed."""
-    history_: History
-    """The training; it does not exist for a model that was opened from a file."""
-    lexicon_: Lexicon | None = None
-    """What the model knows about words and names, saved with it; may be set to another one, or to None."""
-    lexical_: tuple[str | None, ...] = ()
-    """The labels of the lexicon whose matches are features of the model, None for entries without a label."""
-
-    @abstractmethod
-    def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        """Learn from checked data; sets `tagset_`, `settings_`, `history_` and what `_scores` needs."""
-
-    @abstractmethod
-    def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
-        """Scores of the inputs, by a fitted model."""
-
-    def _state_labels(self) -> IntArray | None:
-        """The label of each state of a fitted model's chain; None if the states are the labels."""
-        return None
-
-    def _folds_itself(self) -> bool:
-        """Whether `_scores` takes inputs as they are given, and folds full-width forms on its own."""
-        return False
-
-    def _cells(self) -> int:
-        """How many scores a token of a fitted model's chain has: with more of them, fewer sentences make a block."""
-        finer = self._state_labels()
-        return len(self._fitted_tags()) if finer is None else len(finer)
-
-    @abstractmethod
-    def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Manifest entries and arrays, from which `_restore` makes the model again."""
-
-    @abstractmethod
-    def _restore(self, stored: store.Stored) -> None:
-        """The inverse of `_state`, for a file that may contain anything; `tagset_` and `settings_` exist already."""
-
-    def fit(
-        self,
-        X: Iterable[Any],
-        y: Iterable[Sequence[Label]] | None = None,
-        *,
-        dev: Supervised | None = None,
-        sentence_weights: Sequence[float] | None = None,
-        warm_start: bool = False,
-        progress: Progress | None = None,
-        folder: str | Path | ModelFolder | None = None,
-        tokenizer: Splitter | str | OwnTokenizer | None = None,
-        on_bad_tags: OnBadTags = "error",
-        lexicon: Lexicon | None = None,
-    ) -> Self:
-        """Learn from sentences with tags, or from inputs and their labels.
-
-        Args:
-            X: sentences with tags, or inputs of any kind that the model accepts.
-            y: the labels of each input; a partly known label is a set of labels, an unknown one None.
-            dev: held-out data like `X`, or a pair ``(X, y)``: its score is watched, and the best model kept.
-            sentence_weights: how much each sentence counts; default: 1.
-            warm_start: start from what this model learned before; labels and features may be new.
-            progress: called after each iteration.
-            folder: where the model is written when it is trained, with its settings and its history.
-            tokenizer: how raw text will be split, instead of the setting of that name; may be a function.
-            on_bad_tags: what to do about labels that the scheme forbids or cannot read: "error" refuses them, "repair"
-                reads them as seqeval does, "drop" leaves their sentences out; what was done is a `DataWarning`.
-            lexicon: becomes the model's own (`lexicon_`); matches of its entries of strength feature are learned from.
-
-        """
-        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon)
-        with opened(folder, self.kind) as place:
-            self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
-        return self
-
-    def _fit(
-        self,
-        X: Iterable[Any],
-        y: Iterable[Sequence[Label]] | None,
-        dev: Supervised | None,
-        sentence_weights: Sequence[float] | None,
-        options: FitOptions,
-        place: ModelFolder | None,
-        *,
-        keep: bool,
-    ) -> None:
-        """Check the data, learn, and leave the model in its place if it is to be kept there."""
-        options = replace(options, team=self._team())
-        given = Labelled.of(X, y).shared_by(options.team)
-        weights = check_weights(sentence_weights, len(given.inputs))
-        data, kept = mended(given, self._scheme_asked, options.on_bad_tags)
-        data = data.shared_by(options.team)
-        weights = None if weights is None else weights[kept]
-        if not data.inputs:
-            raise ModelError("there is nothing to learn from: the corpus has no sentence")
-        held_out = None if dev is None else self._held_out(labelled(dev), data, options.on_bad_tags)
-        options = replace(options, sentence_weights=weights, folder=None if place is None else place.training)
-        before = self._state()[1] if place is not None and self._goes_on(options) else None
-        shares = self.shares_sentences
-        identify(options, self.config, self.free_settings, data, held_out, before, shares=shares)
-        how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
-        if place is not None:
-            how.to_dict()  # what cannot be stored is refused before the training, not after it
-        self._take_lexicon(options)
-        self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)
-        self.tokenizer_ = how
-        if place is not None and keep:
-            undisturbed(lambda: place.save(self))
-
-    @property
-    def learns_lexicons(self) -> bool:
-        """Whether matches of a lexicon can be features."""
-        return False
-
-    def _team(self) -> Team:
-        """The processes that train this model together."""
-        if not self.shares_sentences and current().count > 1:
-            raise ModelError(
-                f"a {type(self).__name__} is not trained by processes with sentences of their own (together)"
-            )
-        return current()
-
-    @property
-    def _scheme_asked(self) -> str | None:
-        return getattr(self.config, "scheme", None)
-
-    def _held_out(self, dev: Labelled, data: Labelled, on_bad_tags: OnBadTags) -> Labelled:
-        """Held-out data, whose tags are read by the scheme of the training data."""
-        if on_bad_tags == "error":
-            return dev
-        return mended(dev, data.detect(self._scheme_asked).scheme.value, on_bad_tags)[0]
 
     def posterior(
         self, X: Iterable[Any], *, known: Known | None = None, raw: bool = False, lexicon: LexiconOption = "own"
@@ -286,6 +135,22 @@ class Tagger(Estimator[C], Transforming, ABC):
         blocks = self._posteriors(items, known, [isinstance(item, str) for item in given], lexicon)
         return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
 
+    def answers(
+        self,
+        X: Iterable[Any],
+        *,
+        known: Known | None = None,
+        lexicon: LexiconOption = "own",
+        token_probabilities: bool = True,
+    ) -> Answers:
+        """What `annotate` says about sentences or token lists, as arrays over all of them.
+
+        If only spans are of interest, `token_probabilities=False` leaves those of tokens empty, and is faster.
+        """
+        posteriors = self._posteriors(X, known, lexicon=lexicon)
+        blocks = [block.answers(token_probabilities=token_probabilities) for block in posteriors]
+        return Answers.joined(blocks or [self.posterior([]).answers()])
+
     def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
         """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
         return self.posterior([self._sentence(sentence)]).trellis(k=k)
@@ -332,49 +197,6 @@ class Tagger(Estimator[C], Transforming, ABC):
         """One number for model selection: F1 of spans, or accuracy for plain tags."""
         return headline(self.evaluate(X, y))
 
-    def save(self, path: str | Path) -> None:
-        """Write the model to one file."""
-        tags = self._fitted_tags()
-        manifest, arrays = self._state()
-        manifest |= {"config": config.to_dict(self.settings_), "labels": list(tags.labels)}
-        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
-        manifest["tokenizer"] = splitter(self.tokenizer_).to_dict()
-        if self.lexicon_ is not None:
-            manifest["lexicon"], own = to_stored(self.lexicon_)
-            arrays |= own
-        if self.lexical_:
-            manifest["lexical"] = list(self.lexical_)
-        store.save(path, self.kind, manifest, arrays)
-
-    @classmethod
-    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
-        """Open a saved model; `verify` compares checksums."""
-        return cls.from_stored(store.load(path, cls.kind, verify=verify))
-
-    @classmethod
-    def from_stored(cls, stored: store.Stored) -> Self:
-        """The model in a file."""
-        fields = stored.manifest
-        try:
-            # Models of versions that did not fold forms have learned without.
-            settings = config.from_dict(cls.config_class, _unfolded(cls.config_class) | fields.table("config").values)
-        except ConfigError as error:
-            problem = "the saved model has settings that this version of Trellis does not know"
-            raise StoreError(f"{stored.where}: {problem}: {error}") from None
-        model = cls(settings)
-        model.settings_ = settings
-        model.tagset_ = _stored_tags(stored)
-        model.tokenizer_ = _stored_tokenizer(stored)
-        model.lexicon_ = from_stored(stored) if "lexicon" in fields else None
-        model.lexical_ = tuple(fields.items("lexical", str, type(None))) if "lexical" in fields else ()
-        model._restore(stored)
-        return model
-
-    @property
-    def labels_(self) -> tuple[str, ...]:
-        """The labels, in the order of their ids."""
-        return self._fitted_tags().labels
-
     @property
     def makes_words(self) -> bool:
         """Whether its tokens are characters, and its labels say which of them are words, and maybe what these are."""
@@ -384,28 +206,6 @@ class Tagger(Estimator[C], Transforming, ABC):
     def classes_(self) -> list[str]:
         """The labels, as scikit-learn calls them."""
         return list(self.labels_)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Plain values and arrays, for copies between processes; files are written by `save`."""
-        kept: dict[str, Any] = {"config": self.config}
-        if hasattr(self, "_sklearn_output_config"):
-            kept["output"] = self._sklearn_output_config
-        if not self.__sklearn_is_fitted__():
-            return kept
-        learned = {name: self.__dict__[name] for name in _LEARNED if name in self.__dict__}
-        return {**kept, "learned": learned, "state": self._state()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """The inverse of `__getstate__`."""
-        self.__init__(state["config"])  # type: ignore[misc]
-        self.set_output(**state.get("output", {}))
-        if "learned" in state:
-            self.__dict__.update(state["learned"])
-            self._restore(store.Stored.of("the pickled model", self.kind, *state["state"]))
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether there is anything to predict with."""
-        return hasattr(self, "tagset_")
 
     def _posteriors(
         self,
@@ -422,13 +222,6 @@ class Tagger(Estimator[C], Transforming, ABC):
         for i in range(0, len(inputs), size):
             own = None if given is None else given.part(i, i + size)
             yield self._posterior(inputs[i : i + size], own, i, None if raw is None else raw[i : i + size], lexicon)
-
-    def _lexicons(self, lexicon: LexiconOption) -> list[Lexicon]:
-        """The lexicons that count: the model's own, and the one that is given."""
-        if lexicon is not None and lexicon != "own" and not isinstance(lexicon, Lexicon):
-            raise ModelError(f"lexicon must be a Lexicon, 'own' or None, got {shown(lexicon)}")
-        own = [] if lexicon is None or self.lexicon_ is None else [self.lexicon_]
-        return [*own, lexicon] if isinstance(lexicon, Lexicon) else own
 
     def _posterior(
         self,
@@ -455,89 +248,20 @@ class Tagger(Estimator[C], Transforming, ABC):
         parts, found = applied(ScoredInputs(open_, tags, finer, inputs, first, choices, across), found)
         return Posterior(alone, tags, finer, inputs, first, parts, found)
 
-    def _folded(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """The inputs as the model sees them."""
-        return folded(inputs) if getattr(self.config, "fold_width", False) else inputs
-
     def _prepared(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
         """The inputs as the model sees them, with the matches of lexicons if it has learned from these."""
         seen = self._folded(inputs)
         return with_columns(seen, inputs, lexicons, self.lexical_) if self.lexical_ else seen
-
-    def _seen(self, data: Labelled, *, learn: bool = False) -> Labelled:
-        if not self.lexical_:
-            return replace(data, inputs=self._folded(data.inputs))
-        gold = None
-        if learn and not data.partial:
-            gold = spans_with_surfaces(data.inputs, data.strings(), data.detect(self._scheme_asked))
-        seen = with_columns(self._folded(data.inputs), data.inputs, self._lexicons("own"), self.lexical_, gold)
-        return replace(data, inputs=seen)
-
-    def _take_lexicon(self, options: FitOptions) -> None:
-        """Make the lexicon that is given, or that the settings name, the model's own."""
-        path = getattr(self.config, "lexicon", None)
-        given = options.lexicon
-        if given is None and path is not None:
-            given = Lexicon.read(path, strength="feature")
-        if given is None and not self._goes_on(options):
-            self.lexicon_, self.lexical_ = None, ()
-        if given is None:
-            return
-        labels = given.feature_labels
-        if labels and not self.learns_lexicons:
-            raise ModelError(
-                f"a {type(self).__name__} with these settings does not learn from a lexicon: give its entries the "
-                "strength prefer or must"
-            )
-        if self._goes_on(options) and labels != self.lexical_:
-            raise ModelError("a model that learns on needs a lexicon with the labels of its first one")
-        self.lexicon_, self.lexical_ = given, labels
 
     def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
         if isinstance(item, str):
             return splitter(self.tokenizer_).sentence(item)
         return item if isinstance(item, Sentence) else Sentence(item)
 
-    def _goes_on(self, options: FitOptions) -> bool:
-        """Whether learning starts from what was learned before."""
-        return options.warm_start and self.__sklearn_is_fitted__()
-
-    def _fitted_tags(self) -> TagSet:
-        if not self.__sklearn_is_fitted__():
-            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
-        return self.tagset_
-
 
 def sentences_at_once(labels: int, cells: int) -> int:
     """Sentences that are answered at a time: the fewer, the more scores a token has than labels."""
     return max(1, _BLOCK * labels // cells)
-
-
-def _unfolded(config_class: type[Any]) -> dict[str, Any]:
-    return {"fold_width": False} if any(item.name == "fold_width" for item in fields_of(config_class)) else {}
-
-
-def _stored_tokenizer(stored: store.Stored) -> Splitter:
-    """The tokenizer of a file; older versions stored a name."""
-    fields = stored.manifest
-    if "tokenizer" not in fields:
-        return splitter("words")
-    if isinstance(fields.value("tokenizer", str, dict), str):
-        return splitter(fields.choice("tokenizer", ("words", "characters", "whitespace")))
-    return splitter_from_dict(fields.table("tokenizer"))
-
-
-def _stored_tags(stored: store.Stored) -> TagSet:
-    fields = stored.manifest
-    labels = fields.texts("labels")
-    scheme = Scheme(fields.choice("scheme", [scheme.value for scheme in Scheme]))
-    style = Style(fields.choice("style", [style.value for style in Style]))
-    if not labels:
-        raise StoreError(f"{stored.where}: the saved model has no labels")
-    try:
-        return TagSet(labels, scheme, style)
-    except TagError as error:
-        raise StoreError(f"{stored.where}: the saved labels do not fit their scheme: {error}") from None
 
 
 def _restricted(scores: chain.ChainScores, allowed: BoolArray | None, finer: IntArray | None) -> chain.ChainScores:

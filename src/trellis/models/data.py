@@ -6,7 +6,6 @@ them.
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,23 +16,16 @@ from typing import Any, NoReturn
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.errors import ConfigError, DataError, DataWarning, ModelError, TagError
+from trellis.caching import cached
+from trellis.errors import ConfigError, DataError, ModelError, TagError
 from trellis.tags import (
     Detection,
-    OnBadTags,
     Scheme,
     TagSet,
     TagStates,
-    check_on_bad_tags,
-    detect,
-    mend,
-    refusal,
-    scheme_to_learn,
-    summary,
 )
-from trellis.tags.detection import count_pairs, detect_pairs
-from trellis.tags.mending import SHOWN, spelling_note, spellings
-from trellis.text import Sentence, graphemes
+from trellis.tags.detection import NumberedLabels, count_pairs, detect_pairs
+from trellis.text import PackedTokens, Sentence, graphemes
 from trellis.training.processes import Team
 from trellis.untrusted import shown
 
@@ -74,25 +66,26 @@ class Labelled:
     partial: bool
     shared: LabelFacts | None = None
     """What the labels of all processes say, if several train together."""
+    first: int = 0
+    """The number of the first sentence, for messages."""
 
     @classmethod
-    def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None) -> Labelled:
+    def of(cls, inputs: Iterable[Any], labels: Iterable[Sequence[Label]] | None = None, *, first: int = 0) -> Labelled:
         """Check that each input has its labels, one per token."""
         items = listed(inputs)
         if labels is None:
-            tags: list[Sequence[Label]] = [_own_tags(i, item) for i, item in enumerate(items)]
+            tags: list[Sequence[Label]] = [_own_tags(i, item) for i, item in enumerate(items, first)]
         else:
-            tags = [_checked(i, own) for i, own in enumerate(labels)]
+            tags = list(labels)
+            if not {*map(type, tags)} <= {list, tuple}:
+                tags = [_checked(i, own) for i, own in enumerate(tags, first)]
             if len(tags) != len(items):
                 raise DataError(f"{len(tags)} sequences of labels for {len(items)} sentences: expected as many")
-        for i, (item, own) in enumerate(zip(items, tags, strict=True)):
-            check_sized(i, item)
-            if len(own) != len(item):
-                raise DataError(f"{name_of(i, item)} has {len(item)} tokens and {len(own)} labels: expected as many")
-        partial = any(type(label) is not str and not isinstance(label, str) for own in tags for label in own)
+        _check_lengths(items, tags, first)
+        partial = not all(issubclass(kind, str) for kind in set(map(type, chain.from_iterable(tags))))
         if partial:
-            _check_choices(items, tags)
-        return cls(items, tags, partial)
+            _check_choices(items, tags, first)
+        return cls(items, tags, partial, first=first)
 
     def part(self, start: int, stop: int) -> Labelled:
         """Some of the inputs, with their labels."""
@@ -105,9 +98,22 @@ class Labelled:
 
     def strings(self) -> list[list[str]]:
         """The labels, if all are fully known."""
+        self._require_known()
+        return [[str(label) for label in own] for own in self.labels]
+
+    def distinct(self) -> list[str]:
+        """The labels in the order in which they first occur, if all are fully known."""
+        self._require_known()
+        return list(dict.fromkeys(map(str, self._numbered.names)))
+
+    @cached
+    def _numbered(self) -> NumberedLabels:
+        """The labels as numbers, if all are fully known."""
+        return NumberedLabels(self.fragments())
+
+    def _require_known(self) -> None:
         if self.partial:
             raise DataError("a label is only partly known: expected one label per token")
-        return [[str(label) for label in own] for own in self.labels]
 
     def fragments(self) -> Iterator[Sequence[str]]:
         """The longest stretches of fully known labels."""
@@ -140,11 +146,11 @@ class Labelled:
 
     def detect(self, scheme: str | None) -> Detection:
         """The scheme given, or the one that fits best, and what does not fit it."""
-        return _as_given(self.detect_spelled(scheme))
+        return as_given(self.detect_spelled(scheme))
 
     def detect_spelled(self, scheme: str | None) -> Detection:
         """The same; labels that are only spelled in another way are read as the scheme writes them."""
-        pairs = count_pairs(self.fragments()) if self.shared is None else self.shared.pairs
+        pairs = self._pairs() if self.shared is None else self.shared.pairs
         return detect_pairs(pairs, scheme=None if scheme is None else Scheme.parse(scheme))
 
     def tag_set(self, scheme: str | None) -> TagSet:
@@ -153,16 +159,25 @@ class Labelled:
 
     def labels_in(self, found: Detection) -> TagSet:
         """The labels, and those that the scheme implies: with B-LST there is I-LST."""
-        labels = self.choices().union(*self.fragments()) if self.shared is None else self.shared.labels
+        labels = self._known_labels() if self.shared is None else self.shared.labels
         return TagSet.from_labels(labels, found.scheme, found.style, complete=True)
 
     def shared_by(self, team: Team) -> Labelled:
         """The same sentences, with what the labels of all processes say."""
         if team.count == 1:
             return self
-        own = LabelFacts(count_pairs(self.fragments()), self.choices(), self.partial)
-        facts = LabelFacts.merged(team.gather(own))
+        facts = LabelFacts.merged(team.gather(self.facts()))
         return replace(self, partial=facts.partial, shared=facts)
+
+    def facts(self) -> LabelFacts:
+        """What follows from the labels."""
+        return LabelFacts(self._pairs(), self.choices(), self.partial)
+
+    def _pairs(self) -> dict[tuple[str, str], int]:
+        return count_pairs(self.fragments()) if self.partial else self._numbered.pairs()
+
+    def _known_labels(self) -> set[str]:
+        return self.choices().union(*self.fragments()) if self.partial else set(self._numbered.names)
 
     def place(self, sentence: int, position: int) -> str:
         """How messages call a token: by file and line where they are known."""
@@ -175,11 +190,12 @@ class Labelled:
     def encode(self, tags: TagSet) -> IntArray:
         """Ids of all labels, flat; an unknown one is an error that names the sentence. Not for partial labels."""
         ids = {label: i for i, label in enumerate(tags.labels)}
-        flat: Iterator[Any] = chain.from_iterable(self.labels)
         try:
-            return np.fromiter(map(ids.__getitem__, flat), dtype=np.int64, count=int(self.lengths.sum()))
+            by_number = np.array([-1, *map(ids.__getitem__, self._numbered.names)], dtype=np.int64)
         except KeyError:
             self._raise_unknown(tags)
+        found: IntArray = by_number[self._numbered.codes]
+        return found[found >= 0]
 
     def token_weights(self, tags: TagSet, label_weights: Mapping[str, float] | None) -> FloatArray | None:
         """``(N,)``: how much each token counts, by its label, which must be fully known; None if all count the same."""
@@ -210,14 +226,18 @@ class Labelled:
         return states.allowed(self.allowed(states.tags))
 
     def _place(self, sentence: int, position: int) -> str:
-        return f"{name_of(sentence, self.inputs[sentence])}, position {position}"
+        return f"{self.name(sentence)}, position {position}"
+
+    def name(self, sentence: int) -> str:
+        """How messages call a sentence."""
+        return name_of(self.first + sentence, self.inputs[sentence])
 
     def _raise_unknown(self, tags: TagSet) -> NoReturn:
         for i, own in enumerate(self.labels):
             try:
                 tags.encode(own)  # type: ignore[arg-type]
             except TagError as error:
-                raise TagError(f"{name_of(i, self.inputs[i])}: {error}") from None
+                raise TagError(f"{self.name(i)}: {error}") from None
         raise AssertionError("all labels are known")
 
 
@@ -241,7 +261,18 @@ def listed(inputs: Iterable[Any]) -> Sequence[Any]:
         raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
     if not isinstance(inputs, Iterable):
         raise DataError(f"expected a list of sentences, got {shown(inputs)}")
-    return inputs if type(inputs) in (list, tuple) else list(inputs)  # type: ignore[return-value]
+    return inputs if type(inputs) in (list, tuple, PackedTokens) else list(inputs)  # type: ignore[return-value]
+
+
+def _check_lengths(items: Sequence[Any], labels: Sequence[Sequence[Label]], first: int) -> None:
+    for i, item in enumerate(items, first):
+        if type(item) is not list:
+            check_sized(i, item)
+    if list(map(len, items)) == list(map(len, labels)):
+        return
+    for i, (item, own) in enumerate(zip(items, labels, strict=True), first):
+        if len(own) != len(item):
+            raise DataError(f"{name_of(i, item)} has {len(item)} tokens and {len(own)} labels: expected as many")
 
 
 def check_sized(number: int, item: Any) -> None:
@@ -250,16 +281,14 @@ def check_sized(number: int, item: Any) -> None:
         raise DataError(f"sentence {number} must be a list of tokens or a Sentence, got {shown(item)}")
 
 
-def _check_choices(items: Sequence[Any], labels: Sequence[Sequence[Label]]) -> None:
+def _check_choices(items: Sequence[Any], labels: Sequence[Sequence[Label]], first: int) -> None:
     """A label is a string, None where it is unknown, or several strings one of which is right."""
     for i, own in enumerate(labels):
         for position, label in enumerate(own):
             several = isinstance(label, Collection) and all(isinstance(one, str) for one in label)
             if not (label is None or isinstance(label, str) or several):
-                raise DataError(
-                    f"{name_of(i, items[i])}, position {position}: a label must be a string, None or several strings, "
-                    f"got {shown(label)}"
-                )
+                place = f"{name_of(first + i, items[i])}, position {position}"
+                raise DataError(f"{place}: a label must be a string, None or several strings, got {shown(label)}")
 
 
 def tokens_of(item: Any) -> Sequence[Any]:
@@ -304,65 +333,9 @@ def _checked(number: int, labels: Any) -> Sequence[Label]:
     return labels if isinstance(labels, list | tuple) else list(labels)
 
 
-def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
-    """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
-    spelled = data.detect_spelled(scheme)
-    found = _as_given(spelled)
-    _refuse_bad(data, found, constraints)
-    tags = data.labels_in(found)
-    if before is None:
-        _tell_spelling(spelled)
-    else:
-        new = [label for label in tags.labels if label not in before]
-        tags = TagSet((*before.labels, *new), before.scheme, before.style)
-    if len(tags) < 2:
-        only = f"only the label {tags.labels[0]!r} occurs" if len(tags) else "no label occurs"
-        raise ModelError(f"there is nothing to learn: {only}, and a tagger chooses between at least two")
-    return tags
-
-
-def _as_given(found: Detection) -> Detection:
+def as_given(found: Detection) -> Detection:
     """Labels in another spelling stay as they are, plain: what was given is what is predicted."""
     return Detection(Scheme.PLAIN, found.style, 0, {}, {}) if found.spelling else found
-
-
-def _tell_spelling(found: Detection) -> None:
-    """Labels in another spelling are learned as they are, which costs spans and constraints: say so."""
-    if found.spelling:
-        warnings.warn(
-            f"the labels look like {found.scheme.value} in another spelling ({spellings(found)}) and are learned as "
-            "plain labels, without spans: on_bad_tags='repair' writes them as the scheme does, and scheme='plain' "
-            "says that they are meant so",
-            DataWarning,
-            stacklevel=6,
-        )
-
-
-def check_held_out(dev: Labelled, tags: TagSet) -> None:
-    """Refuse labels that the scheme cannot read; those that training lacks are fine, and count as missed."""
-    found = detect(dev.strings(), scheme=tags.scheme, style=tags.style)
-    if found.odd or found.spelling:
-        odd = found.odd or dict.fromkeys(found.spelling, 1)
-        _refuse_bad(dev, replace(found, odd=odd, spelling={}), constraints=False)
-    unseen = Counter(label for own in dev.labels for label in own if label not in tags)
-    if unseen:
-        listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(SHOWN))
-        warnings.warn(
-            f"held-out tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
-            f"with {listed}{', ...' if len(unseen) > SHOWN else ''}",
-            DataWarning,
-            stacklevel=4,
-        )
-
-
-def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: TagStates | None) -> TagStates:
-    """The states to learn: in the scheme of an earlier model, else in the one asked for.
-
-    If sequences need not be `legal`, these are the labels: another scheme could not write all of them.
-    """
-    if before is not None:
-        return TagStates.of(tags, before.scheme)
-    return TagStates.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
 
 
 def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
@@ -375,32 +348,10 @@ def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
     return by_label
 
 
-def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled, list[int]]:
-    """The data without bad tags, and which of the sentences were kept; what was done is a warning."""
-    check_on_bad_tags(how)
-    every = list(range(len(data.inputs)))
-    if how == "error" or data.partial:
-        return data, every
-    found = data.detect_spelled(scheme) if how == "repair" else data.detect(scheme)
-    result = mend(data.strings(), found, how)
-    if not (result.bad or found.spelling):
-        return data, every
-    notes = [*spelling_note(found), *summary(result, found, data.place)]
-    warnings.warn("\n".join(notes), DataWarning, stacklevel=4)
-    kept = [i for i in every if result.tags[i] is not None]
-    return Labelled([data.inputs[i] for i in kept], [result.tags[i] or () for i in kept], partial=False), kept
-
-
-def _refuse_bad(data: Labelled, found: Detection, constraints: bool) -> None:
-    """Labels that break the scheme would have probability zero, and those that it cannot read have no meaning."""
-    if data.partial or not (found.odd or (constraints and found.violations)):
-        return
-    result = mend(data.strings(), found, "error")
-    if data.shared is not None and not result.bad:
-        raise DataError(f"labels of another process break the {found.scheme.value} scheme: see its message")
-    problem = refusal(result, found, data.place)
-    free = ", or set constraints=False" if not found.odd else ""
-    raise DataError(
-        f"{problem}: on_bad_tags='repair' reads them as seqeval does, 'drop' leaves these sentences out; "
-        f"or give another scheme{free}"
-    )
+def check_tokens(offsets: IntArray, data: Labelled) -> None:
+    """Kernels walk labels and features side by side: an input whose `len` is not what it holds must not get there."""
+    found, expected = np.diff(offsets), data.lengths
+    if not np.array_equal(found, expected):
+        i = int(np.flatnonzero(found != expected)[0])
+        problem = f"contains {found[i]} tokens but its length is {expected[i]}: expected the same number"
+        raise DataError(f"{data.name(i)} {problem}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,22 +20,56 @@ def of_data(data: Labelled | None) -> str | None:
     """Of tokens, further columns and labels, in their order; with how many there are, for people."""
     if data is None:
         return None
-    digest = hashlib.sha256()
+    digest = begun()
     for item, labels in zip(data.inputs, data.labels, strict=True):
-        plain = [_label(label) for label in labels] if data.partial else list(labels)
-        digest.update(json.dumps([_input(item), plain], default=repr).encode())
-    return f"{len(data.inputs)} sentences, {int(data.lengths.sum())} tokens, {_short(digest)}"
+        add(digest, item, [_label(label) for label in labels] if data.partial else labels)
+    return said(len(data.inputs), int(data.lengths.sum()), digest)
+
+
+def begun() -> Any:
+    """The fingerprint of no sentence, for `add`."""
+    return hashlib.sha256()
+
+
+def add(digest: Any, item: Any, labels: Sequence[Any]) -> None:
+    """Add a sentence to the fingerprint of its data."""
+    digest.update(json.dumps([_input(item), list(labels)], default=repr).encode())
+
+
+def said(sentences: int, tokens: int, digest: Any) -> str:
+    """A fingerprint with how many there are, for people."""
+    return f"{sentences} sentences, {tokens} tokens, {_short(digest)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sentences:
+    """A fingerprint of sentences in any order: those of several parts add up."""
+
+    total: int = 0
+    sentences: int = 0
+    tokens: int = 0
+
+    @classmethod
+    def of(cls, data: Labelled, *, hashed: bool = True) -> Sentences:
+        """Of these sentences; if they are not `hashed`, only their number."""
+        total = 0
+        if not hashed:
+            return cls(total, len(data.inputs), int(data.lengths.sum()))
+        for item, labels in zip(data.inputs, data.labels, strict=True):
+            text = json.dumps([_input(item), list(map(_label, labels))], default=repr)
+            total += int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        return cls(total, len(data.inputs), int(data.lengths.sum()))
+
+    def __add__(self, other: Sentences) -> Sentences:
+        return Sentences(self.total + other.total, self.sentences + other.sentences, self.tokens + other.tokens)
+
+    def __str__(self) -> str:
+        return f"{self.sentences} sentences, {self.tokens} tokens, {self.total % 2**64:016x}"
 
 
 def of_sentences(data: Labelled, team: Team) -> str:
-    """The same for sentences of all processes, in any order."""
-    total = 0
-    for item, labels in zip(data.inputs, data.labels, strict=True):
-        digest = hashlib.sha256(json.dumps([_input(item), list(map(_label, labels))], default=repr).encode()).digest()
-        total += int.from_bytes(digest[:8], "big")
-    own = total, len(data.inputs), int(data.lengths.sum())
-    total, sentences, tokens = (sum(values) for values in zip(*team.gather(own), strict=True))
-    return f"{sentences} sentences, {tokens} tokens, {total % 2**64:016x}"
+    """Of the sentences of all processes, in any order."""
+    return str(sum(team.gather(Sentences.of(data)), Sentences()))
 
 
 def of_weights(weights: FloatArray | None) -> str | None:

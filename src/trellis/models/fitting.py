@@ -18,6 +18,7 @@ from trellis.lexicon import Lexicon
 from trellis.lexicon.storage import to_stored
 from trellis.models.data import Labelled, Supervised
 from trellis.models.folder import ModelFolder, training
+from trellis.models.streams.epochs import SentenceStream
 from trellis.tags import OnBadTags
 from trellis.text import OwnTokenizer, Sentence, Splitter
 from trellis.training import Progress
@@ -38,6 +39,8 @@ class FitOptions:
     tokenizer: Splitter | str | OwnTokenizer | None = None
     """How raw text will be split, instead of the setting of that name."""
     lexicon: Lexicon | None = None
+    stream: SentenceStream | None = None
+    """Where the sentences are, if they are read anew in each epoch."""
     team: Team = ALONE
     """The processes that train together, each with its own sentences."""
 
@@ -56,13 +59,16 @@ def identify(
     options: FitOptions,
     settings: Any,
     free: frozenset[str] | None,
-    data: Labelled,
+    data: Labelled | str,
     dev: Labelled | None,
     before: Arrays | None,
     *,
     shares: bool = False,
 ) -> None:
-    """Tell the folder which training this is, so that no other continues it; `free` settings may change."""
+    """Tell the folder which training this is, so that no other continues it; `free` settings may change.
+
+    The data may be a fingerprint already.
+    """
     if options.folder is None:
         return
     if free is None:  # learned in one go
@@ -71,7 +77,7 @@ def identify(
     from trellis.models import fingerprint  # hashlib is not needed to tag
 
     prints = {
-        "training data": fingerprint.of_data(data) if not shares else fingerprint.of_sentences(data, options.team),
+        "training data": data if isinstance(data, str) else _training_data(options, data, shares=shares),
         "dev data": fingerprint.of_data(dev),
         "sentence weights": fingerprint.of_weights(options.sentence_weights),
         "lexicon": None if options.lexicon is None else fingerprint.of_arrays(to_stored(options.lexicon)[1]),
@@ -79,6 +85,14 @@ def identify(
     }
     fixed = {name: value for name, value in config.flat(settings).items() if name not in free}
     options.folder.identify(settings=fixed, data=prints)
+
+
+def _training_data(options: FitOptions, data: Labelled, *, shares: bool) -> str | None:
+    from trellis.models import fingerprint
+
+    if options.stream is not None:
+        return options.stream.fingerprint
+    return fingerprint.of_sentences(data, options.team) if shares else fingerprint.of_data(data)
 
 
 def labelled(dev: Supervised) -> Labelled:

@@ -10,7 +10,7 @@ import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
 from trellis.chain import ChainScores
-from trellis.errors import ModelError
+from trellis.errors import ModelError, warn
 from trellis.lexicon import Entry, Lexicon
 from trellis.lexicon.entries import FEATURE_CODE, MUST_CODE
 from trellis.lexicon.tracks import NO_GAPS, Bonuses, Gaps
@@ -97,7 +97,7 @@ def check_labels(lexicon: Lexicon, kinds: tuple[str, ...]) -> IntArray:
     """``(names + 1,)``: the type that each label of a lexicon stands for, -2 for none, and last -1, any, for no label.
 
     A model without types, such as a segmenter, takes every label as no label. If a model has no label of a lexicon
-    whose entries all have one, that is an error.
+    whose entries all have one, that is an error; if it lacks some, a warning.
     """
     names = lexicon.labels
     if kinds == ("",):
@@ -109,7 +109,22 @@ def check_labels(lexicon: Lexicon, kinds: tuple[str, ...]) -> IntArray:
             f"no entry of the lexicon has a label of this model: the lexicon has {_listed(names)}, "
             f"the model {_listed(kinds)}"
         )
+    _warn_of_unknown(lexicon, [number for number, kind in enumerate(found) if kind < ANY], kinds)
     return np.array([*found, ANY], dtype=np.int64)
+
+
+def _warn_of_unknown(lexicon: Lexicon, unknown: Sequence[int], kinds: tuple[str, ...]) -> None:
+    """Say how many entries have these labels, which the model lacks; those of learned features are no answers of it."""
+    if not unknown:
+        return
+    own = lexicon.columns.labels[lexicon.columns.codes != FEATURE_CODE]
+    counts = np.bincount(own[own >= 0], minlength=len(lexicon.labels))[list(unknown)]
+    names = [lexicon.labels[number] for number, count in zip(unknown, counts.tolist(), strict=True) if count]
+    if names:
+        warn(
+            f"entries of the lexicon with labels that the model lacks, which are ignored: {counts.sum():,}, with "
+            f"{_listed(names)}; the model has {_listed(kinds)}"
+        )
 
 
 def span_types(tags: TagSet) -> tuple[str, ...]:

@@ -73,6 +73,13 @@ class Posterior:
         """The most probable labels of each input."""
         return _native.name_numbers(list(self.tags.labels), self._ids, self.scores.lengths)
 
+    def best_json(self, names: list[bytes], counts: list[int], opening: bytes, closing: bytes) -> list[bytes]:
+        """The most probable labels as JSON, in one text for each run of `counts` inputs, which commas separate.
+
+        Each input is `opening`, the `names` of its labels in the order of `tags`, separated by commas, and `closing`.
+        """
+        return _native.write_names(names, self._ids, self.scores.lengths, counts, opening, closing)
+
     def marginals(self) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label at each token."""
         return split(self._marginals, self.scores.lengths)
@@ -128,9 +135,14 @@ class Posterior:
         return [Tagged(answers, i) for i in range(len(self))]
 
     def answers(
-        self, texts: Sequence[str | None] | None = None, *, separator: str = " ", probabilities: bool = True
+        self,
+        texts: Sequence[str | None] | None = None,
+        *,
+        separator: str = " ",
+        probabilities: bool = True,
+        token_probabilities: bool = True,
     ) -> Answers:
-        """What `annotate` says, as arrays; without probabilities it is faster, and theirs are empty."""
+        """What `annotate` says, as arrays; faster without probabilities, or those of tokens, which are empty then."""
         if len(self.inputs) != len(self):
             raise ModelError(
                 f"annotate needs the tokens: {len(self.inputs)} inputs are given for {len(self)} sequences"
@@ -143,7 +155,7 @@ class Posterior:
             separator,
             self.tags.labels,
             ids,
-            self._marginals[np.arange(len(ids)), ids] if probabilities else none,
+            self._marginals[np.arange(len(ids)), ids] if probabilities and token_probabilities else none,
             table,
             scored,
             offsets_of(lengths),

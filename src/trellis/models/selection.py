@@ -83,9 +83,11 @@ MEASURES: dict[str, Callable[[Posterior], FloatArray]] = {
     "margin": margin,
 }
 
+DEFAULT = "entropy"
+
 
 def select(
-    tagger: Tagger[Any], pool: Iterable[Any], n: int, *, by: str = "margin", diversity: float = 0.5
+    tagger: Tagger[Any], pool: Iterable[Any], n: int, *, by: str = DEFAULT, diversity: float = 0.5
 ) -> list[Selected]:
     """The `n` sentences of a pool that are most worth labelling, best first.
 
@@ -93,9 +95,9 @@ def select(
         tagger: a fitted model, such as one that was trained on the few sentences labelled so far.
         pool: sentences, token lists, or raw texts.
         n: how many; fewer if fewer differ.
-        by: "margin", how close the second best labelling comes to the best; "errors", the expected number of wrong and
-            missing spans (or labels), which needs a scheme that says where spans begin or end; or "entropy" of the
-            whole labelling.
+        by: "entropy" of the whole labelling; "margin", how close the second best labelling comes to the best; or
+            "errors", the expected number of wrong and missing spans (or labels), which needs a scheme that says where
+            spans begin or end.
         diversity: how much a sentence loses that has the same words as one taken before: 0 is nothing, with 1 a copy is
             worth nothing. The same tokens are never taken twice.
 

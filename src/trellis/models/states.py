@@ -15,6 +15,8 @@ from trellis.errors import NoPathError
 from trellis.tags import Scheme, TagSet, TagStates
 from trellis.tags.finer import FINER
 
+_PRODUCTS = 200_000
+
 
 def to_labels(paths: IntArray, labels: IntArray | None) -> IntArray:
     """The labels of states."""
@@ -26,7 +28,12 @@ def sum_by_label(values: AnyArray, labels: IntArray | None, L: int) -> AnyArray:
     if labels is None:
         return values
     member = (labels[:, None] == np.arange(L)).astype(values.dtype)  # (S, L)
-    result: AnyArray = values @ member
+    result: AnyArray = np.empty((*values.shape[:-1], L), dtype=values.dtype)
+    rows, sums = values.reshape(-1, len(labels)), result.reshape(-1, L)
+    # Few rows at a time: for more, the library behind NumPy starts threads, which take longer than the sums.
+    step = max(1, _PRODUCTS // member.size)
+    for begin in range(0, len(rows), step):
+        np.matmul(rows[begin : begin + step], member, out=sums[begin : begin + step])
     return result
 
 

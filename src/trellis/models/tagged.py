@@ -6,7 +6,7 @@ made when they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
 from trellis.corpus import words_of_spans
 from trellis.frames import data_frame
+from trellis.ragged import offsets_of
 from trellis.tags import Span, SpanTable
 from trellis.text import Sentence, hue, sentence_in
 
@@ -70,6 +71,29 @@ class Answers:
     token_offsets: IntArray  # [B + 1]
     span_offsets: IntArray  # [B + 1]
 
+    @classmethod
+    def joined(cls, blocks: Sequence[Answers]) -> Answers:
+        """The answers of several blocks of one tagger as those of one; at least one block."""
+        if len(blocks) == 1:
+            return blocks[0]
+        tables, head = [block.spans for block in blocks], blocks[0]
+        assert all(table.kinds == head.spans.kinds for table in tables), "blocks of different taggers"
+        firsts = offsets_of(np.array([len(block.inputs) for block in blocks]))[:-1].tolist()
+        sequence = np.concatenate([table.sequence + first for table, first in zip(tables, firsts, strict=True)])
+        begin, end, kind = (np.concatenate([table[column] for table in tables]) for column in (1, 2, 3))
+        return cls(
+            [item for block in blocks for item in block.inputs],
+            [text for block in blocks for text in block.texts],
+            head.separator,
+            head.labels,
+            np.concatenate([block.ids for block in blocks]),
+            np.concatenate([block.probabilities for block in blocks]),
+            SpanTable(sequence, begin, end, kind, head.spans.kinds),
+            np.concatenate([block.span_probabilities for block in blocks]),
+            offsets_of(np.concatenate([np.diff(block.token_offsets) for block in blocks])),
+            offsets_of(np.concatenate([np.diff(block.span_offsets) for block in blocks])),
+        )
+
     def part(self, index: int) -> Answers:
         """The answers for one sentence, by themselves."""
         tokens, spans = self.tokens_of(index), self.spans_of(index)
@@ -117,9 +141,7 @@ class Tagged:
     @cached
     def sentence(self) -> Sentence:
         """Tokens with tags, text and offsets."""
-        ids = self._answers.ids[self._answers.tokens_of(self._index)]
-        tags = tuple([self._answers.labels[i] for i in ids.tolist()])
-        return self._untagged.with_tags(tags)
+        return self._untagged.with_tags(tuple(self._tag_list()))
 
     @cached
     def _untagged(self) -> Sentence:
@@ -128,11 +150,23 @@ class Tagged:
     @cached
     def probabilities(self) -> tuple[float, ...]:
         """The exact probability of each token's tag."""
-        return tuple(self._answers.probabilities[self._answers.tokens_of(self._index)].tolist())
+        return tuple(self._probability_list())
+
+    def _tag_list(self) -> list[str]:
+        labels = self._answers.labels
+        return [labels[i] for i in self._answers.ids[self._answers.tokens_of(self._index)].tolist()]
+
+    def _probability_list(self) -> list[float]:
+        found: list[float] = self._answers.probabilities[self._answers.tokens_of(self._index)].tolist()
+        return found
 
     @cached
     def spans(self) -> tuple[TextSpan, ...]:
         """By position; if tags stand alone (parts of speech), each token is one."""
+        return tuple(map(TextSpan._make, self._span_rows()))
+
+    def _span_rows(self) -> Iterable[tuple[Any, ...]]:
+        """The fields of each span."""
         rows, table = self._answers.spans_of(self._index), self._answers.spans
         if rows.start == rows.stop:
             return ()
@@ -142,7 +176,7 @@ class Tagged:
         texts = [text[start:stop] for start, stop in zip(starts, stops, strict=True)]
         labels = [table.kinds[k] for k in kind]
         probabilities = self._answers.span_probabilities[rows].tolist()
-        return tuple(map(TextSpan._make, zip(starts, stops, labels, texts, probabilities, strict=True)))
+        return zip(starts, stops, labels, texts, probabilities, strict=True)
 
     @cached
     def token_spans(self) -> tuple[ScoredSpan, ...]:
@@ -184,7 +218,7 @@ class Tagged:
     @property
     def tags(self) -> tuple[str, ...]:
         """One tag per token."""
-        return tuple(self.sentence.tags or ())
+        return tuple(self._tag_list())
 
     @property
     def words(self) -> list[str]:
@@ -207,16 +241,16 @@ class Tagged:
         """Plain values, ready for JSON."""
         return {
             "text": self.text,
-            "tokens": list(self.tokens),
-            "offsets": [list(pair) for pair in self._untagged.offsets or ()],
-            "tags": list(self.tags),
-            "probabilities": list(self.probabilities),
-            "spans": [span._asdict() for span in self.spans],
+            "tokens": list(self._untagged.tokens),
+            "offsets": list(map(list, self._untagged.offsets or ())),
+            "tags": self._tag_list(),
+            "probabilities": self._probability_list(),
+            "spans": self.to_records(),
         }
 
     def to_records(self) -> list[dict[str, Any]]:
         """One dict per span: start, end, label, text, probability."""
-        return [span._asdict() for span in self.spans]
+        return [dict(zip(TextSpan._fields, row, strict=True)) for row in self._span_rows()]
 
     def to_pandas(self) -> Any:
         """One row per span, as a `pandas.DataFrame`."""

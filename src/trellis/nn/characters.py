@@ -58,23 +58,20 @@ class CharacterCNN(nn.Module):
         """``(W, C)`` to ``(W, output_size)``; a word without characters is read as one place of padding."""
         vectors = self.dropout(self.embedding.weight)
         if native.supports(vectors):
-            values = self._by_tables(characters, vectors)
-        else:
-            values = self._by_windows(characters, vectors)
-        return values.tanh()
+            return self._by_tables(characters, vectors)
+        return self._by_windows(characters, vectors).tanh()
 
     def _by_tables(self, characters: Tensor, vectors: Tensor) -> Tensor:
-        """What each character gives each filter at each place is computed once, no matter how often it occurs."""
+        """The same by the native kernel, for the characters that occur if they are few."""
         if len(vectors) > characters.numel():
             with_padding = torch.cat((characters.new_zeros(1), characters.flatten()))
             own, places = torch.unique(with_padding, return_inverse=True)  # padding, the smallest id, is still 0
             characters, vectors = places[1:].view_as(characters), vectors[own]
         values = []
-        for width, filters in zip(self.widths, self.filters, strict=True):
+        for filters in self.filters:
             assert isinstance(filters, nn.Linear)
-            weight = filters.weight.view(-1, width, vectors.shape[1]).permute(1, 2, 0)
-            values.append(spelling.largest_sums(torch.matmul(vectors, weight), characters) + filters.bias)
-        return torch.cat(values, 1)
+            values.append(spelling.filtered(vectors, filters.weight, filters.bias, characters))
+        return values[0] if len(values) == 1 else torch.cat(values, 1)
 
     def _by_windows(self, characters: Tensor, vectors: Tensor) -> Tensor:
         """The same with torch's own operations, on any device."""

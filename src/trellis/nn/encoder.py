@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from trellis.nn.bilstm import BiLSTM
 from trellis.nn.dropout import LockedDropout, TokenDropout
+from trellis.nn.masked import Dropout, RowSource
 from trellis.nn.packing import Packing
 
 
@@ -80,6 +81,10 @@ class Part(nn.Module, ABC):
     def forward(self, batch: Batch) -> Tensor:
         """``(N, output_size)``, or ``(W, output_size)`` of a batch with an index."""
 
+    def sources(self, batch: Batch) -> list[RowSource]:
+        """The same as tables whose rows, added up, are the features: they need not be looked up one by one."""
+        return [RowSource(self(batch))]
+
 
 class Encoder(nn.Module):
     """Parts side by side, dropout, BiLSTM layers (none with ``hidden=0``), dropout.
@@ -128,6 +133,20 @@ class Encoder(nn.Module):
         if self.lstm is None:
             return features
         return self._drop(self.lstm(features, batch.packing, index), batch.packing)
+
+    def sources(self, batch: Batch) -> list[list[RowSource]]:
+        """Where the features of the parts come from, part by part."""
+        assert batch.index is None
+        parts = self.parts.values()
+        return [part.sources(batch) for part in parts]  # type: ignore[operator]
+
+    def draw_dropout(self) -> tuple[Dropout, Dropout]:
+        """What the input and the output of the BiLSTM lose in this step."""
+        tokens, plain, locked = (
+            own.p if self.training else 0.0 for own in (self.token_dropout, self.dropout, self.locked_dropout)
+        )
+        first = Dropout.drawn(tokens=tokens, numbers=plain, columns=locked)
+        return first, Dropout.drawn(numbers=plain, columns=locked)
 
     def _drop(self, features: Tensor, packing: Packing) -> Tensor:
         dropped: Tensor = self.locked_dropout(self.dropout(features), packing.sequence, len(packing.lengths))

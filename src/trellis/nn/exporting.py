@@ -2,7 +2,7 @@
 
 `torch.jit.trace` would write out a loop once per time step of its example, so it gets the loop as a script;
 `torch.export`, and `torch.onnx.export` with it, get a scan. Either way the length of a batch may vary afterwards.
-The recursions are those of `trellis.export.decoder`, in log space.
+The recursions are in log space.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from trellis.chain.torch.library import is_traced
+from trellis.chain.torch.library import is_exported, is_traced
 
 if TYPE_CHECKING:
     from trellis.nn.crf import CRF
@@ -32,11 +32,15 @@ class ExportDecoder(nn.Module):
         self.crf = crf
 
     def forward(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The labels, the probability of each label at each token, and that of each sequence's path ``(B,)``."""
+        """The labels, the probability of each label at each token, and that of each sequence's path ``(B,)``.
+
+        Nothing is learned through them.
+        """
         first = self.crf.batch_first
         by_time, places = (emissions.transpose(0, 1), mask.transpose(0, 1)) if first else (emissions, mask)
-        decode = _by_script() if is_traced() else _by_scan if torch.compiler.is_exporting() else by_loop
-        tags, marginals, total = decode(by_time, places.bool(), *self.crf.chain_parameters())
+        decode = _by_script() if is_traced() else _by_scan if is_exported() else by_loop
+        scores = [given.detach() for given in (by_time, *self.crf.chain_parameters())]
+        tags, marginals, total = decode(scores[0], places.bool(), *scores[1:])
         return (tags.t(), marginals.transpose(0, 1), total) if first else (tags, marginals, total)
 
 

@@ -13,6 +13,7 @@ from trellis.nn.bilstm import BiLSTM
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
 from trellis.nn.encoder import Batch, Part
+from trellis.nn.masked import RowSource
 from trellis.nn.packing import Packing
 from trellis.nn.pooling import WordPooling
 from trellis.nn.transformer import TransformerEncoder
@@ -65,6 +66,12 @@ class WordPart(Part):
         learnt: Tensor = self.learnt(batch.word)
         return learnt if self.vectors is None else learnt + self.vectors(batch.vector)
 
+    def sources(self, batch: Batch) -> list[RowSource]:
+        """See `Part`."""
+        learnt, vectors = self.learnt, self.vectors
+        own = [] if learnt is None else [RowSource(learnt.weight, learnt.dropout(batch.word), padded=True)]
+        return own if vectors is None else [*own, RowSource(vectors.weight, batch.vector)]
+
 
 class CharacterPart(Part):
     """Features of each distinct word's characters, copied to its tokens."""
@@ -84,6 +91,11 @@ class CharacterPart(Part):
         if by_word.device.type == "cpu":
             return by_word.index_select(0, index)
         return F.embedding(index, by_word)  # slower, but its gradient is reproducible on GPUs too
+
+    def sources(self, batch: Batch) -> list[RowSource]:
+        """See `Part`."""
+        assert batch.characters is not None
+        return [RowSource(self.module(batch.characters.words), batch.characters.index)]
 
 
 class CasePart(Part):

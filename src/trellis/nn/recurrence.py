@@ -7,7 +7,7 @@ over all tokens at once; the kernel, which needs no padding, computes only what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import torch
@@ -45,11 +45,56 @@ def _rows(index: Tensor, count: int) -> Tensor:
     return plain_tensor(index, torch.int64)
 
 
-class _BiLSTM(torch.autograd.Function):
-    """Gates are ``(N, 8 H)``: input, forget, cell and output gate forward, then the same backward.
+class LayerRun(NamedTuple):
+    """What a forward pass computed, for the backward pass.
 
-    The caller decides whether they are kept for a backward pass: a context does not know about `torch.no_grad`.
+    Gates are ``(N, 8 H)``: input, forget, cell and output gate forward, then the same backward.
     """
+
+    features: Tensor
+    inward: Tensor
+    recurrent: Tensor
+    gates: Tensor
+    cells: Tensor
+    states: Tensor
+
+
+def forward_pass(
+    features: Tensor, index: Tensor | None, lengths: IntArray, weights: Sequence[Tensor], *, keep: bool
+) -> LayerRun:
+    """The states of a layer; the gates are those of a backward pass if they are to be kept."""
+    inward = torch.cat((weights[0], weights[4]))
+    recurrent = torch.stack((weights[1], weights[5]))
+    bias = torch.cat((weights[2] + weights[3], weights[6] + weights[7]))
+    N, H = int(lengths.sum()), recurrent.shape[2]
+    gates = torch.addmm(bias, features, inward.t())
+    cells, states = features.new_empty(N, 2 * H), features.new_empty(N, 2 * H)
+    rows = None if index is None else _rows(index, len(features))
+    addresses = (0 if x is None else x.data_ptr() for x in (recurrent, rows, gates, cells, states))
+    _native.lstm_forward(doubles(features), lengths, H, torch.get_num_threads(), keep, *addresses)
+    return LayerRun(features, inward, recurrent, gates, cells, states)
+
+
+def backward_pass(
+    run: LayerRun, lengths: IntArray, gradient: Tensor, *, inputs_too: bool
+) -> tuple[Tensor | None, list[Tensor]]:
+    """The gradients of the features, if they are wanted, and of the weights, given that of the states."""
+    gradient = plain_tensor(gradient)
+    H = run.recurrent.shape[2]
+    of_gates, previous = torch.empty_like(run.gates), torch.empty_like(run.states)
+    tensors = (run.recurrent, run.gates, run.cells, run.states, gradient, of_gates, previous)
+    addresses = (x.data_ptr() for x in tensors)
+    _native.lstm_backward(doubles(gradient), lengths, H, torch.get_num_threads(), *addresses)
+    of_features = of_gates @ run.inward if inputs_too else None
+    of_inward = (of_gates.t() @ run.features).chunk(2)
+    of_recurrent = [of_gates[:, 4 * H * i : 4 * H * (i + 1)].t() @ previous[:, H * i : H * (i + 1)] for i in (0, 1)]
+    of_bias = of_gates.sum(0).chunk(2)
+    ways = zip(of_inward, of_recurrent, of_bias, of_bias, strict=True)
+    return of_features, [own for way in ways for own in way]
+
+
+class _BiLSTM(torch.autograd.Function):
+    """The caller decides whether gates are kept for a backward pass: a context does not know about `torch.no_grad`."""
 
     @staticmethod
     def forward(
@@ -60,34 +105,15 @@ class _BiLSTM(torch.autograd.Function):
         lengths: IntArray,
         *weights: Tensor,
     ) -> Tensor:
-        inward = torch.cat((weights[0], weights[4]))
-        recurrent = torch.stack((weights[1], weights[5]))
-        bias = torch.cat((weights[2] + weights[3], weights[6] + weights[7]))
-        N, H = int(lengths.sum()), recurrent.shape[2]
-        gates = torch.addmm(bias, features, inward.t())
-        cells, states = features.new_empty(N, 2 * H), features.new_empty(N, 2 * H)
-        rows = None if index is None else _rows(index, len(features))
-        tensors = (recurrent, rows, gates, cells, states)
-        addresses = (0 if x is None else x.data_ptr() for x in tensors)
-        _native.lstm_forward(doubles(features), lengths, H, torch.get_num_threads(), keep, *addresses)
+        run = forward_pass(features, index, lengths, weights, keep=keep)
         if keep:
             ctx.lengths = lengths
-            ctx.save_for_backward(features, inward, recurrent, gates, cells, states)
-        return states
+            ctx.save_for_backward(*run)
+        return run.states
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        features, inward, recurrent, gates, cells, states = ctx.saved_tensors
-        gradient = plain_tensor(gradient)
-        H = recurrent.shape[2]
-        of_gates, previous = torch.empty_like(gates), torch.empty_like(states)
-        tensors = (recurrent, gates, cells, states, gradient, of_gates, previous)
-        addresses = (x.data_ptr() for x in tensors)
-        _native.lstm_backward(doubles(features), ctx.lengths, H, torch.get_num_threads(), *addresses)
-        of_features = of_gates @ inward if ctx.needs_input_grad[1] else None
-        of_inward = (of_gates.t() @ features).chunk(2)
-        of_recurrent = [of_gates[:, 4 * H * i : 4 * H * (i + 1)].t() @ previous[:, H * i : H * (i + 1)] for i in (0, 1)]
-        of_bias = of_gates.sum(0).chunk(2)
-        ways = zip(of_inward, of_recurrent, of_bias, of_bias, strict=True)
-        return (None, of_features, None, None, *(own for way in ways for own in way))
+        inputs_too = ctx.needs_input_grad[1]
+        of_features, rest = backward_pass(LayerRun(*ctx.saved_tensors), ctx.lengths, gradient, inputs_too=inputs_too)
+        return (None, of_features, None, None, *rest)

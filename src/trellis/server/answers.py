@@ -26,6 +26,22 @@ def named(model: ServedModel) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
+class BestWriter:
+    """The answer to ``/v1/tag`` where it is tags alone, from the answers to a `BestQuestion`."""
+
+    model: ServedModel
+
+    def __call__(self, answers: list[bytes]) -> bytes:
+        """All results."""
+        return self.model.opening + b",".join(answers) + b"]}"
+
+
+def with_name(name: dict[str, Any], result: bytes) -> bytes:
+    """A result, with the name that its line has, if any."""
+    return dumps(name)[:-1] + b"," + result[1:] if name else result
+
+
+@dataclass(frozen=True, slots=True)
 class TagWriter:
     """The answer to ``/v1/tag``, written as JSON from the answers to its sentences."""
 

@@ -14,12 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from trellis.server.batcher import Batcher
+from trellis.server.lane import Lane
 from trellis.server.limits import ServerLimits
 from trellis.server.metrics import Metrics
 from trellis.server.problems import NotFoundError, RequestError, WrongMethodError
 from trellis.server.routes import Routes
-from trellis.server.security import LOCAL, Guard, Keys, problem_response
+from trellis.server.security import LOCAL, Gate, Guard, Keys, problem_response
+from trellis.server.shared import Shared
 from trellis.server.shelf import ModelShelf
 from trellis.server.teaching import Teaching, TeachingSettings
 
@@ -57,17 +58,23 @@ class Direct:
             await response(scope, receive, send)
 
 
-def create_app(shelf: ModelShelf, settings: ServerSettings | None = None) -> ASGIApp:
+class Application(Guard):
+    """The whole: an ASGI application, and for a protocol that knows it the short way past it."""
+
+    def __init__(self, app: ASGIApp, gate: Gate, lane: Lane) -> None:
+        super().__init__(app, gate)
+        self.gate, self.lane = gate, lane
+
+
+def create_app(shelf: ModelShelf, settings: ServerSettings | None = None) -> Application:
     """The application; it starts and stops with ASGI's lifespan."""
     chosen = settings or ServerSettings()
-    metrics = Metrics()
-    batcher = Batcher(chosen.limits, metrics.batch)
-    metrics.watch_queue(lambda: batcher.queued)
-    routes = Routes(shelf, chosen.limits, batcher, metrics, Teaching(shelf, chosen.limits, batcher, chosen.teaching))
+    shared = Shared.of(shelf, chosen.limits)
+    routes = Routes(shared, Teaching(shelf, chosen.limits, shared.batcher, chosen.teaching))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        watching = asyncio.ensure_future(_watch(shelf, metrics, chosen.reload_seconds))
+        watching = asyncio.ensure_future(_watch(shelf, shared.metrics, chosen.reload_seconds))
         routes.status = "ready"
         try:
             yield
@@ -77,7 +84,7 @@ def create_app(shelf: ModelShelf, settings: ServerSettings | None = None) -> ASG
 
     table = routes.table()
     whole = Starlette(routes=table, exception_handlers={HTTPException: _not_here}, lifespan=lifespan)
-    return Guard(Direct(whole, table), hosts=chosen.hosts, keys=chosen.keys)
+    return Application(Direct(whole, table), Gate(chosen.hosts, chosen.keys), Lane(shared))
 
 
 async def _watch(shelf: ModelShelf, metrics: Metrics, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """The token batcher: requests become batches for the one thread that runs the models.
 
-    job = batcher.submit(question, parts, finish, seconds)      at once, or `OverloadedError`
-    answer = await job.answer                                   what `finish` makes of the answers of all its parts
+    answer = batcher.submit(question, parts, finish, seconds)   at once, or `OverloadedError`
+    await answer                                                what `finish` makes of the answers of all its parts
 
 The thread takes the next batch itself as soon as it is free: everything that gathered while it worked, up to the
 tokens of a batch, in the order of `trellis.server.queueing`. An idle thread is woken when the event loop has put in all
@@ -19,14 +19,16 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from trellis.caching import cached
+from trellis.server.alarms import Alarms
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import OverloadedError, RequestError, TooLateError, UnavailableError, problem_of
-from trellis.server.queueing import FairQueue, Question, QueuedJob, QueuedPart, Taken
+from trellis.server.queueing import AnswerPlace, FairQueue, Question, QueuedJob, QueuedPart, Taken
 
 Told = tuple[QueuedJob, Any]
 """A job and its answer or error."""
@@ -45,16 +47,30 @@ class BatchRecord:
 class Batcher:
     """The queue and its thread; all public methods are called in the event loop."""
 
-    def __init__(self, limits: ServerLimits, watch: Callable[[BatchRecord], None] | None = None) -> None:
-        self._limits, self._watch = limits, watch
+    def __init__(
+        self,
+        limits: ServerLimits,
+        watch: Callable[[BatchRecord], None] | None = None,
+        alarms: Alarms | None = None,
+    ) -> None:
+        self._limits, self._watch, self._alarms = limits, watch, alarms or Alarms()
         self._queue, self._lock = FairQueue(), threading.Condition()  # the queue is touched under the lock only
         self._idle = self._waking = False
         self._arrived, self._company = 0, 1  # requests since the last batch, and those of the last batch
         self._thread: threading.Thread | None = None
         self._jobs: set[QueuedJob] = set()
         self._refusing = self._stopping = self._closed = False
-        self._speed = math.inf  # tokens per second, of late
+        self._measure(math.inf)
         self._changed = asyncio.Event()
+
+    @cached
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """The one that it is used in: to ask for it each time costs a call of the system."""
+        return asyncio.get_running_loop()
+
+    def now(self) -> float:
+        """The time by the clock of the event loop."""
+        return self._loop.time()
 
     @property
     def queued(self) -> int:
@@ -63,19 +79,34 @@ class Batcher:
 
     def submit(
         self, question: Question, parts: Sequence[QueuedPart], finish: Callable[[list[Any]], Any], seconds: float
-    ) -> QueuedJob:
+    ) -> asyncio.Future[Any]:
         """Put a request into the queue; its answer, or its error, comes within `seconds`."""
-        self.admit(sum(part.tokens for part in parts))
-        loop = asyncio.get_running_loop()
-        job = QueuedJob(question, parts, finish, loop.create_future())
+        answer = self._loop.create_future()
+        job = self.put(question, parts, finish, seconds, answer)
+        answer.add_done_callback(lambda _: self.leave(job))  # who cancels it wants no answer any more
+        return answer
+
+    def put(
+        self,
+        question: Question,
+        parts: Sequence[QueuedPart],
+        finish: Callable[[list[Any]], Any],
+        seconds: float,
+        answer: AnswerPlace,
+    ) -> QueuedJob:
+        """The same, with a place for the answer. Whoever does not want it any more lets the job leave."""
+        self.admit(sum([part.tokens for part in parts]))
+        job = QueuedJob(question, parts, finish, answer, seconds, self._expire)
         if not parts:
-            job.answer.set_result(finish([]))
+            answer.set_result(finish([]))
             return job
+        loop = self._loop
+        now = loop.time()
+        job.when = now + seconds
         self._jobs.add(job)
-        timer = loop.call_later(seconds, self._expire, job, seconds)
-        job.answer.add_done_callback(lambda _: self._leave(job, timer))
+        self._alarms.set(loop, job)
         with self._lock:
-            self._queue.add(job, loop.time())
+            self._queue.add(job, now)
             self._arrived += 1
         if self._idle and not self._waking:
             self._waking = True
@@ -85,6 +116,11 @@ class Batcher:
             self._thread.start()
         return job
 
+    def leave(self, job: QueuedJob) -> None:
+        """Forget a job whose answer nobody wants."""
+        if job in self._jobs:
+            self._leave([job])
+
     def _wake(self) -> None:
         self._waking = False
         with self._lock:
@@ -92,7 +128,7 @@ class Batcher:
 
     async def room(self) -> None:
         """Wait until the queue has fallen to its low mark: for those who can wait instead of being refused."""
-        while self.queued > self._marks()[1] and not self._stopping:
+        while self.queued > self._low and not self._stopping:
             self._changed.clear()
             await self._changed.wait()
 
@@ -115,35 +151,37 @@ class Batcher:
         """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it."""
         if self._stopping:
             raise UnavailableError("the server is stopping", retry_after=1)
-        queued, (high, low) = self.queued, self._marks()
-        self._refusing = self._refusing and queued > low
+        queued = self._queue.tokens
+        self._refusing = self._refusing and queued > self._low
         # A request of any allowed size fits into an empty queue, though its k best may weigh more than the mark.
-        if self._refusing or (queued and queued + tokens > high):
+        if self._refusing or (queued and queued + tokens > self._high):
             self._refusing = True
-            wait = math.ceil(max(0, queued - low) / self._speed)
-            problem = f"{queued} tokens wait already: expected at most {high} with this request"
+            wait = math.ceil(max(0, queued - self._low) / self._speed)
+            problem = f"{queued} tokens wait already: expected at most {self._high} with this request"
             raise OverloadedError(problem, retry_after=min(max(wait, 1), 60))
 
-    def _marks(self) -> tuple[int, int]:
-        """The high and the low mark: no more may wait than a slow model answers in half the time of a request."""
+    def _measure(self, speed: float) -> None:
+        """Set the high and the low mark: no more may wait than a slow model answers in half the time of a request."""
         limits = self._limits
-        soon = max(self._speed * limits.seconds / 2, limits.batch_tokens)
-        high = limits.high_tokens if soon > limits.high_tokens else int(soon)
-        return high, min(limits.low_tokens, high // 2)
+        self._speed = speed  # tokens per second, of late
+        self._high = int(min(limits.high_tokens, max(speed * limits.seconds / 2, limits.batch_tokens)))
+        self._low = min(limits.low_tokens, self._high // 2)
 
-    def _expire(self, job: QueuedJob, seconds: float) -> None:
-        self._tell([(job, TooLateError(f"there was no answer within {seconds:g} seconds", retry_after=1))])
+    def _expire(self, job: QueuedJob) -> None:
+        self._tell([(job, TooLateError(f"there was no answer within {job.seconds:g} seconds", retry_after=1))])
 
-    def _leave(self, job: QueuedJob, timer: asyncio.TimerHandle) -> None:
-        """Forget a job that is answered, late or cancelled."""
-        timer.cancel()
-        self._jobs.discard(job)
+    def _leave(self, jobs: Iterable[QueuedJob]) -> None:
+        """Forget jobs that are answered, late or not wanted any more."""
         with self._lock:
-            self._queue.remove(job)
+            for job in jobs:
+                self._queue.remove(job)
+                self._jobs.discard(job)
+                self._alarms.cancel(job)
         self._changed.set()
 
     def _tell(self, told: list[Told], record: BatchRecord | None = None) -> None:
         """Give answers to those who wait for them."""
+        self._leave([job for job, _ in told])
         for job, answer in told:
             if job.answer.done():
                 continue
@@ -151,22 +189,23 @@ class Batcher:
                 job.answer.set_exception(answer)
             else:
                 job.answer.set_result(answer)
-        self._changed.set()
         if record is not None:
             speed = record.tokens / max(record.seconds, 1e-6)
-            self._speed = speed if math.isinf(self._speed) else 0.9 * self._speed + 0.1 * speed
+            self._measure(speed if math.isinf(self._speed) else 0.9 * self._speed + 0.1 * speed)
             if self._watch is not None:
                 self._watch(record)
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """The thread: batch after batch until it is closed."""
         while not self._closed:
-            batch = self._next()
-            if batch:
-                told, record = answered(batch)
-                self._company = record.jobs
-                with suppress(RuntimeError):  # the loop is closed, and nobody waits
-                    loop.call_soon_threadsafe(self._tell, told, record)
+            self._answer(self._next(), loop)
+
+    def _answer(self, batch: list[Taken], loop: asyncio.AbstractEventLoop) -> None:
+        if batch:
+            told, record = answered(batch)
+            self._company = record.jobs
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                loop.call_soon_threadsafe(self._tell, told, record)
 
     def _next(self) -> list[Taken]:
         """What waits now; if nothing does, what comes next, and with it as much as came last time, if that is soon."""

@@ -60,7 +60,9 @@ class LinesResponse:
         """Read to the end; what is wrong with the body itself is told as a last line."""
         try:
             number = 0
-            async for line in lines_of(pieces_of(receive, float("inf")), self._limits.line_bytes):
+            async for line in lines_of(
+                pieces_of(receive, self._limits.seconds, renewed_by=b"\n"), self._limits.line_bytes
+            ):
                 if line.strip():
                     await self._waiting.put(await self._submit(line, number))
                 number += 1
@@ -79,14 +81,14 @@ class LinesResponse:
             while True:
                 await self._batcher.room()
                 try:
-                    job = self._batcher.submit(prepared.question, prepared.parts, prepared.finish, prepared.seconds)
+                    answer = self._batcher.submit(prepared.question, prepared.parts, prepared.finish, prepared.seconds)
                     break
                 except OverloadedError:
                     await asyncio.sleep(0.01)
         except Exception as error:
             return _told(error, number)
         self._held += len(line)
-        return asyncio.ensure_future(self._answer(job.answer, len(line), number))
+        return asyncio.ensure_future(self._answer(answer, len(line), number))
 
     async def _answer(self, answer: asyncio.Future[bytes], size: int, number: int) -> bytes:
         try:

@@ -8,9 +8,12 @@ Every code has its status, and `STATUSES` is the list of both that the OpenAPI d
 from __future__ import annotations
 
 import json
+import logging
 from typing import ClassVar
 
 from trellis.errors import TrellisError
+
+_LOG = logging.getLogger("trellis.server")
 
 
 class RequestError(TrellisError):
@@ -168,3 +171,20 @@ def problem_of(error: BaseException) -> RequestError:
     if isinstance(error, TrellisError):
         return RefusedError(str(error))
     return RequestError("this is a mistake in the server, and not in the request")
+
+
+def reported(error: BaseException) -> RequestError:
+    """The same, and what is a mistake of ours goes to the log."""
+    problem = problem_of(error)
+    if problem.status == 500:
+        log_mistake(problem.__cause__ or error)
+    return problem
+
+
+def log_mistake(error: BaseException) -> None:
+    """What went wrong and where, without the message: it may quote somebody's text."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    place = "unknown" if last is None else f"{last.tb_frame.f_code.co_name}, line {last.tb_lineno}"
+    _LOG.error("%s in %s", type(error).__name__, place)

@@ -1,29 +1,42 @@
 """uvicorn's HTTP protocol with patience that ends: a request's head must come in time, and must not be too long.
 
-Without these bounds a client could keep connections for itself by sending a byte now and then (slow loris), or fill the
-memory with headers.
+Without these bounds a client could keep connections for itself by sending a byte now and then (slow loris) or by not
+reading its answers, or fill the memory with headers or with requests that it does not wait for. Requests that come at
+once, with a head that was checked before, go the short way of `trellis.server.lane`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import re
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from trellis.server.alarms import Call
+from trellis.server.app import Application
+from trellis.server.lane import Lane, Reply
 from trellis.server.limits import ServerLimits
+from trellis.server.problems import RequestError
+from trellis.server.wire import HEAD_END, LONGEST, AnswerHeads, KnownHeads, closing
 
-_END = b"\r\n\r\n"  # of a head
+_MOMENT = 0.02  # seconds that a known head waits for its body
+_UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
 
 class JoinedTransport:
-    """A transport that sends the head of an answer together with its body: one packet, and the client wakes up once."""
+    """A transport that sends the head of an answer together with its body: one packet, and the client wakes up once.
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop, self._head = transport, loop, b""
+    What the client has not read some seconds after the end is thrown away.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._transport, self._loop, self._head, self._seconds = transport, loop, b"", seconds
 
     def write(self, data: bytes) -> None:
         """Send; a head waits for the next piece, but not longer than until the event loop goes on."""
+        if self._transport.is_closing():  # the client has gone
+            return
         if self._head:
             data, self._head = self._head + data, b""
         elif data.startswith(b"HTTP/"):
@@ -35,6 +48,8 @@ class JoinedTransport:
     def close(self) -> None:
         """Send what waits, and end."""
         self._flush()
+        if not self._transport.is_closing() and self._transport.get_write_buffer_size():
+            self._loop.call_later(self._seconds, self._transport.abort)
         self._transport.close()
 
     def _flush(self) -> None:
@@ -47,51 +62,242 @@ class JoinedTransport:
         return getattr(self._transport, name)
 
 
-def patient_protocol(limits: ServerLimits) -> type[HttpToolsProtocol]:
-    """The protocol for uvicorn, with these limits."""
+class PatientProtocol(HttpToolsProtocol):
+    """The protocol of one connection; a subclass says with which limits and for which application."""
 
-    class PatientProtocol(HttpToolsProtocol):
-        _in_head, _begun = True, False  # a head is expected, or has begun
-        _head_size = 0
-        _head_timer: asyncio.TimerHandle | None = None
+    limits: ClassVar[ServerLimits]
+    lane: ClassVar[Lane]
+    known: ClassVar[KnownHeads]
+    heads: ClassVar[AnswerHeads]
 
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(JoinedTransport(transport, self.loop))  # type: ignore[arg-type]
-            if len(self.connections) > limits.connections:
-                transport.close()
-            self._head_timer = self.loop.call_later(limits.head_seconds, self.transport.close)
+    _in_head, _begun = True, False  # a head is expected, or has begun
+    _left = 0  # bytes of a body that are still to come, if that is known
+    _head_size = 0
+    _head_timer: asyncio.TimerHandle | None = None
+    _first: bytes | None = None  # what came first of a request, until its head is complete
+    _unread: asyncio.TimerHandle | None = None  # rings if the client does not read
+    _is_deaf = False  # nothing more is taken from this connection
 
-        def data_received(self, data: bytes) -> None:
-            if self._in_head:
-                room = max(0, limits.head_bytes - self._head_size)
-                self._head_size += len(data)
-                if len(data) > room and data.find(_END, 0, room + len(_END)) < 0:
-                    self.transport.close()
-                    return
-            super().data_received(data)
-            if self._begun and self._head_timer is None:  # most heads come whole, and need no timer
-                self._head_timer = self.loop.call_later(limits.head_seconds, self.transport.close)
+    def connection_made(self, transport: Any) -> None:
+        """Begin."""
+        joined = JoinedTransport(transport, self.loop, self.limits.seconds)
+        super().connection_made(joined)  # type: ignore[arg-type]
+        self._plain_transport = transport
+        self._reply: Reply | None = None  # to the request that goes the short way, one at a time
+        self._rest = b""  # what came before that was answered
+        self._alarm: Call | None = None
+        self._waiting = b""  # the beginning of a request that may go the short way
+        self._leaving, self._latest = False, 0.0
+        if len(self.connections) > self.limits.connections:
+            transport.close()
+        self._head_timer = self.loop.call_later(self.limits.head_seconds, self.transport.close)
 
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self._begun = True
-
-        def on_headers_complete(self) -> None:
-            self._in_head = self._begun = False
+    def data_received(self, data: bytes) -> None:
+        """The next bytes: a whole request that goes the short way, or any part of another one."""
+        if self._reply is not None or self._is_answering():  # the client does not wait for its answer
+            self._rest += data
+            self.flow.pause_reading()
+            return
+        if self._waiting:
+            data = self._forget_waiting() + data
+        found = self.known.body(data) if self._at_beginning() else None
+        if found is None or len(data) > found[1] or not self.lane.takes(found[1] - found[0]):
+            self._receive(data)
+        elif len(data) < found[1]:  # many clients send head and body one after the other
+            self._waiting = data
+            self._alarm = self.lane.alarms.call(self.loop, self.loop.time() + _MOMENT, self._give_up)
+        else:
             self._forget_timer()
-            super().on_headers_complete()
+            reply = self.lane.ask(data[found[0] :], self._answer)
+            self._reply = None if reply.done() else reply
 
-        def on_message_complete(self) -> None:
-            super().on_message_complete()
-            self._in_head, self._head_size = True, 0
+    def _forget_waiting(self) -> bytes:
+        """What waited for the rest of its request."""
+        waiting, self._waiting = self._waiting, b""
+        if self._alarm is not None:
+            self.lane.alarms.cancel(self._alarm)
+            self._alarm = None
+        return waiting
 
-        def connection_lost(self, exc: Exception | None) -> None:
+    def _give_up(self) -> None:
+        """Go the ordinary way with what does not come whole."""
+        self._receive(self._forget_waiting())
+
+    def _at_beginning(self) -> bool:
+        """Whether nothing of a request has come, all others are answered, and the client reads the answers."""
+        fresh = self._in_head and not self._begun and not self._head_size
+        return fresh and (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
+
+    def _is_answering(self) -> bool:
+        """Whether a request that came whole the ordinary way is not answered yet."""
+        return self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body)
+
+    def _receive(self, data: bytes) -> None:
+        """Give the bytes to uvicorn, until they make a request: what follows waits for its answer, as bytes."""
+        place = 0
+        while place < len(data) and not self._is_deaf:
+            if self._is_answering():
+                self._rest = data[place:] + self._rest
+                self.flow.pause_reading()
+                return
+            size = LONGEST if self._in_head or not self._left else self._left
+            self._receive_piece(data[place : place + size])
+            place += size
+
+    def _receive_piece(self, data: bytes) -> None:
+        """Give bytes to uvicorn, within bounds."""
+        if self._in_head:
+            data = _without_upgrade(data)
+            room = max(0, self.limits.head_bytes - self._head_size)
+            self._first = None if self._begun or self._head_size else data
+            self._head_size += len(data)
+            if len(data) > room and data.find(HEAD_END, 0, room + len(HEAD_END)) < 0:
+                self.transport.close()
+                return
+        super().data_received(data)
+        if self._begun and self._head_timer is None:  # most heads come whole, and need no timer
+            self._head_timer = self.loop.call_later(self.limits.head_seconds, self.transport.close)
+
+    def _answer(self, body: bytes, problem: RequestError | None) -> None:
+        """Send what came the short way, and go on with what came after it."""
+        self._reply, self._latest = None, self.loop.time()
+        self.server_state.total_requests += 1
+        if self._plain_transport.is_closing():
+            return
+        head = self._head(len(body), problem)
+        if self._leaving or (problem is not None and problem.closes):
+            self._plain_transport.write(closing(head) + body)
+            self.transport.close()
+            return
+        self._plain_transport.write(head + body)
+        if self.timeout_keep_alive_task is None:
+            self._close_later(self.timeout_keep_alive)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take what came before the last answer."""
+        data, self._rest = self._rest, b""
+        self.flow.resume_reading()
+        if data and not self.transport.is_closing():
+            self.data_received(data)
+
+    def _head(self, length: int, problem: RequestError | None) -> bytes:
+        defaults = self.server_state.default_headers
+        return self.heads.fine(length, defaults) if problem is None else self.heads.problem(problem, length, defaults)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        self._begun = True
+
+    def on_headers_complete(self) -> None:
+        """Its head is here."""
+        self._in_head = self._begun = False
+        self._forget_timer()
+        self._left = _length_in(self.headers)
+        super().on_headers_complete()
+        if self._first is not None:
+            self.known.learn(self._first, self.url, dict(self.scope))
+            self._first = None
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of its body."""
+        self._left = max(0, self._left - len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """All of it is here."""
+        super().on_message_complete()
+        self._forget_timer()
+        self._in_head, self._head_size, self._left = True, 0, 0
+
+    def on_response_complete(self) -> None:
+        """It is answered."""
+        self._latest = self.loop.time()
+        super().on_response_complete()
+        if self.transport.is_closing():
+            return
+        if not self._in_head:  # before all of it is here: the rest must come soon
             self._forget_timer()
-            super().connection_lost(exc)
+            self._head_timer = self.loop.call_later(self.limits.head_seconds, self.transport.close)
+        elif self._is_answering():  # the next one, which came with it
+            self.flow.pause_reading()
+        elif self._rest:
+            self.loop.call_soon(self._resume)
 
-        def _forget_timer(self) -> None:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
+    def _resume(self) -> None:
+        if self._reply is None and not self._is_answering() and not self.transport.is_closing():
+            self._go_on()
 
-    return PatientProtocol
+    def _unsupported_upgrade_warning(self) -> None:
+        """A head asks for another protocol, and `_without_upgrade` did not see it: this request is the last one."""
+        self._is_deaf = True
+        self.cycle.keep_alive = False
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers: not for long."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.limits.seconds, self._plain_transport.abort)
+
+    def resume_writing(self) -> None:
+        """It reads them."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close the connection if nothing has come for long. One timer looks at many requests."""
+        self.timeout_keep_alive_task = None
+        left = self._latest + self.timeout_keep_alive - self.loop.time()
+        if self._reply is not None or self._waiting:
+            return  # it is set again with the answer
+        if left <= 0:
+            super().timeout_keep_alive_handler()
+        else:
+            self._close_later(left)
+
+    def shutdown(self) -> None:
+        """Close the connection when what is under way is answered."""
+        if self._waiting:
+            self._give_up()
+        if self._reply is None:
+            super().shutdown()
+        else:
+            self._leaving = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._forget_timer()
+        self._forget_waiting()
+        if self._reply is not None:
+            self.lane.forget(self._reply)
+            self._reply = None
+        super().connection_lost(exc)
+
+    def _close_later(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+    def _forget_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """A head whose wish for another protocol has a name that nobody knows: the request is answered in this one."""
+    end = data.find(HEAD_END)
+    head = data if end < 0 else data[:end]
+    return data if b"pgrade" not in head.lower() else _UPGRADE.sub(b"\r\nignored:", head) + data[len(head) :]
+
+
+def _length_in(headers: list[tuple[bytes, bytes]]) -> int:
+    """The length that a head gives; 0 if it gives none, or no number."""
+    found = next((value for name, value in headers if name == b"content-length"), b"")
+    return int(found[:20]) if found.isdigit() else 0
+
+
+def patient_protocol(limits: ServerLimits, app: Application) -> type[PatientProtocol]:
+    """The protocol for uvicorn, with these limits and for this application."""
+    own = {"limits": limits, "lane": app.lane, "known": KnownHeads(app.gate), "heads": AnswerHeads()}
+    return type("OwnProtocol", (PatientProtocol,), own)

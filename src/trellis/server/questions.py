@@ -17,7 +17,7 @@ from trellis.models.data import Label
 from trellis.models.explanation import Explanation
 from trellis.models.states import sum_by_label
 from trellis.server.shelf import ServedModel
-from trellis.text import splitter
+from trellis.text import PackedTokens, splitter
 
 _SHOWN = 0.005
 """Probability from which a step between two labels is told."""
@@ -27,7 +27,8 @@ _NONE: repeat[Any] = repeat(())
 class Asked(NamedTuple):
     """Sentences in columns: token lists or `Sentence`s, the raw texts that they were split from, known labels.
 
-    A column may be missing. Objects for single sentences would cost more than a feature CRF needs to tag them.
+    A column may be missing. Objects for single sentences would cost more than a feature CRF needs to tag them, and so
+    would strings of tokens: `PackedTokens` have none.
     """
 
     items: Sequence[Any]
@@ -41,6 +42,21 @@ class Asked(NamedTuple):
         known = None if self.known is None else self.known[start:end]
         return Asked(self.items[start:end], texts, known, self.positions)
 
+    def lengths(self) -> list[int]:
+        """The number of tokens of each sentence."""
+        return self.items.lengths.tolist() if isinstance(self.items, PackedTokens) else list(map(len, self.items))
+
+    def extent(self) -> tuple[int, int]:
+        """The tokens of all sentences together, and of the longest one; an empty one counts as one."""
+        if isinstance(self.items, PackedTokens):
+            return self.items.extent
+        lengths = [length or 1 for length in map(len, self.items)]
+        return sum(lengths), max(lengths, default=0)
+
+    def unpacked(self) -> Asked:
+        """With lists of strings, for models and answers that look at tokens more than once."""
+        return self._replace(items=list(self.items)) if isinstance(self.items, PackedTokens) else self
+
     def sentences(self) -> list[Asked]:
         """Each by itself."""
         return [self.part(i, i + 1) for i in range(len(self.items))]
@@ -52,7 +68,12 @@ def together(parts: Sequence[Asked]) -> Asked:
         return parts[0]
     texts = None if parts[0].texts is None else [text for part in parts for text in part.texts or ()]
     known = None if parts[0].known is None else [own for part in parts for own in part.known or ()]
-    return Asked(list(chain.from_iterable(part.items for part in parts)), texts, known)
+    return Asked(_joined([part.items for part in parts]), texts, known)
+
+
+def _joined(items: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    packed = [own for own in items if isinstance(own, PackedTokens)]
+    return PackedTokens.joined(packed) if len(packed) == len(items) else list(chain.from_iterable(items))
 
 
 def apart(found: Sequence[Any], parts: Sequence[Asked]) -> list[Sequence[Any]]:
@@ -71,6 +92,21 @@ class AskedQuestion:
     def sentences(self, part: Asked) -> list[Asked]:
         """Each sentence of a part as a part of its own."""
         return part.sentences()
+
+
+@dataclass(frozen=True, slots=True)
+class BestQuestion(AskedQuestion):
+    """The best labels and nothing else; the answer to a part is JSON, ``{"tags": [...]}`` for each sentence."""
+
+    model: ServedModel
+    raw: bool
+    known: bool
+    lexicon: tuple[Entry, ...] = ()
+
+    def answer(self, parts: Sequence[Asked]) -> list[bytes]:
+        """One posterior for all."""
+        posterior = posterior_of(self.model, together(parts), raw=self.raw, known=self.known, lexicon=self.lexicon)
+        return posterior.best_json(self.model.labels, [len(part.items) for part in parts], b'{"tags":[', b"]}")
 
 
 class TagAnswers(NamedTuple):

@@ -5,18 +5,20 @@ time when it would be ready if its request had the model to itself:
 
     key of part i = time of arrival + tokens of parts 0..i / PACE
 
-The smallest key comes first: short requests overtake long ones, whose parts spread out. Keys never change, so nobody
-waits forever. Parts of equal questions (same model, same options) share a batch.
+The smallest key comes first, and with it the next parts of its request as long as the batch has room: requests of up to
+a batch are answered one after another, and not all at the end. Short requests overtake long ones, whose parts spread
+out. Keys never change, so nobody waits forever. Parts of equal questions (same model, same options) share a batch.
 """
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, count
+from itertools import count
 from typing import Any, NamedTuple, Protocol
+
+from trellis.server.alarms import Alarm
 
 PACE = 20_000
 """Tokens per second by which long requests fall behind short ones."""
@@ -41,20 +43,43 @@ class QueuedPart(NamedTuple):
     """The number of its first sentence in the request."""
 
 
+class AnswerPlace(Protocol):
+    """Where the answer to a request goes: a future, or something that costs less."""
+
+    def done(self) -> bool:
+        """Whether it is there, or nobody waits for it."""
+
+    def set_result(self, result: Any, /) -> None:
+        """The answer."""
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """The error instead of it."""
+
+
 @dataclass(eq=False, slots=True)
-class QueuedJob:
-    """A request, from its place in the queue to its answer."""
+class QueuedJob(Alarm):
+    """A request, from its place in the queue to its answer; it rings when its time is over."""
 
     question: Question
     parts: Sequence[QueuedPart]
     """Empty once the job has left the queue for good."""
     finish: Callable[[list[Any]], Any]
-    answer: asyncio.Future[Any]
+    answer: AnswerPlace
+    seconds: float
+    """That it has."""
+    expire: Callable[[QueuedJob], None]
+    when: float = 0.0
     waiting: int = 0
     """Tokens of the parts that still wait."""
+    begun: int = 0
+    """Parts that wait no more: those with smaller numbers."""
     answers: list[Any] = field(default_factory=list)
     missing: int = 0
     """Parts without an answer."""
+
+    def ring(self) -> None:
+        """Tell that it is too late."""
+        self.expire(self)
 
     def take(self, index: int, answer: Any) -> bool:
         """Keep the answer to one part; whether there is now something to tell the client."""
@@ -79,11 +104,13 @@ class FairQueue:
     def add(self, job: QueuedJob, now: float) -> None:
         """Let all parts of a job wait."""
         lane = self._lanes.setdefault(job.question, [])
-        for i, tokens in enumerate(accumulate(part.tokens for part in job.parts)):
+        tokens = 0
+        for i, part in enumerate(job.parts):
+            tokens += part.tokens
             heapq.heappush(lane, (now + tokens / PACE, next(self._numbers), job, i))
-        job.waiting = sum(part.tokens for part in job.parts)
+        job.waiting = tokens
         job.answers, job.missing = [None] * len(job.parts), len(job.parts)
-        self.tokens += job.waiting
+        self.tokens += tokens
 
     def remove(self, job: QueuedJob) -> None:
         """Forget a job; its places in the lanes are skipped when their turn comes."""
@@ -96,22 +123,26 @@ class FairQueue:
         while not batch and self._lanes:
             question = min(self._lanes, key=lambda own: self._lanes[own][0][:2])
             lane = self._lanes[question]
-            while lane and self._fits(lane[0][2], lane[0][3], most if batch else None):
-                most -= self._move(heapq.heappop(lane), batch)
+            while lane and (not batch or _fits(*lane[0][2:], most)):
+                most -= self._move(*heapq.heappop(lane)[2:], most, batch)
             if not lane:
                 del self._lanes[question]
         return batch
 
-    def _fits(self, job: QueuedJob, index: int, room: int | None) -> bool:
-        return room is None or not job.parts or job.parts[index].tokens <= room
+    def _move(self, job: QueuedJob, index: int, room: int, batch: list[Taken]) -> int:
+        """Put a part into a batch, and those after it that fit; the tokens that they have.
 
-    def _move(self, entry: tuple[float, int, QueuedJob, int], batch: list[Taken]) -> int:
-        """Put a part into a batch, unless its job has left; the tokens that it has."""
-        _, _, job, index = entry
-        if not job.parts:
-            return 0
-        part = job.parts[index]
-        batch.append((job, index, part))
-        job.waiting -= part.tokens
-        self.tokens -= part.tokens
-        return part.tokens
+        Nothing, if the job has left, or if the part went with one before it.
+        """
+        tokens = 0
+        while job.begun == index < len(job.parts) and (not batch or tokens + job.parts[index].tokens <= room):
+            batch.append((job, index, job.parts[index]))
+            tokens += job.parts[index].tokens
+            job.begun = index = index + 1
+        job.waiting -= tokens
+        self.tokens -= tokens
+        return tokens
+
+
+def _fits(job: QueuedJob, index: int, room: int) -> bool:
+    return index < job.begun or index >= len(job.parts) or job.parts[index].tokens <= room

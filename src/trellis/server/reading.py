@@ -9,8 +9,9 @@ import orjson
 
 from trellis.errors import TrellisError
 from trellis.lexicon import PREFER, Entry, Lexicon, parse_strength
-from trellis.server.problems import InvalidRequestError, MalformedError, TooLargeError
+from trellis.server.problems import InvalidRequestError, MalformedError, RequestError, TooLargeError
 from trellis.suggest import did_you_mean
+from trellis.text import PackedTokens
 from trellis.untrusted import Fields, shown
 
 _QUERY = ("model", "probabilities", "k_best", "spans_only")
@@ -21,7 +22,24 @@ def parsed(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise MalformedError(f"expected JSON: {error}") from None
+        raise MalformedError(_not_utf8(body) or f"expected JSON: {error}") from None
+
+
+def _not_utf8(body: bytes) -> str | None:
+    """Which byte of a body is not UTF-8, and where; None if all are."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        before = body[: error.start]
+        line, byte = before.count(b"\n") + 1, error.start - before.rfind(b"\n")
+        place = f"line {line}, byte {byte} of it"
+        return f"expected JSON in UTF-8, got 0x{body[error.start]:02x} at {place}: {error.reason}"
+    return None
+
+
+def check_object(body: bytes) -> None:
+    """Refuse the body of a request that needs no fields, unless it is a JSON object."""
+    Fields(parsed(body), "the request", InvalidRequestError)
 
 
 def fields_of(body: bytes, names: Sequence[str]) -> Fields:
@@ -30,6 +48,18 @@ def fields_of(body: bytes, names: Sequence[str]) -> Fields:
     unknown = next((name for name in fields.values if name not in names), None)
     if unknown is not None:
         raise InvalidRequestError(f"the request has an unknown field {shown(unknown)}{did_you_mean(unknown, names)}")
+    return fields
+
+
+def fields_with_tokens(body: bytes, found: tuple[PackedTokens, bytes] | None, names: Sequence[str]) -> Fields:
+    """The same, with the field `tokens` as it was found, if `PackedTokens.read` did."""
+    if found is None:
+        return fields_of(body, names)
+    try:
+        fields = fields_of(found[1], names)
+    except RequestError:  # is told with the places that it has in the whole body
+        return fields_of(body, names)
+    fields.values["tokens"] = found[0]
     return fields
 
 
@@ -78,8 +108,11 @@ def texts_in(fields: Fields, form: str) -> list[str]:
     return fields.items(form, str)
 
 
-def token_lists_in(fields: Fields) -> list[list[str]]:
+def token_lists_in(fields: Fields) -> Sequence[list[str]]:
     """The field `tokens`, a list of lists."""
+    packed = fields.values["tokens"]
+    if isinstance(packed, PackedTokens):
+        return packed
     found: list[list[str]] = fields.items("tokens", list)
     try:
         "".join(map("".join, found))

@@ -5,23 +5,24 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 from trellis.lexicon import Entry
+from trellis.models import CRF
 from trellis.models.data import Label
 from trellis.models.raw_text import inputs_of, parts_of, segments
-from trellis.server.answers import TagWriter, dumps, named
+from trellis.server.answers import BestWriter, TagWriter, dumps, named, with_name
 from trellis.server.knowing import known_in_spans, known_labels, with_known
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import InvalidRequestError, TooLargeError
-from trellis.server.questions import Asked, ExplainQuestion, TagQuestion, TrellisQuestion
+from trellis.server.questions import Asked, BestQuestion, ExplainQuestion, TagQuestion, TrellisQuestion
 from trellis.server.queueing import Question, QueuedPart
 from trellis.server.reading import (
     check_spans_only,
     checked_tokens,
     fields_of,
+    fields_with_tokens,
     flag,
     integer,
     lexicon_in,
@@ -31,7 +32,7 @@ from trellis.server.reading import (
     token_lists_in,
 )
 from trellis.server.shelf import ModelShelf, ServedModel
-from trellis.text import splitter
+from trellis.text import PackedTokens, splitter
 from trellis.untrusted import Fields, shown
 
 _INPUTS = ("texts", "tokens", "documents")
@@ -41,11 +42,18 @@ _LINE = ("text", "tokens", "id")
 _CORRECTION = ("text", "tokens", "model", "known_spans", "tags")
 _EXPLAIN = ("text", "tokens", "model", "positions", "top", "timeout")
 _WIDER = 4  # what a token costs at least with a lexicon: the chain has more states
+_SHORT, _REMEMBERED = 200, 64  # bytes of options, and how many of them are kept
 _PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class PlainOptions(NamedTuple):
+    """What a request for the tags of token lists says besides the tokens."""
+
+    model: str | None
+    seconds: float
+
+
+class Prepared(NamedTuple):
     """A request as the batcher takes it."""
 
     question: Question
@@ -59,10 +67,30 @@ class RequestReader:
 
     def __init__(self, shelf: ModelShelf, limits: ServerLimits) -> None:
         self._shelf, self._limits = shelf, limits
+        self._plain: dict[bytes, PlainOptions] = {}
 
     def tag(self, body: bytes) -> Prepared:
-        """``/v1/tag``."""
-        fields = fields_of(body, _TAG)
+        """``/v1/tag``. Most requests of a client differ in their tokens only: what else they say is read once."""
+        found = PackedTokens.read(body, "tokens")
+        known = None if found is None else self._plain.get(found[1])
+        if found is not None and known is not None:
+            model = self._shelf.get(known.model)
+            parts = sized(Asked(found[0] if isinstance(model.tagger, CRF) else list(found[0])), self._limits)
+            question, finish = _plain(model)
+            return Prepared(question, parts, finish, known.seconds)
+        fields = fields_with_tokens(body, found, _TAG)
+        prepared = self._tag(fields)
+        plain = _plain(self._model(fields))[0]
+        if found is not None and len(found[1]) <= _SHORT and prepared.question == plain:
+            self._remember(found[1], PlainOptions(fields.values.get("model"), prepared.seconds))
+        return prepared
+
+    def _remember(self, rest: bytes, options: PlainOptions) -> None:
+        if len(self._plain) >= _REMEMBERED:
+            self._plain.clear()
+        self._plain[rest] = options
+
+    def _tag(self, fields: Fields) -> Prepared:
         model, form = self._model(fields), one_of(fields, _INPUTS)
         asked, owners = self._inputs(fields, model, form)
         asked = with_known(fields, asked, model.tagger.tagset_, form)
@@ -74,9 +102,13 @@ class RequestReader:
                 "documents are answered with probabilities and without k_best: send their sentences as texts"
             )
         lexicon = lexicon_in(fields, self._limits.lexicon_entries)
-        question = TagQuestion(model, form != "tokens", asked.known is not None, probabilities, k, lexicon)
+        weight, raw, known = max(1, k) * _width(lexicon), form != "tokens", asked.known is not None
+        if not probabilities and not k:
+            asked = asked if isinstance(model.tagger, CRF) else asked.unpacked()
+            return self._prepared(BestQuestion(model, raw, known, lexicon), asked, BestWriter(model), fields, weight)
+        question = TagQuestion(model, raw, known, probabilities, k, lexicon)
         answer = TagWriter(model, form, spans_only, owners, fields.values.get("documents"))
-        return self._prepared(question, asked, answer, fields, weight=max(1, k) * _width(lexicon))
+        return self._prepared(question, asked.unpacked(), answer, fields, weight)
 
     def lines(self, query: Mapping[str, str]) -> Callable[[bytes], Prepared]:
         """``/v1/tag`` with JSON Lines: how one line is read, with the options of the query."""
@@ -89,10 +121,13 @@ class RequestReader:
             own = fields_of(body, _LINE)
             form, name = one_of(own, ("text", "tokens")), {"id": own.text("id")} if "id" in own else {}
             asked = self._one(own, model, form)
+            parts, seconds = sized(asked, self._limits, max(1, k)), self._limits.seconds
+            if not probabilities and not k:
+                best = BestQuestion(model, form != "tokens", known=False)
+                return Prepared(best, parts, lambda a: with_name(name, a[0]), seconds)
             answer = TagWriter(model, form, spans_only)
             question = TagQuestion(model, form != "tokens", False, probabilities, k)
-            parts = sized(asked, self._limits, max(1, k))
-            return Prepared(question, parts, lambda a: dumps(name | answer.results(a)[0]), self._limits.seconds)
+            return Prepared(question, parts, lambda a: dumps(name | answer.results(a)[0]), seconds)
 
         return line
 
@@ -168,18 +203,27 @@ class RequestReader:
         return wanted
 
 
+def _plain(model: ServedModel) -> tuple[BestQuestion, BestWriter]:
+    """What a request for the tags of token lists asks: the same object each time, since requests are compared by it."""
+    if "plain" not in model.kept:
+        model.kept["plain"] = BestQuestion(model, False, False), BestWriter(model)
+    found: tuple[BestQuestion, BestWriter] = model.kept["plain"]
+    return found
+
+
 def sized(asked: Asked, limits: ServerLimits, weight: int = 1) -> list[QueuedPart]:
     """The sentences as parts of a job, if they are not too many or too long; `weight` is what a token costs."""
-    lengths = [len(item) or 1 for item in asked.items]
-    tokens = sum(lengths)
+    tokens, longest = asked.extent()
     if tokens > limits.tokens:
         raise TooLargeError(f"the request has {tokens} tokens: expected at most {limits.tokens}")
     if tokens * weight > limits.high_tokens:
         most = limits.high_tokens // weight
         asks = "for so many labellings or positions, or so long entries of a lexicon"
         raise TooLargeError(f"the request has {tokens} tokens: expected at most {most} {asks}")
-    if max(lengths, default=0) > limits.sentence_tokens:
-        raise TooLargeError(f"a sentence has {max(lengths)} tokens: expected at most {limits.sentence_tokens}")
+    if longest > limits.sentence_tokens:
+        raise TooLargeError(f"a sentence has {longest} tokens: expected at most {limits.sentence_tokens}")
+    if tokens * weight <= limits.batch_tokens:
+        return [QueuedPart(asked, tokens * weight)] if tokens else []
     return parts_within(asked, limits, weight)
 
 
@@ -191,7 +235,7 @@ def _width(lexicon: Sequence[Entry]) -> int:
 def parts_within(asked: Asked, limits: ServerLimits, weight: int = 1) -> list[QueuedPart]:
     """The sentences in parts of at most a quarter of a batch, unless one sentence has more."""
     most = max(1, limits.batch_tokens // 4)
-    ends = list(accumulate((length or 1) * weight for length in map(len, asked.items)))
+    ends = list(accumulate((length or 1) * weight for length in asked.lengths()))
     parts, first, before = [], 0, 0
     while first < len(ends):
         end = max(bisect_right(ends, before + most, first), first + 1)

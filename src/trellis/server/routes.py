@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,39 +13,34 @@ from starlette.routing import Route
 
 from trellis.server import labelstudio, openapi
 from trellis.server.answers import dumps
-from trellis.server.batcher import Batcher
-from trellis.server.bodies import Bodies, check_type, media_type, unless_gone
-from trellis.server.limits import ServerLimits
+from trellis.server.bodies import BodyHeaders, unless_gone
 from trellis.server.lines import LinesResponse
-from trellis.server.metrics import Metrics
 from trellis.server.page import page_files
-from trellis.server.problems import NotFoundError, RequestError, TooLateError, UnavailableError, problem_of
-from trellis.server.reading import parsed
-from trellis.server.requests import Prepared, RequestReader
-from trellis.server.security import problem_response
-from trellis.server.shelf import ModelShelf
+from trellis.server.problems import NotFoundError, RequestError, TooLateError, UnavailableError, reported
+from trellis.server.reading import check_object
+from trellis.server.requests import Prepared
+from trellis.server.security import JSONAnswer, problem_response
+from trellis.server.shared import INLINE, Shared
 from trellis.server.teaching import Teaching
 
 Handler = Callable[[Request], Awaitable[Any]]
-
-_LOG = logging.getLogger("trellis.server")
-_INLINE = 64 * 2**10
-"""Bytes of a request up to which it is read in the event loop; longer ones would hold it up."""
 
 
 class Routes:
     """The handlers, and what they share."""
 
-    def __init__(
-        self, shelf: ModelShelf, limits: ServerLimits, batcher: Batcher, metrics: Metrics, teaching: Teaching
-    ) -> None:
-        self._shelf, self._limits, self._batcher, self._metrics = shelf, limits, batcher, metrics
+    def __init__(self, shared: Shared, teaching: Teaching) -> None:
+        self._shelf, self._limits, self._batcher, self._metrics = (
+            shared.shelf,
+            shared.limits,
+            shared.batcher,
+            shared.metrics,
+        )
         self._teaching = teaching
-        self._bodies = Bodies(limits)
-        self._reader = RequestReader(shelf, limits)
+        self._alarms, self._bodies, self._reader = shared.alarms, shared.bodies, shared.reader
         self._tag_json = self._asks(self._reader.tag)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="trellis-reader")
-        self._document, self._page = dumps(openapi.document(limits)), openapi.page(limits)
+        self._document, self._page = dumps(openapi.document(shared.limits)), openapi.page(shared.limits)
         self._files = page_files()
         self._active = 0
         self.status = "starting"
@@ -104,44 +98,42 @@ class Routes:
         except ClientDisconnect:
             return Response(status_code=499)  # for the figures; nobody reads it
         except Exception as error:
-            problem = problem_of(error)
-            if problem.status == 500:
-                log_mistake(problem.__cause__ or error)
-            return _closing(problem)
+            return _closing(reported(error))
         finally:
             self._active -= 1
             self._bodies.release(request)
 
-    def _asks(self, read: Callable[[bytes], Prepared]) -> Handler:
-        async def handler(request: Request) -> Response:
+    def _asks(self, read: Callable[[bytes], Prepared]) -> Callable[..., Awaitable[JSONAnswer]]:
+        async def handler(request: Request, about: BodyHeaders | None = None) -> JSONAnswer:
             begin = asyncio.get_running_loop().time()
-            body = await self._bodies.read(request)
+            body = await self._bodies.read(request, about)
             self._batcher.admit()
             prepared = await self._prepared(read, body)
             left = prepared.seconds - (asyncio.get_running_loop().time() - begin)
             if left <= 0:
                 raise TooLateError(f"there was no answer within {prepared.seconds:g} seconds")
-            job = self._batcher.submit(prepared.question, prepared.parts, prepared.finish, left)
-            return Response(await unless_gone(request.receive, job.answer), media_type=openapi.JSON)
+            answer = self._batcher.submit(prepared.question, prepared.parts, prepared.finish, left)
+            return JSONAnswer(await unless_gone(request.receive, answer, self._alarms))
 
         return handler
 
     async def _prepared(self, read: Callable[[bytes], Prepared], body: bytes) -> Prepared:
-        if len(body) <= _INLINE:
+        if len(body) <= INLINE:
             return read(body)
         return await asyncio.get_running_loop().run_in_executor(self._readers, read, body)
 
     async def _tag(self, request: Request) -> Any:
-        if media_type(request) != openapi.LINES:
-            return await self._tag_json(request)
-        check_type(request, openapi.LINES)
+        about = BodyHeaders.of(request.scope)
+        if about.media_type != openapi.LINES:
+            return await self._tag_json(request, about)
+        about.check(openapi.LINES)
         return LinesResponse(self._batcher, self._limits, self._reader.lines(dict(request.query_params)))
 
     def _predict(self, body: bytes) -> Prepared:
         return labelstudio.prediction_request(body, self._shelf, self._limits)
 
     async def _setup(self, request: Request) -> Response:
-        parsed(await self._bodies.read(request))
+        check_object(await self._bodies.read(request))
         return _json({"model_version": labelstudio.version_of(self._shelf.get())})
 
     async def _teaching_state(self, request: Request) -> Response:
@@ -151,11 +143,11 @@ class Routes:
         return _json(await self._teaching.correct(await self._bodies.read(request)))
 
     async def _next(self, request: Request) -> Response:
-        await self._bodies.read(request)
+        check_object(await self._bodies.read(request))
         return _json(await self._teaching.next())
 
     async def _learn(self, request: Request) -> Response:
-        await self._bodies.read(request)
+        check_object(await self._bodies.read(request))
         if request.url.path.endswith("/accept"):
             return _json(await self._teaching.accept())
         return _json(self._teaching.reject() if request.url.path.endswith("/reject") else self._teaching.learn())
@@ -200,12 +192,3 @@ def _closing(problem: RequestError) -> Response:
     if problem.closes:
         response.headers["connection"] = "close"
     return response
-
-
-def log_mistake(error: BaseException) -> None:
-    """What went wrong and where, without the message: it may quote somebody's text."""
-    last = error.__traceback__
-    while last is not None and last.tb_next is not None:
-        last = last.tb_next
-    place = "unknown" if last is None else f"{last.tb_frame.f_code.co_name}, line {last.tb_lineno}"
-    _LOG.error("%s in %s", type(error).__name__, place)

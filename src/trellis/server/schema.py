@@ -40,6 +40,7 @@ LABEL: Schema = {
 }
 TOKENS = array({"type": "string", "minLength": 1}, "Tokens; none is empty.")
 NAMED = {"model": TEXT, "version": TEXT}
+NAMED_MODEL = {"name": TEXT, "version": TEXT}
 SPAN = record(
     "Characters start to end - 1 of the text, with the exact probability of the whole span.",
     start=COUNT,
@@ -67,25 +68,34 @@ RESULT = record("All about one input. With spans_only, spans alone; without prob
 
 def schemas(limits: ServerLimits) -> dict[str, Schema]:
     """All of them by name."""
-    common = {
+    return (
+        _parts() | _tagging(limits) | _trellis(limits) | _explaining(limits) | _server() | _teaching() | _label_studio()
+    )
+
+
+def _common(limits: ServerLimits) -> dict[str, Schema]:
+    """What every request may say."""
+    return {
         "model": TEXT | {"description": "One of /v1/models; the first one if it is left out."},
         "timeout": {"type": "number", "exclusiveMinimum": 0, "maximum": limits.seconds, "default": limits.seconds},
     }
-    k_best: Schema = {"type": "integer", "minimum": 0, "maximum": limits.k, "default": 0}
-    options = common | {
-        "probabilities": {
-            "type": "boolean",
-            "default": True,
-            "description": "False: tags alone, several times faster.",
-        },
-        "spans_only": {"type": "boolean", "default": False},
-        "k_best": k_best,
-        "known": array(_or_null(array(ref("Label"))), "For each input, one label per token."),
-        "known_spans": array(_or_null(array(ref("KnownSpan"))), "For each input, spans that are right."),
-    }
-    lexicon = {"lexicon": array(ref("LexiconEntry")) | {"maxItems": limits.lexicon_entries}}
-    options |= lexicon
-    one = common | {"text": TEXT, "tokens": ref("Tokens")}
+
+
+def _single(limits: ServerLimits) -> dict[str, Schema]:
+    """What requests about one input may say."""
+    return _common(limits) | {"text": TEXT, "tokens": ref("Tokens")}
+
+
+def _k_best(limits: ServerLimits) -> Schema:
+    return {"type": "integer", "minimum": 0, "maximum": limits.k, "default": 0}
+
+
+def _lexicon(limits: ServerLimits) -> dict[str, Schema]:
+    return {"lexicon": array(ref("LexiconEntry")) | {"maxItems": limits.lexicon_entries}}
+
+
+def _parts() -> dict[str, Schema]:
+    """What requests and answers consist of."""
     return {
         "Label": LABEL,
         "KnownSpan": record(
@@ -103,24 +113,41 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
         "Span": SPAN,
         "Labelling": LABELLING,
         "Result": RESULT,
-        "TagRequest": record(
-            "Texts, token lists or documents (texts that are split into sentences first); one of the three.",
-            options | {"texts": array(TEXT), "tokens": array(ref("Tokens")), "documents": array(TEXT)},
-        )
-        | _one_of("texts", "tokens", "documents"),
+        "Error": record("What is wrong.", error=record("Code and message.", {"input": COUNT}, code=TEXT, message=TEXT)),
+    }
+
+
+def _tagging(limits: ServerLimits) -> dict[str, Schema]:
+    plain: Schema = {"type": "boolean", "default": True, "description": "False: tags alone, several times faster."}
+    options = {
+        "probabilities": plain,
+        "spans_only": {"type": "boolean", "default": False},
+        "k_best": _k_best(limits),
+        "known": array(_or_null(array(ref("Label"))), "For each input, one label per token."),
+        "known_spans": array(_or_null(array(ref("KnownSpan"))), "For each input, spans that are right."),
+    }
+    inputs = {"texts": array(TEXT), "tokens": array(ref("Tokens")), "documents": array(TEXT)}
+    request = record(
+        "Texts, token lists or documents (texts that are split into sentences first); one of the three.",
+        _common(limits) | options | _lexicon(limits) | inputs,
+    )
+    return {
+        "TagRequest": request | _one_of(*inputs),
         "TagAnswer": record("One result per input, in their order.", **NAMED, results=array(ref("Result"))),
         "LineResult": record("The result of one line, with its id if it has one.", _RESULT | {"id": TEXT}),
         "TagLine": record("One line of JSON Lines.", {"text": TEXT, "tokens": ref("Tokens"), "id": TEXT}),
-        "TrellisRequest": record(
-            "A text or a token list.",
-            one
-            | lexicon
-            | {
-                "known": array(ref("Label")),
-                "known_spans": array(ref("KnownSpan")),
-                "k_best": k_best | {"minimum": 1, "default": 3},
-            },
-        )
+    }
+
+
+def _trellis(limits: ServerLimits) -> dict[str, Schema]:
+    options = {
+        "known": array(ref("Label")),
+        "known_spans": array(ref("KnownSpan")),
+        "k_best": _k_best(limits) | {"minimum": 1, "default": 3},
+    }
+    steps = array(array({"type": "number"}) | {"minItems": 4, "maxItems": 4}, "[t, i, j, p] where p is not tiny.")
+    return {
+        "TrellisRequest": record("A text or a token list.", _single(limits) | _lexicon(limits) | options)
         | _one_of("text", "tokens"),
         "TrellisAnswer": record(
             "Every label of every token.",
@@ -128,15 +155,20 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
             **_WHOLE,
             labels=array(TEXT),
             trellis=array(array(PROBABILITY), "trellis[t][j]: the probability of label j at token t."),
-            steps=array(
-                array({"type": "number"}) | {"minItems": 4, "maxItems": 4}, "[t, i, j, p] where p is not tiny."
-            ),
+            steps=steps,
             paths=array(ref("Labelling")),
             entropy={"type": "number", "description": "Of the whole labelling, in nats."},
         ),
+    }
+
+
+def _explaining(limits: ServerLimits) -> dict[str, Schema]:
+    number: Schema = {"type": "number"}
+    top: Schema = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10}
+    return {
         "ExplainRequest": record(
             "A text or a token list, and which of its tokens to explain; all if it is left out.",
-            one | {"positions": array(COUNT), "top": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 10}},
+            _single(limits) | {"positions": array(COUNT), "top": top},
         )
         | _one_of("text", "tokens"),
         "ExplainAnswer": record("Reasons by token.", **NAMED, tokens=array(TEXT), why=array(ref("Reason"))),
@@ -146,10 +178,16 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
             position=COUNT,
             kind={"enum": ["emission", "feature", "transition"]},
             name=TEXT,
-            chosen={"type": "number"},
-            runner_up={"type": "number"},
-            difference={"type": "number"},
+            chosen=number,
+            runner_up=number,
+            difference=number,
         ),
+    }
+
+
+def _server() -> dict[str, Schema]:
+    """What the server says about itself."""
+    return {
         "Model": record(
             "A model that is served.",
             **NAMED_MODEL,
@@ -166,13 +204,7 @@ def schemas(limits: ServerLimits) -> dict[str, Schema]:
             status={"enum": ["ready", "starting", "stopping"]},
             problems={"type": "object", "additionalProperties": TEXT},
         ),
-        "Error": record("What is wrong.", error=record("Code and message.", {"input": COUNT}, code=TEXT, message=TEXT)),
-        **_teaching(),
-        **_label_studio(),
     }
-
-
-NAMED_MODEL = {"name": TEXT, "version": TEXT}
 
 
 def _or_null(schema: Schema) -> Schema:

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from trellis.caching import cached
 from trellis.errors import ConfigError, StoreError, TrellisError
 from trellis.models import Tagger, load
 from trellis.models.folder import model_file
@@ -36,10 +39,25 @@ class ServedModel:
     tagger: Tagger[Any]
     signature: Signature
 
-    @property
+    @cached
     def version(self) -> str:
         """The same in all processes that opened the same file, another one for another file."""
         return hashlib.sha256(repr(self.signature).encode()).hexdigest()[:12]
+
+    @cached
+    def labels(self) -> list[bytes]:
+        """The labels as JSON."""
+        return [orjson.dumps(label) for label in self.tagger.labels_]
+
+    @cached
+    def kept(self) -> dict[str, Any]:
+        """What others make once for this model, and what goes when it does."""
+        return {}
+
+    @cached
+    def opening(self) -> bytes:
+        """The beginning of an answer, up to its results."""
+        return orjson.dumps({"model": self.name, "version": self.version, "results": []})[:-2]
 
     def about(self) -> dict[str, Any]:
         """What clients may know."""
@@ -64,6 +82,7 @@ class ModelShelf:
             raise ConfigError("a server needs at least one model, got none")
         self._paths = {name: Path(path) for name, path in paths.items()}
         self._models = {name: _opened(name, path) for name, path in self._paths.items()}
+        self._first = next(iter(self._paths))
         self._tried = {name: model.signature for name, model in self._models.items()}
         self._problems: dict[str, str] = {}
 
@@ -74,7 +93,7 @@ class ModelShelf:
     def get(self, name: str | None = None) -> ServedModel:
         """A model by name, or the first."""
         if name is None:
-            return next(iter(self))  # type: ignore[no-any-return]
+            name = self._first
         if name not in self._models:
             raise NotFoundError(f"there is no model {name[:80]!r}{did_you_mean(name, self._models)}")
         return self._models[name]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from trellis.models.data import tokens_of
-from trellis.models.selection import MEASURES, spread
+from trellis.models.selection import DEFAULT, MEASURES, spread
 from trellis.server.batcher import Batcher
 from trellis.server.corrections import Corrections
 from trellis.server.learning import Learner, LearningData
@@ -24,7 +24,6 @@ from trellis.server.requests import correction_of, parts_within, split
 from trellis.server.shelf import ModelShelf, ServedModel
 
 _RANKED = 2000  # sentences of the pool that are compared at a time
-_MEASURE = "margin"
 _AHEAD = 20  # sentences that are chosen together
 
 
@@ -47,7 +46,7 @@ class UncertaintyQuestion(AskedQuestion):
     def answer(self, parts: Sequence[Asked]) -> list[Sequence[float]]:
         """One posterior for all."""
         posterior = posterior_of(self.model, together(parts), raw=True, known=False)
-        return apart(MEASURES[_MEASURE](posterior).tolist(), parts)
+        return apart(MEASURES[DEFAULT](posterior).tolist(), parts)
 
 
 class Teaching:
@@ -129,8 +128,8 @@ class Teaching:
         texts = [text for text in self._pool if text not in done][:_RANKED]
         asked = split(model, texts)
         parts = parts_within(asked, self._limits)
-        job = self._batcher.submit(UncertaintyQuestion(model), parts, list, self._limits.seconds)
-        scores = list(chain.from_iterable(await job.answer))
+        found = await self._batcher.submit(UncertaintyQuestion(model), parts, list, self._limits.seconds)
+        scores = list(chain.from_iterable(found))
         self._ranked_by = model
         tokens = [tuple(tokens_of(item)) for item in asked.items]
         return [texts[one.index] for one in spread(np.array(scores), tokens, _AHEAD)]

@@ -83,9 +83,10 @@ def settle_memory() -> None:
 
 def uvicorn_config(shelf: ModelShelf, settings: ServerSettings) -> uvicorn.Config:
     """How uvicorn runs the application."""
+    app = create_app(shelf, settings)
     return uvicorn.Config(
-        create_app(shelf, settings),
-        http=patient_protocol(settings.limits),
+        app,
+        http=patient_protocol(settings.limits, app),
         ws="none",
         lifespan="on",
         log_config=None,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trellis.arrays import AnyArray
-from trellis.errors import StoreError
+from trellis.errors import NewerFormatError, StoreError
 from trellis.store.stored import Stored
 from trellis.store.writing import DTYPES, FORMAT, checksum, described
 from trellis.untrusted import Fields, JSONSyntaxError, parse_json
@@ -136,8 +136,7 @@ def _content(path: str, header: Fields) -> Fields:
         raise _damaged(path, f"its manifest is not JSON: {error}") from None
     version = content.value("format", int)
     if version > FORMAT:
-        newer = "it was saved by a newer version of Trellis, which opens it"
-        raise StoreError(f"{path} has format {version}; this version of Trellis reads format {FORMAT}: {newer}")
+        raise NewerFormatError.of(path, version, FORMAT)
     if version != FORMAT:
         raise StoreError(f"{path} has format {version}; this version of Trellis reads format {FORMAT}")
     return content

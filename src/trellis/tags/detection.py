@@ -15,8 +15,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from typing import Any
 
+from trellis import _native
 from trellis.errors import TagError
 from trellis.tags.labels import SEPARATOR, Role, Style, split_label
 from trellis.tags.schemes import ALL_LETTERS, Scheme, legal_steps
@@ -142,13 +143,37 @@ def detect_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = 
     return [fit.scheme for fit in fit_schemes(sequences, style=style)]
 
 
+class NumberedLabels:
+    """Labels as numbers, from 1 in the order of their first occurrence, with a 0 after each sequence."""
+
+    def __init__(self, sequences: Iterable[Sequence[str]]) -> None:
+        numbers = _Numbers()
+        self.codes = _native.number_strings(sequences, numbers)
+        self.names: list[str] = list(numbers)
+        """The label with number i + 1."""
+
+    def pairs(self) -> dict[tuple[str, str], int]:
+        """How often each label follows another one; the empty string stands before and after a sequence."""
+        names, found = ["", *self.names], dict[tuple[str, str], int]()
+        before, after, counts = (array.tolist() for array in _native.count_steps(self.codes))
+        for i, j, count in zip(before, after, counts, strict=True):
+            pair = names[i], names[j]
+            found[pair] = found.get(pair, 0) + count
+        return found
+
+
+class _Numbers(dict[Any, int]):
+    """A table for `number_strings` that gives a label its number when it is met first."""
+
+    def __missing__(self, label: Any) -> int:
+        """The next number."""
+        number = self[label] = len(self) + 1
+        return number
+
+
 def count_pairs(sequences: Iterable[Sequence[str]]) -> dict[tuple[str, str], int]:
     """How often each label follows another one; the empty string stands before and after a sequence."""
-    pairs: dict[tuple[str, str], int] = {}
-    for sequence in sequences:
-        for pair in pairwise(("", *sequence, "")):
-            pairs[pair] = pairs.get(pair, 0) + 1
-    return pairs
+    return NumberedLabels(sequences).pairs()
 
 
 def _counts(pairs: Pairs) -> Counter[str]:

@@ -98,9 +98,19 @@ def refusal(mended: Mended, found: Detection, place: Place) -> str:
     first = mended.bad[0]
     sequences = len({item.sequence for item in mended.bad})
     return (
-        f"{place(first.sequence, first.position)}: bad tag {first.tag!r:.80}: {first.reason} ({found.scheme.value}); "
-        f"{len(mended.bad):,} bad tag{'s' * (len(mended.bad) > 1)} in {sequences:,} of {len(mended.tags):,} sentences"
+        f"{place(first.sequence, first.position)}: {named(first, found)}; {counted(len(mended.bad))} "
+        f"in {sequences:,} of {len(mended.tags):,} sentences"
     )
+
+
+def named(bad: BadTag, found: Detection) -> str:
+    """A bad tag, and why it is one."""
+    return f"bad tag {bad.tag!r:.80}: {bad.reason} ({found.scheme.value})"
+
+
+def counted(count: int) -> str:
+    """How many bad tags there are."""
+    return f"{count:,} bad tag{'s' * (count > 1)}"
 
 
 def summary(mended: Mended, found: Detection, place: Place) -> list[str]:

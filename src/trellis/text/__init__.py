@@ -24,10 +24,11 @@ from trellis.text.choosing import (
 from trellis.text.conventions import Conventions
 from trellis.text.learning import learned_words
 from trellis.text.own import OwnTokenizer, tokenizer
+from trellis.text.packed import PackedTokens
 from trellis.text.plain import characters, graphemes, whitespace, words
 from trellis.text.sentence import Offsets, Sentence, hue
 from trellis.text.sentences import split_sentences
-from trellis.text.splitters import Splitter, Tokenizer, WordSplitter, sentence_in
+from trellis.text.splitters import Splitter, Tokenizer, WordSplitter, located, sentence_in
 from trellis.text.widths import fold_tokens, fold_width
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Conventions",
     "Offsets",
     "OwnTokenizer",
+    "PackedTokens",
     "Sentence",
     "Splitter",
     "Tokenizer",
@@ -47,6 +49,7 @@ __all__ = [
     "graphemes",
     "hue",
     "learned_words",
+    "located",
     "sentence_in",
     "split_sentences",
     "split_text",

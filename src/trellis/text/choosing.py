@@ -92,7 +92,8 @@ def _words(fields: Fields) -> WordSplitter:
                 f"{fields.where}: an exception of the tokenizer must be a list of strings, got {pieces!r:.80}"
             )
         exceptions["".join(pieces)] = tuple(pieces)
-    return WordSplitter(Conventions(**values), exceptions)
+    compounds = "compounds" in fields and fields.value("compounds", bool)
+    return WordSplitter(Conventions(**values), exceptions, compounds=compounds)
 
 
 def split_text(text: str, tokenizer: str | Splitter) -> list[str]:

@@ -14,13 +14,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 
 from trellis.text.conventions import Conventions, pattern
+from trellis.text.patterns import UNSPACED
 from trellis.text.sentence import Sentence
-from trellis.text.splitters import WordSplitter
+from trellis.text.splitters import COMPOUND, WordSplitter
 
 Chunk = tuple[str, tuple[str, ...]]  # what stands between white space, and its tokens
 _MOST_SENTENCES = 20_000  # that are looked at
 _MOST_CHUNKS = 20_000  # different ones, the most frequent
 _MOST_EXCEPTIONS = 2_000
+_COMMON = (
+    0.2  # of the tokens with ideographs: a segmented corpus has far more, one of characters has some names at most
+)
 _LEAST_COUNT = 2  # of an exception
 
 # What a chunk must contain for a switch to matter to it.
@@ -45,6 +49,7 @@ _SIGNS = {
         "emoticons": r"[:;=8xX)(\]\[<^_]",
     }.items()
 }
+_SINGLE = re.compile(f"[{UNSPACED}]")
 _OBVIOUS = re.compile(r"[^\W\d_]+")
 # What is written together with the token before it, and with the token after it, if only the tokens are known.
 _JOINS_LEFT = re.compile(r"n['’]t|['’](?:s|m|re|ve|ll|d)?|%|[.,;:!?)\]}]+|-|/|…", re.IGNORECASE)
@@ -58,7 +63,16 @@ def learned_words(sentences: Iterable[Sentence | Sequence[str]]) -> WordSplitter
     hard = [(chunk, n) for chunk, n in counts.items() if not _is_easy(*chunk)]
     sample = sorted(hard, key=lambda item: -item[1])[:_MOST_CHUNKS]
     conventions = _best_conventions(sample)
-    return WordSplitter(conventions, _exceptions(conventions, sample, counts))
+    return WordSplitter(conventions, _exceptions(conventions, sample, counts), compounds=_has_compounds(counts))
+
+
+def _has_compounds(counts: Counter[Chunk]) -> bool:
+    """Whether words of several ideographs are common among the tokens with ideographs."""
+    several = single = 0
+    for (_, tokens), count in counts.items():
+        several += count * sum(COMPOUND.search(token) is not None for token in tokens)
+        single += count * sum(_SINGLE.fullmatch(token) is not None for token in tokens)
+    return several > _COMMON * (several + single)
 
 
 def _is_easy(chunk: str, tokens: tuple[str, ...]) -> bool:

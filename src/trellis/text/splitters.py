@@ -14,17 +14,26 @@ import dataclasses
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from trellis import _native
 from trellis.caching import cached
-from trellis.errors import DataError
+from trellis.errors import DataError, warn
 from trellis.text import plain
 from trellis.text.conventions import ABBREVIATIONS, CONTRACTIONS, Conventions, pattern
+from trellis.text.patterns import UNSPACED
 from trellis.text.sentence import Offsets, Sentence
+from trellis.untrusted import shown
 
 Tokenizer = Callable[[str], list[Offsets]]
 
+COMPOUND = re.compile(f"[{UNSPACED}]{{2}}")
+"""Ideographs or hiragana side by side, of which rules make one token each."""
+_TAKEN_APART = (
+    "the model was trained on words of several ideographs, but raw text is split into single ones: segment it first "
+    "(trellis.Pipeline, trellis tag --pipe SEGMENTER MODEL), or give the model words"
+)
 _LONGEST_CHUNK = 48  # characters of a chunk that is remembered
 _MOST_CHUNKS = 50_000
 _LONGEST_EXCEPTION = 6  # tokens that an exception may join
@@ -99,9 +108,15 @@ class WordSplitter(Splitter):
     name = "words"
 
     def __init__(
-        self, conventions: Conventions | None = None, exceptions: Mapping[str, Sequence[str]] | None = None
+        self,
+        conventions: Conventions | None = None,
+        exceptions: Mapping[str, Sequence[str]] | None = None,
+        *,
+        compounds: bool = False,
     ) -> None:
         self.conventions = conventions or Conventions()
+        self.compounds = compounds
+        """Whether the corpus has words of several ideographs, which no rule finds in running text."""
         self.exceptions = {text: tuple(pieces) for text, pieces in (exceptions or {}).items()}
         self._known: dict[str, tuple[str, ...]] = {}
         self._easy = _native.EasyWords()
@@ -110,6 +125,8 @@ class WordSplitter(Splitter):
 
     def split(self, text: str) -> list[str]:
         """The tokens of each chunk, one chunk after another."""
+        if self.compounds and not text.isascii() and COMPOUND.search(text):
+            warn(_TAKEN_APART)
         tokens = self._easy.split(text, self._known, self.pieces)
         if tokens is not None:
             return tokens
@@ -161,10 +178,15 @@ class WordSplitter(Splitter):
     def to_dict(self) -> dict[str, Any]:
         """The conventions and the exceptions."""
         exceptions = [list(pieces) for pieces in self.exceptions.values()]
-        return {"name": self.name, "conventions": dataclasses.asdict(self.conventions), "exceptions": exceptions}
+        return {
+            "name": self.name,
+            "conventions": dataclasses.asdict(self.conventions),
+            "exceptions": exceptions,
+            "compounds": self.compounds,
+        }
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return WordSplitter, (self.conventions, self.exceptions)
+        return partial(WordSplitter, compounds=self.compounds), (self.conventions, self.exceptions)
 
 
 def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
@@ -173,6 +195,30 @@ def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
     Raises ValueError if one is not there.
     """
     return Sentence.in_text(tuple(tokens), text, _native.find_tokens(text, tokens))
+
+
+def located(sentence: Sentence) -> Sentence:
+    """The same sentence with the offsets of its tokens in its text, if it has a text without them.
+
+    Each token is searched for behind the one before. A `DataError` names the first that is not there.
+    """
+    if sentence.text is None or sentence.offsets is not None:
+        return sentence
+    try:
+        return sentence._changed(offsets=_native.find_tokens(sentence.text, sentence.tokens))
+    except ValueError:
+        raise DataError(_not_there(sentence.text, sentence.tokens)) from None
+
+
+def _not_there(text: str, tokens: Sequence[str]) -> str:
+    number = end = 0
+    while (start := text.find(tokens[number], end)) >= 0:
+        end = start + len(tokens[number])
+        number += 1
+    return (
+        f"expected the tokens in the text, one behind another, found no {shown(tokens[number])} (token {number}) "
+        f"behind character {end} of {shown(text)}; leave out the text, or give its own tokens"
+    )
 
 
 def sentence_at(text: str, offsets: Sequence[Offsets]) -> Sentence:

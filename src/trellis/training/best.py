@@ -24,9 +24,11 @@ class Best(Generic[W]):
         """The best score so far."""
         return self.steps[self.kept].dev if self.kept >= 0 else None
 
-    def is_better(self, dev: float | None) -> bool:
-        """Whether weights of this score are to be kept."""
-        return dev is None or self.score is None or dev > self.score
+    def is_better(self, dev: float | None, loss: float | None = None) -> bool:
+        """Whether weights of this score are to be kept; of equal scores those of the lower loss, if it is given."""
+        if dev is None or self.score is None or dev > self.score:
+            return True
+        return dev == self.score and loss is not None and loss < self.steps[self.kept].loss
 
     def add(self, step: Step, weights: W | None) -> None:
         """Record an iteration, with its weights if they are to be kept.
@@ -39,9 +41,11 @@ class Best(Generic[W]):
             self.kept, self.weights = kept, weights  # Python handles signals between calls, and there is no call here
 
     def is_out_of_patience(self, patience: int | None) -> bool:
-        """Whether this many iterations in a row were not better."""
-        waited = len(self.steps) - 1 - self.kept
-        return patience is not None and bool(self.steps) and self.steps[-1].dev is not None and waited >= patience
+        """Whether this many iterations in a row had no better score."""
+        if patience is None or not self.steps or self.steps[-1].dev is None:
+            return False
+        first = next((i for i, step in enumerate(self.steps) if step.dev == self.score), self.kept)
+        return len(self.steps) - 1 - first >= patience
 
     def history(self, reason: Reason) -> History:
         """The iterations, and why they ended."""

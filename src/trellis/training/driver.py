@@ -80,11 +80,11 @@ def _run(
     begin = time.perf_counter() - (best.steps[-1].seconds if best.steps else 0.0)
     for iterate in iterates:
         step = _step(len(best.steps) + 1, iterate, begin, max_iterations, validate)
-        better = best.is_better(step.dev)
+        better = best.is_better(step.dev, step.loss)
         # Without held-out data the last weights are kept: an optimizer does not change them until it yields the next.
         kept = iterate.weights if step.dev is None or not better else iterate.weights.copy()
         best.add(step, kept if better else None)
-        here.weights = iterate.weights
+        here.weights, here.memory = iterate.weights, iterate.memory
         if savepoints is not None:
             savepoints.visit(here)
         if progress is not None:

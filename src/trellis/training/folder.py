@@ -25,9 +25,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trellis import config, files
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError
 from trellis.training.record import CURVE, HISTORY, read_json, write_json
+from trellis.untrusted import shown
 
+FORMAT = 1
+"""The version of state.json."""
 STATE, CHECKPOINTS, KEPT = "state.json", "checkpoint-*.safetensors", "kept-*.safetensors"
 
 
@@ -43,6 +46,7 @@ class State:
     data: dict[str, Any] = field(default_factory=dict)
     """Fingerprints, by the name of what they describe."""
     machine: dict[str, Any] = field(default_factory=dict)
+    format: int = FORMAT
 
     def __str__(self) -> str:
         return f"a {self.model} training that did not end, begun {self.started}"
@@ -131,23 +135,33 @@ class TrainingFolder:
             return None
         try:
             before = read_state(self.path)
-        except StoreError:
-            if resume:
+        except StoreError as error:
+            if resume and isinstance(error, NewerFormatError):
                 raise
+            if resume:
+                raise StoreError(f"cannot resume: {error}; {self._discard}, and begin again") from None
             before = None
         if not resume and (before is None or before.state == "begun"):
             raise self._unfinished("the checkpoints of a training that did not end" if before is None else str(before))
         if resume and before is None:
-            raise ModelError(f"cannot resume: {self.path} holds checkpoints, but no {STATE} to say of which training")
+            missing = f"{self.path} holds checkpoints, but no {STATE} to say of which training"
+            raise ModelError(f"cannot resume: {missing}; {self._discard}, and begin again")
         if resume and before is not None and before.model != model:
             raise ModelError(f"cannot resume: {self.home} holds {before}, not one of {model}")
         return before
 
     def _unfinished(self, what: str) -> ModelError:
-        discard = f"discard it with --overwrite (in Python, remove {self.path})"
-        if self.path == self.home:
-            discard = "remove its files"
-        return ModelError(f"{self.home} holds {what}: continue it with --resume (in Python, resume=True), or {discard}")
+        continued = "continue it with --resume (in Python, resume=True)"
+        return ModelError(f"{self.home} holds {what}: {continued}, or {self._discard}")
+
+    @property
+    def _discard(self) -> str:
+        """What to do with a training that nobody wants, or can, continue."""
+        return (
+            "remove its files"
+            if self.path == self.home
+            else f"discard it with --overwrite (in Python, remove {self.path})"
+        )
 
     def _write(self, state: Literal["begun", "finished"]) -> None:
         if not self._is_main:
@@ -168,6 +182,11 @@ def has_checkpoints(path: Path) -> bool:
 def read_state(path: Path) -> State | None:
     """What is known about the training in this folder."""
     values = read_json(path / STATE)
+    if values is not None and not isinstance(values, dict):
+        raise StoreError(f"{path / STATE} does not describe a training: expected a JSON object, found {shown(values)}")
+    version = None if values is None else values.get("format")
+    if isinstance(version, int) and version > FORMAT:
+        raise NewerFormatError.of(path / STATE, version, FORMAT)
     try:
         return None if values is None else config.from_dict(State, values)
     except (ConfigError, AttributeError, TypeError) as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from trellis import _native
-from trellis.arrays import Float32Array
+from trellis.arrays import Arrays, Float32Array
 from trellis.training.objective import Vector
 
 Step = Float32Array
@@ -45,6 +45,19 @@ class InverseHessian:
         self._memory, self._v = memory, v
         self._pairs: list[tuple[Step, Step]] = []
         self._products = np.array([[dot(v, v)]])  # [2k + 1, 2k + 1] between s_0.. s_k-1, y_0.. y_k-1, v
+
+    def arrays(self) -> Arrays:
+        """All that it knows, apart from v; it changes with the next `update`."""
+        named = {
+            f"{name}{i}": vector for i, pair in enumerate(self._pairs) for name, vector in zip("sy", pair, strict=True)
+        }
+        return {"products": self._products, **named}
+
+    def recall(self, arrays: Arrays) -> None:
+        """Know again what `arrays` returned, when v was the same."""
+        self._products = arrays["products"]
+        pairs = len(self._products) // 2
+        self._pairs = [(arrays[f"s{i}"], arrays[f"y{i}"]) for i in range(pairs)]
 
     def update(self, x: Vector, x_before: Vector, g: Vector, g_before: Vector, v: Vector) -> None:
         """Learn from a step; one without positive curvature is ignored. `v` is the next vector to multiply."""

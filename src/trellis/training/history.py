@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple, Self
 
 from trellis import config
+from trellis.arrays import Arrays
 from trellis.frames import data_frame
 from trellis.training.objective import Vector
 
@@ -22,6 +23,8 @@ class Iterate(NamedTuple):
     loss: float
     gradient_norm: float | None
     stop: Reason | None = None
+    memory: Callable[[], Arrays] | None = None
+    """What it knows besides the weights, until the next iteration: from both it can go on with the same steps."""
 
 
 class DevScores(NamedTuple):

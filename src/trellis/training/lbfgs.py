@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trellis.arrays import Arrays
 from trellis.training.hessian import InverseHessian, combine, dot, norm
 from trellis.training.history import Iterate, Reason
 from trellis.training.linesearch import wolfe
@@ -25,6 +26,15 @@ class StoppingTest:
         self._epsilon, self._delta = epsilon, delta
         self._losses: deque[float] = deque([loss], maxlen=min(max(period, 1), sys.maxsize))
         self._period = period
+
+    @property
+    def losses(self) -> Vector:
+        """The last ones."""
+        return np.array(self._losses)
+
+    def recall(self, losses: Vector) -> None:
+        """Know again the losses of a training that goes on."""
+        self._losses.extend(losses.tolist())
 
     def check(self, loss: float, gradient_norm: float, weights_norm: float) -> Reason | None:
         """The reason to stop, if there is one."""
@@ -46,15 +56,20 @@ def lbfgs(
     delta: float = 1e-5,
     period: int = 10,
     max_linesearch: int = 20,
+    before: Arrays | None = None,
 ) -> Iterator[Iterate]:
-    """Iterates of L-BFGS from `start`; the weights of one do not change until the next is asked for."""
+    """Iterates of L-BFGS from `start`; the weights of one do not change until the next is asked for.
+
+    With the `memory` of an iterate in `before`, they go on from it.
+    """
     x, g = start.copy(), np.empty_like(start)
     x_next, g_next, direction = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     loss = objective.evaluate(x, g)
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
     hessian = InverseHessian(g, memory)
+    recall(before, hessian, test)
     length = hessian.length
-    step = 1.0 / length if length else 1.0
+    step = 1.0 / length if length and before is None else 1.0
 
     def along(t: float) -> tuple[float, float]:
         combine([x, direction], [1.0, t], x_next)
@@ -69,5 +84,17 @@ def lbfgs(
         hessian.update(x_next, x, g_next, g, g_next)
         x, x_next, g, g_next = x_next, x, g_next, g
         loss, length, step = trial.loss, hessian.length, 1.0
-        yield Iterate(x, loss, length, test.check(loss, length, norm(x)))
+        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: memory_of(hessian, test))
     yield Iterate(x, loss, length, "converged")
+
+
+def memory_of(hessian: InverseHessian, test: StoppingTest) -> Arrays:
+    """What a quasi-Newton method knows besides its weights."""
+    return {**hessian.arrays(), "losses": test.losses}
+
+
+def recall(before: Arrays | None, hessian: InverseHessian, test: StoppingTest) -> None:
+    """The inverse of `memory_of`, if there is anything to know again."""
+    if before is not None:
+        hessian.recall(before)
+        test.recall(before["losses"])

@@ -9,22 +9,25 @@ zero takes the sign that descends. Curvature is learned from the smooth part onl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trellis.training.hessian import InverseHessian, dot, norm
+from trellis import _native
+from trellis.arrays import Arrays
+from trellis.training.hessian import InverseHessian, norm
 from trellis.training.history import Iterate
-from trellis.training.lbfgs import StoppingTest
+from trellis.training.lbfgs import StoppingTest, memory_of, recall
 from trellis.training.objective import Objective, Vector
 
 _DECREASE = 1e-4
 
 
-def pseudo_gradient(weights: Vector, gradient: Vector, c1: float) -> Vector:
-    """The steepest way up of the loss with its L1 term; all zeros exactly at the minimum."""
-    shrunk = np.sign(gradient) * np.maximum(np.abs(gradient) - c1, 0.0)
-    return np.where(weights != 0.0, gradient + c1 * np.sign(weights), shrunk)
+def pseudo_gradient(weights: Vector, gradient: Vector, c1: float, out: Vector | None = None) -> Vector:
+    """The steepest way up of the loss with its L1 term, into `out` if given; all zeros exactly at the minimum."""
+    found = np.empty_like(gradient) if out is None else out
+    _native.pseudo_gradient(weights, gradient, c1, found)
+    return found
 
 
 def owlqn(
@@ -37,49 +40,46 @@ def owlqn(
     delta: float = 1e-5,
     period: int = 10,
     max_linesearch: int = 20,
+    before: Arrays | None = None,
 ) -> Iterator[Iterate]:
-    """Iterates of OWL-QN from `start`; their loss includes the L1 term."""
-    x, g, direction = start.copy(), np.empty_like(start), np.empty_like(start)
+    """Iterates of OWL-QN from `start`; their loss includes the L1 term. See `lbfgs` for `before`."""
+    x, g = start.copy(), np.empty_like(start)
+    x_next, g_next, uphill, direction = (np.empty_like(start) for _ in range(4))
     loss = objective.evaluate(x, g) + c1 * float(np.abs(x).sum())
-    uphill = pseudo_gradient(x, g, c1)
+    pseudo_gradient(x, g, c1, uphill)
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
     hessian = InverseHessian(uphill, memory)
+    recall(before, hessian, test)
     length = hessian.length
-    step = 1.0 / length if length else 1.0
+    step = 1.0 / length if length and before is None else 1.0
+
+    def along(t: float) -> tuple[float, float]:
+        """The loss after a step that is cut at the border of the orthant, and its change if that were linear."""
+        size, slope = _native.step_in_orthant(x, uphill, direction, t, x_next)
+        return objective.evaluate(x_next, g_next) + c1 * size, slope
+
     while length > 0:
         hessian.descent(direction)
-        direction[direction * uphill >= 0.0] = 0.0
-        found = _backtrack(objective, x, loss, uphill, direction, c1, step, max_linesearch)
+        _native.keep_downhill(uphill, direction)
+        found = _backtrack(along, loss, step, max_linesearch)
         if found is None:
             yield Iterate(x, loss, length, "no_progress")
             return
-        x_next, g_next, loss = found
-        uphill = pseudo_gradient(x_next, g_next, c1)
+        pseudo_gradient(x_next, g_next, c1, uphill)
         hessian.update(x_next, x, g_next, g, uphill)
-        x, g, step = x_next, g_next, 1.0
-        length = hessian.length
-        yield Iterate(x, loss, length, test.check(loss, length, norm(x)))
+        x, x_next, g, g_next = x_next, x, g_next, g
+        loss, length, step = found, hessian.length, 1.0
+        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: memory_of(hessian, test))
     yield Iterate(x, loss, length, "converged")
 
 
 def _backtrack(
-    objective: Objective,
-    x: Vector,
-    loss: float,
-    uphill: Vector,
-    direction: Vector,
-    c1: float,
-    step: float,
-    most_trials: int,
-) -> tuple[Vector, Vector, float] | None:
-    """The first of shorter and shorter steps, cut at the border of the orthant, that lowers the loss enough."""
-    orthant = np.where(x != 0.0, np.sign(x), -np.sign(uphill))
-    g_next = np.empty_like(x)
+    along: Callable[[float], tuple[float, float]], loss: float, step: float, most_trials: int
+) -> float | None:
+    """The loss of the first of shorter and shorter steps that lowers it enough."""
     for _ in range(most_trials):
-        x_next = x + step * direction
-        x_next[x_next * orthant <= 0.0] = 0.0
-        trial = objective.evaluate(x_next, g_next) + c1 * float(np.abs(x_next).sum())
-        if trial <= loss + _DECREASE * dot(uphill, x_next - x):
-            return x_next, g_next, trial
+        trial, slope = along(step)
+        if trial <= loss + _DECREASE * slope:
+            return trial
         step *= 0.5
     return None

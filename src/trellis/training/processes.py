@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
@@ -25,11 +25,26 @@ import numpy as np
 
 from trellis.arrays import FloatArray
 from trellis.errors import ModelError, ProcessError, TrellisError
+from trellis.training.leaves import (
+    LEAVES,
+    Leaves,
+    Node,
+    Total,
+    computed,
+    leaves_of,
+    own_nodes,
+    own_places,
+    passes,
+    total_of,
+)
 from trellis.training.objective import Vector
 
 T = TypeVar("T")
-Own = Callable[[Vector, Vector], float]
-"""The loss of a process's own sentences for the weights, and its derivatives (or counts), which are written."""
+Own = Callable[[Vector, Vector], float] | Leaves
+"""The loss of a process's own sentences for the weights, and its derivatives (or counts), which are written.
+
+Given as leaves, the sum over all processes does not depend on how many there are.
+"""
 
 PATIENCE = timedelta(minutes=30)
 """How long a process waits for another one that is alive but does not answer."""
@@ -41,12 +56,20 @@ class Team(Protocol):
     rank: int
     """Which of them this one is; 0 is the leader."""
     count: int
+    makes_parts: bool
+    """Whether sums are made of parts, so that they come out the same for any number of processes."""
+
+    def share(self, items: Sequence[T], parts: int | None = None) -> Sequence[T]:
+        """The items for this process: item i is in part ``i % parts``, and each process has some of the parts."""
 
     def gather(self, item: T) -> list[T]:
         """The items of all processes, in the order of their ranks."""
 
     def add(self, array: FloatArray) -> FloatArray:
         """The sum of the arrays of all processes."""
+
+    def succeed(self, compute: Callable[[], T]) -> T:
+        """What this process computes, if all of them succeed; else the error of the first that did not."""
 
     def total(self, weights: Vector, out: Vector, own: Own) -> float:
         """The leader's call: the loss of all sentences; the sum of what all processes wrote is in `out`."""
@@ -60,6 +83,13 @@ class Alone:
 
     rank, count = 0, 1
 
+    def __init__(self, *, makes_parts: bool = False) -> None:
+        self.makes_parts = makes_parts
+
+    def share(self, items: Sequence[T], parts: int | None = None) -> Sequence[T]:
+        """All of them."""
+        return items
+
     def gather(self, item: T) -> list[T]:
         """The item."""
         return [item]
@@ -68,13 +98,27 @@ class Alone:
         """The array."""
         return array
 
+    def succeed(self, compute: Callable[[], T]) -> T:
+        """The result."""
+        return compute()
+
     def total(self, weights: Vector, out: Vector, own: Own) -> float:
         """The loss."""
-        return own(weights, out)
+        if callable(own):
+            return own(weights, out)
+        rooms = [out]
+        total = computed(own, Node(0, own.count), weights, rooms)
+        return _written(total, out)
 
     def run(self, size: int, own: Own, lead: Callable[[], tuple[Vector, T]]) -> tuple[Vector, T]:
         """The result."""
         return lead()
+
+
+def _written(total: Total, out: Vector) -> float:
+    if total.out is not out:
+        out[:] = total.out
+    return total.loss
 
 
 _FAILED, _DONE, _NEXT = -1.0, 0.0, 1.0  # what the leader says with the weights: it gave up, they are final, go on
@@ -82,6 +126,8 @@ _FAILED, _DONE, _NEXT = -1.0, 0.0, 1.0  # what the leader says with the weights:
 
 class Processes:
     """Several processes that are connected by gloo."""
+
+    makes_parts = True
 
     def __init__(self, group: Any) -> None:
         from torch import distributed
@@ -93,6 +139,12 @@ class Processes:
         """Leave the group: its threads, if they still ran when the interpreter ends, would abort the process."""
         self._distributed.destroy_process_group(self._group)
         self._group = None
+
+    def share(self, items: Sequence[T], parts: int | None = None) -> Sequence[T]:
+        """The items for this process."""
+        count = leaves_among(self.count, parts)
+        own = set(leaves_of(self.rank, self.count, count))
+        return [item for i, item in enumerate(items) if i % count in own]
 
     def gather(self, item: T) -> list[T]:
         """The items of all processes, in the order of their ranks."""
@@ -147,20 +199,59 @@ class Processes:
 
     def _exchange(self, weights: Vector, out: Vector, own: Own) -> float:
         """Compute a part and add up all parts in the leader; a failure in one process is one in all."""
+        if not callable(own):
+            return self._exchange_leaves(weights, out, own)
         import torch
 
-        loss, problem = 0.0, None
+        loss = self.succeed(lambda: own(weights, out))
+        both = torch.from_numpy(np.append(out, loss))
+        self._talk(lambda: self._distributed.reduce(both, dst=0, group=self._group))
+        out[:] = both.numpy()[:-1]
+        return float(both[-1])
+
+    def _exchange_leaves(self, weights: Vector, out: Vector, own: Leaves) -> float:
+        """The same for leaves: along a tree of processes, each puts the sums of another one and its own together."""
+        rooms = [out]
+        nodes = list(own_nodes(own_places(self.rank, self.count, own.count), own.count))
+        totals = self.succeed(lambda: {node: computed(own, node, weights, rooms) for node in nodes})
+        for one in passes(self.count, own.count):
+            if self.rank == one.sender:
+                for node in one.sent:
+                    self._pass_on(totals[node], one.receiver)
+                return 0.0
+            if self.rank == one.receiver:
+                totals |= {node: self._take(one.sender, len(out)) for node in one.sent}
+                totals = {node: total_of(node, totals.get, rooms) for node in one.kept}
+        return _written(totals[Node(0, own.count)], out)
+
+    def succeed(self, compute: Callable[[], T]) -> T:
+        """What this process computes, if all of them succeed; else the error of the first that did not."""
+        result: T | None = None
+        problem = None
         try:
-            loss = own(weights, out)
+            result = compute()
         except TrellisError as error:
             problem = error
         failures = self.add(np.array([0.0 if problem is None else 1.0]))
         if failures[0]:
             raise next(error for error in self.gather(problem) if error is not None)
-        both = torch.from_numpy(np.append(out, loss))
-        self._talk(lambda: self._distributed.reduce(both, dst=0, group=self._group))
-        out[:] = both.numpy()[:-1]
-        return float(both[-1])
+        return result  # type: ignore[return-value]
+
+    def _pass_on(self, total: Total, rank: int) -> None:
+        """Send a sum to another process."""
+        import torch
+
+        tensor = torch.from_numpy(np.append(total.out, total.loss))
+        self._talk(lambda: self._distributed.send(tensor, dst=rank, group=self._group))
+
+    def _take(self, rank: int, size: int) -> Total:
+        """The sum that another process sends."""
+        import torch
+
+        tensor = torch.empty(size + 1, dtype=torch.float64)
+        self._talk(lambda: self._distributed.recv(tensor, src=rank, group=self._group))
+        array = tensor.numpy()
+        return Total(float(array[-1]), array[:-1])
 
     def _send(self, weights: Vector, word: float) -> None:
         import torch
@@ -201,6 +292,11 @@ def are_several() -> bool:
     return os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1") and "RANK" in os.environ
 
 
+def was_started() -> bool:
+    """Whether torchrun or the like started this process, be it alone."""
+    return bool(os.environ.get("WORLD_SIZE")) and "RANK" in os.environ
+
+
 def leads() -> bool:
     """Whether this process is alone, or the first of those that were started together: it writes and speaks."""
     return os.environ.get("RANK", "0") == "0"
@@ -211,19 +307,27 @@ def own_share() -> slice:
     return slice(int(os.environ["RANK"]), None, int(os.environ["WORLD_SIZE"])) if are_several() else slice(None)
 
 
+def leaves_among(processes: int, parts: int | None) -> int:
+    """In how many parts the sentences of some processes are: as many as asked for, or enough for all of them."""
+    if parts is not None:
+        return parts
+    count = LEAVES
+    while count < processes:
+        count *= 2
+    return count
+
+
 @contextmanager
 def together() -> Iterator[Team]:
     """The processes that were started with this one train one model together, each with its own sentences."""
-    if not are_several():
-        yield ALONE
-        return
-    team = Processes(_connected())
+    team = Processes(_connected()) if are_several() else Alone(makes_parts=was_started())
     token = _CURRENT.set(team)
     try:
         yield team
     finally:
         _CURRENT.reset(token)
-        team.close()
+        if isinstance(team, Processes):
+            team.close()
 
 
 def _connected() -> Any:

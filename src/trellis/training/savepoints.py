@@ -3,26 +3,28 @@
     checkpoint-00000040.safetensors    after iteration 40: all steps, its weights, with held-out data also the best ones
 
 One is written every so many seconds, and when another process of the training is lost. The file does not depend on
-the number of processes. A quasi-Newton method continues from the weights without what it knows about the curvature, so
-that its steps differ from those of a training that was never interrupted; EM takes the same ones.
+the number of processes. It also holds what a quasi-Newton method knows about the curvature, 48 bytes per weight by
+default, so that a training that continues takes the steps of one that was never interrupted.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from trellis import store
+from trellis.arrays import Arrays
 from trellis.errors import ConfigError, StoreError
 from trellis.training.best import Best
 from trellis.training.folder import CHECKPOINTS, TrainingFolder
 from trellis.training.history import History
 from trellis.training.objective import Vector
 
-_KIND = "state of a training"
+_KIND, _MEMORY = "state of a training", "memory."
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class Reached:
 
     weights: Vector
     best: Best[Vector]
+    memory: Callable[[], Arrays] | None = None
+    """What the optimizer knows besides."""
 
 
 class Savepoints:
@@ -52,9 +56,11 @@ class Savepoints:
 
     def write(self, place: Reached) -> None:
         """Write the place, then remove those before it."""
-        arrays = {"weights": place.weights}
+        arrays: Arrays = {"weights": place.weights}
         if place.best.weights is not None and place.best.weights is not place.weights:
             arrays["best"] = place.best.weights
+        if place.memory is not None:
+            arrays |= {f"{_MEMORY}{name}": array for name, array in place.memory().items()}
         path = self._folder.path / f"checkpoint-{len(place.best.steps):08d}.safetensors"
         store.save(path, _KIND, {"history": place.best.history("interrupted").to_dict()}, arrays)
         for old in self._folder.path.glob(CHECKPOINTS):
@@ -76,4 +82,23 @@ def _read(path: Path, size: int) -> Reached:
     )
     if weights is None:
         raise stored.refused("weights", f"is missing: expected {size} numbers")
-    return Reached(weights, Best(list(history.steps), history.kept, weights if best is None else best))
+    kept = Best(list(history.steps), history.kept, weights if best is None else best)
+    memory = _memory(stored, size)
+    return Reached(weights, kept, None if memory is None else lambda: memory)
+
+
+def _memory(stored: store.Stored, size: int) -> Arrays | None:
+    """What a quasi-Newton method knew, if that was saved."""
+    if f"{_MEMORY}products" not in stored:
+        return None
+    products = stored.array(f"{_MEMORY}products", np.float64, (None, None))
+    pairs = len(products) // 2
+    if products.shape != (2 * pairs + 1,) * 2:
+        raise stored.refused(f"{_MEMORY}products", f"must be square, with an odd number of rows, got {products.shape}")
+    steps = {name: stored.array(f"{_MEMORY}{name}", np.float32, (size,)) for name in _names(pairs)}
+    losses = stored.array(f"{_MEMORY}losses", np.float64, (None,))
+    return {name: np.array(array) for name, array in (("products", products), ("losses", losses), *steps.items())}
+
+
+def _names(pairs: int) -> list[str]:
+    return [f"{name}{i}" for i in range(pairs) for name in "sy"]

@@ -20,7 +20,7 @@ from trellis.models.neural.inputs import Spelt
 from trellis.models.neural.network import Network, build
 from trellis.models.neural.plan import Plan, TableSize, plan_of
 from trellis.models.neural.tagging import scores_of
-from trellis.models.neural.vocabulary import Vocabulary, learn_pairs, learn_vocabulary
+from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.bilstm import BiLSTM
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.packing import Packing
@@ -66,11 +66,11 @@ def made(config: NeuralConfig, vectors: bool = False, scale: float = 1.0) -> tup
     """A network that has learned nothing; over long sentences, scaled weights would make it chaotic."""
     torch.manual_seed(0)
     own = config.encoder
-    vocabulary = learn_vocabulary(COLUMN, own.columns, lower=False, min_freq=1)
+    vocabulary = learn_vocabulary(TokenCounts.count([COLUMN], own.columns), lower=False, min_freq=1)
     if own.characters.kind == "none":
         vocabulary = dataclasses.replace(vocabulary, characters=Symbols())
     if own.pairs:
-        vocabulary = dataclasses.replace(vocabulary, pairs=learn_pairs([s.tokens for s in COLUMN], 1))
+        vocabulary = dataclasses.replace(vocabulary, pairs=learn_pairs([[s.tokens for s in COLUMN]], 1))
     table = None
     if vectors:
         vocabulary = dataclasses.replace(vocabulary, vectors=Symbols(("Rome", "in", "absent")))

@@ -21,7 +21,7 @@ from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
 from trellis.models.neural.inputs import CASES, case_of
-from trellis.models.neural.vocabulary import Vocabulary, learn_pairs, learn_vocabulary
+from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.parts import PairPart
 from trellis.symbols import FIRST, PADDING, UNKNOWN, Symbols
 from trellis.text import Sentence
@@ -79,13 +79,13 @@ class TestTheTextbooksRecipe:
 
 class TestWords:
     def test_ids_are_by_frequency_and_rare_words_are_unknown(self):
-        names = learn_vocabulary([["a", "b", "b", "c"], ["b", "a"]], (), lower=False, min_freq=2)
+        names = learn_vocabulary(TokenCounts.count([[["a", "b", "b", "c"], ["b", "a"]]], ()), lower=False, min_freq=2)
         assert names.words.names == ("b", "a")
         assert names.words.ids(["a", "b", "c", "zz"]).tolist() == [3, 2, UNKNOWN, UNKNOWN]
         assert names.characters.names == ("b", "a", "c")
 
     def test_lower_case_when_asked(self):
-        names = learn_vocabulary([["Rome", "rome"]], (), lower=True, min_freq=1)
+        names = learn_vocabulary(TokenCounts.count([[["Rome", "rome"]]], ()), lower=True, min_freq=1)
         assert names.words.names == ("rome",)
         assert names.encode([["ROME"]]).words.word.tolist() == [FIRST]
 
@@ -110,7 +110,7 @@ class TestWords:
         assert CASES[case_of(word) - FIRST] == case
 
     def test_a_batch_is_a_gather_of_distinct_words(self):
-        names = learn_vocabulary([["ab", "c"]], (), lower=False, min_freq=1)
+        names = learn_vocabulary(TokenCounts.count([[["ab", "c"]]], ()), lower=False, min_freq=1)
         encoded = names.encode([["ab", "c", "ab"], [], ["cab"]])
         batch = encoded.token_ids(np.array([2, 0]), {"characters", "case"})
         assert batch.lengths.tolist() == [1, 3]
@@ -178,8 +178,8 @@ class TestWords:
     def test_neighbours_are_looked_up_together(self):
         inputs = [list("abab"), [], list("ba")]
         counts = {" a": 1, "a b": 2, "b a": 2, "b ": 1, " b": 1, "a ": 1}
-        assert set(learn_pairs(inputs, 1).names) == set(counts)
-        assert set(learn_pairs(inputs, 2).names) == {name for name, count in counts.items() if count > 1}
+        assert set(learn_pairs([inputs], 1).names) == set(counts)
+        assert set(learn_pairs([inputs], 2).names) == {name for name, count in counts.items() if count > 1}
         names = Vocabulary(pairs=Symbols(("a b", "b a", " b")))
         found = names.encode([list("ba"), [], list("abc")])
         assert found.pairs.tolist() == [[4, 3], [3, UNKNOWN], [UNKNOWN, 2], [2, UNKNOWN], [UNKNOWN, UNKNOWN]]

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 
+from tests.store.newer import as_of_format
 from tests.training.neural import victim
 from tests.training.neural.toys import Labels, Linear
 from trellis import files, store
 from trellis.config import to_dict
-from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError
 from trellis.training.neural import CheckpointWarning, TrainingSettings, train
 from trellis.training.neural.checkpoints import Checkpoints
 
@@ -140,7 +141,18 @@ class TestDamage:
             damage(path, "truncated")
         with pytest.warns(CheckpointWarning) as seen:
             assert resumed(tmp_path) == uninterrupted
-        assert len(seen) == 2
+        said = [str(one.message) for one in seen]
+        assert len(said) == 2
+        assert "cannot be used, going back to the one before it: " in said[0]
+        assert said[1].startswith("no checkpoint can be used, training starts from the beginning; that of step ")
+
+    def test_one_of_a_newer_version_is_an_error_and_stays(self, tmp_path):
+        resumed(tmp_path)
+        files = sorted(tmp_path.glob("checkpoint-*"))
+        as_of_format(99, files[-1])
+        with pytest.raises(NewerFormatError, match="has format 99"):
+            resumed(tmp_path)
+        assert sorted(tmp_path.glob("checkpoint-*")) == files
 
     def test_so_is_a_checkpoint_whose_kept_weights_are_damaged_or_gone(self, uninterrupted, tmp_path):
         resumed(tmp_path)

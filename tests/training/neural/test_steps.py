@@ -39,15 +39,15 @@ def test_a_plain_step_goes_down_the_mean_loss():
     task = Linear()
     expected = weights(task) - 0.1 * gradient(task)
     loss = task.loss(ALL)[0].item()
-    taken = stepper(task, learning_rate=0.1).take(0, [ALL])
+    taken = stepper(task, learning_rate=0.1).take(0, task, [ALL])
     torch.testing.assert_close(weights(task), expected, rtol=1e-12, atol=0)
     assert (taken.loss, taken.items, taken.learning_rate) == (pytest.approx(loss), 20, 0.1)
 
 
 def test_accumulated_batches_equal_one_big_batch():
     big, small = Linear(), Linear()
-    one = stepper(big, learning_rate=0.1, clip=0.7).take(0, [ALL])
-    many = stepper(small, learning_rate=0.1, clip=0.7).take(0, [ALL[:3], ALL[3:11], ALL[11:]])
+    one = stepper(big, learning_rate=0.1, clip=0.7).take(0, big, [ALL])
+    many = stepper(small, learning_rate=0.1, clip=0.7).take(0, small, [ALL[:3], ALL[3:11], ALL[11:]])
     torch.testing.assert_close(weights(small), weights(big), rtol=1e-12, atol=0)
     assert (many.items, many.gradient_norm) == (one.items, pytest.approx(one.gradient_norm))
 
@@ -66,7 +66,7 @@ def test_long_gradients_are_shortened_and_short_ones_left_alone(clip):
     task = Linear()
     g = gradient(task)
     expected = weights(task) - 0.1 * g * min(1, clip / g.norm())
-    taken = stepper(task, learning_rate=0.1, clip=clip).take(0, [ALL])
+    taken = stepper(task, learning_rate=0.1, clip=clip).take(0, task, [ALL])
     torch.testing.assert_close(weights(task), expected, rtol=1e-12, atol=0)
     assert taken.gradient_norm == pytest.approx(g.norm().item())
 
@@ -90,7 +90,7 @@ def test_the_groups_have_their_own_rates_and_only_matrices_decay():
 def test_rates_follow_the_schedule_in_every_group():
     task = Linear()
     before, g = weights(task), gradient(task)
-    taken = stepper(task, learning_rate=9.0, head_learning_rate=0.1, warmup=4.0).take(1, [ALL])
+    taken = stepper(task, learning_rate=9.0, head_learning_rate=0.1, warmup=4.0).take(1, task, [ALL])
     assert taken.learning_rate == pytest.approx(0.05)
     torch.testing.assert_close(weights(task), before - 0.05 * g, rtol=1e-12, atol=0)
 
@@ -106,7 +106,7 @@ def test_the_optimizer_is_torchs(name):
     kinds = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": partial(torch.optim.SGD, momentum=0.9)}
     two = kinds[name](groups, lr=0.1, foreach=False)
     for number in range(5):
-        one.take(number, [ALL])
+        one.take(number, ours, [ALL])
         two.zero_grad()
         loss, count = theirs.loss(ALL)
         (loss / count).backward()
@@ -118,13 +118,13 @@ def test_the_optimizer_is_torchs(name):
 def test_the_optimizers_memory_survives_a_round_trip(name):
     one, two = Linear(), Linear()
     first, second = (stepper(task, optimizer=name, momentum=0.9) for task in (one, two))
-    first.take(0, [ALL])
+    first.take(0, one, [ALL])
     state = optimizer_state(first.optimizer, {id(p): n for n, p in one.module.named_parameters()})
     assert state
     two.module.load_state_dict(one.module.state_dict())
     restore_optimizer(second.optimizer, dict(two.module.named_parameters()), {k: v.clone() for k, v in state.items()})
-    for each in (first, second):
-        each.take(1, [ALL[:5]])
+    for each, task in ((first, one), (second, two)):
+        each.take(1, task, [ALL[:5]])
     assert torch.equal(weights(one), weights(two))
 
 
@@ -139,7 +139,7 @@ def test_frozen_parameters_stay_and_nothing_to_train_is_an_error():
     task = Linear()
     task.module.weight.requires_grad_(False)
     before = task.module.weight.clone()
-    stepper(task).take(0, [ALL])
+    stepper(task).take(0, task, [ALL])
     assert torch.equal(task.module.weight, before)
     task.module.bias.requires_grad_(False)
     with pytest.raises(ModelError, match="nothing to train"):
@@ -150,7 +150,7 @@ def test_examples_without_a_loss_take_a_step_of_nothing():
     task = Linear()
     task.loss = lambda examples: (torch.zeros(()), 0)
     before = weights(task)
-    assert stepper(task).take(0, [ALL[:1]]).items == 0
+    assert stepper(task).take(0, task, [ALL[:1]]).items == 0
     assert torch.equal(weights(task), before)
 
 
@@ -160,7 +160,7 @@ def test_a_loss_that_is_no_number_is_refused_before_it_reaches_the_weights(value
     task.x[3] = value
     before = weights(task)
     with pytest.raises(Diverged, match=f"diverged at step 8: the {word}, at learning rate 0.005; lower"):
-        stepper(task).take(7, [ALL])
+        stepper(task).take(7, task, [ALL])
     assert torch.equal(weights(task), before)
 
 
@@ -168,7 +168,7 @@ def test_so_is_a_gradient_that_is_no_number_under_a_fine_loss():
     task = Linear()
     task.loss = lambda examples: (task.module.weight.abs().sum() * 0 + task.module.bias.mul(0).sqrt().sum(), 1)
     with pytest.raises(Diverged, match="the gradient's length is nan"):
-        stepper(task).take(0, [ALL])
+        stepper(task).take(0, task, [ALL])
 
 
 def test_chance_depends_on_seed_and_step_only():
@@ -184,8 +184,8 @@ def test_bf16_runs_the_forward_pass_in_bf16_and_keeps_float_weights():
     task = Linear(dtype=torch.float32)
     kinds = []
     task.module.register_forward_hook(lambda module, inputs, output: kinds.append(output.dtype))
-    stepper(task, precision="bf16").take(0, [ALL])
-    stepper(task, precision="fp32").take(0, [ALL])
+    stepper(task, precision="bf16").take(0, task, [ALL])
+    stepper(task, precision="fp32").take(0, task, [ALL])
     assert kinds == [torch.bfloat16, torch.float32]
     assert task.module.weight.dtype == torch.float32
 
@@ -201,5 +201,5 @@ def test_tied_parameters_are_trained_once():
     task = Linear(size=1)
     task.module = nn.Sequential(task.module, nn.Linear(1, 1, dtype=torch.float64))
     task.module[1].weight = task.module[0].weight
-    stepper(task, optimizer="adamw").take(0, [ALL])
+    stepper(task, optimizer="adamw").take(0, task, [ALL])
     assert task.module[1].weight is task.module[0].weight

@@ -37,16 +37,18 @@ class BatchLoss(torch.autograd.Function):
         ctx: Any, keep: bool, layout: _native.Layout, tags: Tensor, scale: float, *arguments: Tensor | None
     ) -> Tensor:
         scores: Arguments = arguments  # type: ignore[assignment]
-        inference, out = make_inference(layout, scores), torch.empty((), dtype=scores[0].dtype)
+        inference = make_inference(layout, scores)
         if keep:
             # The native side keeps the tags it has checked: the caller may change theirs without autograd noticing.
             ctx.inference, ctx.layout, ctx.scale, ctx.has_tags = inference, layout, scale, True
-            ctx.grads = _like(scores, ctx.needs_input_grad[-1])
             ctx.places = places_of(scores)
             ctx.save_for_backward(*scores)
-            report = inference.total_nll_gradient(tags.data_ptr(), scale, out.data_ptr(), *_pointers(ctx.grads))
-        else:
-            report = inference.total_nll(tags.data_ptr(), scale, out.data_ptr())
+            loss, ctx.grads = loss_and_gradient(
+                inference, layout, scores, tags, scale, edges_too=ctx.needs_input_grad[-1]
+            )
+            return loss
+        out = torch.empty((), dtype=scores[0].dtype)
+        report = inference.total_nll(tags.data_ptr(), scale, out.data_ptr())
         if report[0]:
             raise_report(report, layout, scores, tags)
         return out
@@ -71,12 +73,25 @@ class BatchLoss(torch.autograd.Function):
 def _gradient_again(ctx: Any, scores: Arguments) -> Gradients:
     """The gradient of `BatchLoss`, for a second backward pass."""
     plain, path = _plain(scores), _tags_by_row(ctx, scores[0])
-    grads, out = _like(plain, ctx.needs_input_grad[-1]), torch.empty((), dtype=plain[0].dtype)
-    inference = make_inference(ctx.layout, plain)
-    report = inference.total_nll_gradient(path.data_ptr(), ctx.scale, out.data_ptr(), *_pointers(grads))
+    inference, edges_too = make_inference(ctx.layout, plain), ctx.needs_input_grad[-1]
+    return loss_and_gradient(inference, ctx.layout, plain, path, ctx.scale, edges_too=edges_too)[1]
+
+
+def loss_and_gradient(
+    inference: Inference,
+    layout: _native.Layout,
+    scores: Arguments,
+    tags: Tensor,
+    scale: float,
+    *,
+    edges_too: bool = False,
+) -> tuple[Tensor, Gradients]:
+    """The loss of the batch times the scale, and its gradient, in one pass."""
+    grads, out = _like(scores, edges_too), torch.empty((), dtype=scores[0].dtype)
+    report = inference.total_nll_gradient(tags.data_ptr(), scale, out.data_ptr(), *_pointers(grads))
     if report[0]:
-        raise_report(report, ctx.layout, plain, path)
-    return grads
+        raise_report(report, layout, scores, tags)
+    return out, grads
 
 
 class ChainLoss(torch.autograd.Function):

@@ -15,8 +15,12 @@ from trellis.chain.torch.answers import Decoded
 from trellis.chain.torch.scores import ChainScores
 from trellis.errors import ChainError
 
+# Written out, since torch 2.4 cannot read them from annotations that are strings.
+_CHAIN = "Tensor transitions, Tensor start, Tensor end, Tensor? edges, bool batch_first"
+_LOSS = f"Tensor emissions, Tensor tags, Tensor? mask, {_CHAIN}, int ignore_index"
 
-@torch.library.custom_op("trellis::nll", mutates_args=())
+
+@torch.library.custom_op("trellis::nll", mutates_args=(), schema=f"({_LOSS}) -> Tensor")
 def _nll(
     emissions: Tensor,
     tags: Tensor,
@@ -34,7 +38,7 @@ def _nll(
     return scores.nll(tags)
 
 
-@torch.library.custom_op("trellis::nll_backward", mutates_args=())
+@torch.library.custom_op("trellis::nll_backward", mutates_args=(), schema=f"(Tensor grad, {_LOSS}) -> Tensor[]")
 def _nll_backward(
     grad: Tensor,
     emissions: Tensor,
@@ -55,7 +59,9 @@ def _nll_backward(
     return [found.reshape(x.shape).to(x.dtype) for found, x in grads]
 
 
-@torch.library.custom_op("trellis::viterbi", mutates_args=())
+@torch.library.custom_op(
+    "trellis::viterbi", mutates_args=(), schema=f"(Tensor emissions, Tensor? mask, {_CHAIN}) -> (Tensor, Tensor)"
+)
 def _viterbi(
     emissions: Tensor,
     mask: Tensor | None,
@@ -76,6 +82,12 @@ def is_traced() -> bool:
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
+def is_exported() -> bool:
+    """Whether `torch.export` is at work; torch before 2.7 does not say."""
+    asked = getattr(torch.compiler, "is_exporting", None)
+    return asked is not None and bool(asked())
+
+
 def refuse_exporters() -> None:
     """An error for exporters, which would write down the answers of their example, or a node that nobody knows."""
     if is_traced() or torch.onnx.is_in_onnx_export():
@@ -87,7 +99,7 @@ def refuse_exporters() -> None:
 
 def refuse_export_of_scores() -> None:
     """An error for `torch.export`, which knows the registered operators only."""
-    if torch.compiler.is_exporting():
+    if is_exported():
         raise ChainError(
             "torch.export keeps viterbi and nll of trellis.nn.CRF only: call what trellis.nn.CRF.decoder_for_export() "
             "gives for marginals and the probability of the best path"

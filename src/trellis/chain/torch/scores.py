@@ -21,7 +21,14 @@ from trellis.chain._checks import (
 from trellis.chain.tables import Sequences, Tabled
 from trellis.chain.torch import _scan, by_scan
 from trellis.chain.torch.answers import Decoded, Marginals, Paths
-from trellis.chain.torch.autograd import BatchLoss, ChainLoss, WeightedLoss, native_gradient
+from trellis.chain.torch.autograd import (
+    BatchLoss,
+    ChainLoss,
+    Gradients,
+    WeightedLoss,
+    loss_and_gradient,
+    native_gradient,
+)
 from trellis.chain.torch.batch import Batch, to_numpy
 from trellis.errors import ShapeError
 
@@ -119,6 +126,13 @@ class ChainScores(Batch, Tabled):
         self.check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
         grads = native_gradient(inference, self.arguments, grad, True)
         return [x for x in grads if x is not None]
+
+    def total_nll_gradient(self, tags: Tensor) -> tuple[Tensor, Gradients]:
+        """The loss summed over the batch, and its gradient, in one pass by the native kernels: CPU tensors only.
+
+        For use when autograd is off; the gradient is by emissions, transitions, start, end, and edges or None.
+        """
+        return loss_and_gradient(self.inference(), self.layout, self.arguments, self.check_tags(tags), 1.0)
 
     def viterbi(self, *, allowed: Tensor | None = None) -> Decoded:
         """The best label sequence of each sequence and its score, whose gradient is that of the path's score."""

@@ -120,7 +120,7 @@ class CRF(Parameters):
             raise ValueError("Pass both X_dev and y_dev to use the holdout data")
         log = TrainingLog()
         data = Labelled.of(X, y)
-        seen = list(dict.fromkeys(label for own in data.strings() for label in own))
+        seen = data.distinct()
         model = models.CRF(**self._settings()).fit(data.inputs, data.labels, progress=self._progress(log))
         self._tagger = Tagger(model, seen)
         self.training_log_ = log
@@ -206,7 +206,7 @@ class CRF(Parameters):
         given |= {"num_memories": self.num_memories, "max_iterations": limit, "c": self.c}
         settings = {_NAMES.get(name, name): _plain(name, value) for name, value in given.items() if value is not None}
         fixed = {"features": "given", "algorithm": algorithm, "constraints": False, "scheme": "plain", "prune": 0.0}
-        return settings | fixed
+        return settings | fixed | {"fold_width": False}  # nothing to fold: features are not tokens
 
     def _progress(self, log: TrainingLog) -> Any:
         if not self.verbose:

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from trellis.arrays import AnyArray, IntArray
 from trellis.compat.spacy.documents import (
     PARTS_OF_SPEECH,
+    Batch,
+    Spans,
+    Strings,
     add_extensions,
-    pieces,
-    span_name,
-    span_places,
+    bounds_of,
+    tagged_texts,
     words_and_spaces,
 )
+from trellis.compat.spacy.learning import Learning
 from trellis.compat.spacy.opened import Opened
+from trellis.corpus import sentence_from_words
+from trellis.corpus.spacy import tagged_sentence
 from trellis.errors import ConfigError, ModelError
 from trellis.extras import needed
-from trellis.models import Tagged, Tagger
+from trellis.models import Tagger
 from trellis.models.raw_text import segments
-from trellis.text import splitter
+from trellis.text import Sentence, splitter
 
-_BATCH = 256  # documents that are tagged at a time
+_BATCH = 1000  # documents that are tagged at a time, as many as a pipeline of spaCy takes
+_NOTHING = np.empty(0)
+_INSIDE, _OUTSIDE, _BEGIN = 1, 2, 3  # spaCy's numbers for the place of a token in an entity
 
 
-class _Component(Opened, ABC):
+class _Component(Learning, ABC):
     """What the components share: documents are taken in batches, and their sentences tagged together."""
 
-    def __init__(self, nlp: Any, name: str, model: str | None) -> None:
-        super().__init__(name, model)
-        self.vocab = nlp.vocab
+    def __init__(self, nlp: Any, name: str, model: str | None, train: dict[str, Any]) -> None:
+        super().__init__(name, model, train)
+        self.vocab, self._strings = nlp.vocab, Strings(nlp.vocab.strings)
         add_extensions()
 
     def __call__(self, doc: Any) -> Any:
@@ -40,69 +49,116 @@ class _Component(Opened, ABC):
     def pipe(self, stream: Iterable[Any], *, batch_size: int = _BATCH) -> Iterator[Any]:
         """The documents, annotated; those of a batch are tagged in one call."""
         for docs in needed("spacy", "spacy", self.name).util.minibatch(stream, batch_size):
-            yield from self._annotated(docs)
+            tagger = self.tagger
+            self._check(tagger)
+            self._annotate(docs, tagger)
+            yield from docs
 
-    def _annotated(self, docs: Sequence[Any]) -> Sequence[Any]:
-        tagger = self.tagger
-        self._check(tagger)
-        characters = not splitter(tagger.tokenizer_).separator
-        parts = [list(pieces(doc, characters=characters)) for doc in docs]
-        tagged = iter(tagger.annotate([given for own in parts for _, _, given in own]))
-        for doc, own in zip(docs, parts, strict=True):
-            self._annotate(doc, [(begin, places, next(tagged)) for begin, places, _ in own])
-        return docs
+    @abstractmethod
+    def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
+        """How well the predictions of the examples agree with their references, by spaCy's own scorer."""
 
     def _check(self, tagger: Tagger[Any]) -> None:
         """Refuse a tagger that is for something else."""
 
     @abstractmethod
-    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[int], Tagged]]) -> None:
-        """Write what was found to the document: by sentence its begin, its tokens by place, its answers."""
+    def _annotate(self, docs: Sequence[Any], tagger: Tagger[Any]) -> None:
+        """Tag the documents, and write what was found to them."""
+
+    def _number(self, label: str) -> int:
+        """A label as spaCy's number."""
+        return int(self.vocab.strings.add(label))
 
 
 class EntityComponent(_Component):
     """``trellis_ner``: entities of documents, and the probability of each."""
 
-    def __init__(self, nlp: Any, name: str, model: str | None, spans_key: str) -> None:
-        super().__init__(nlp, name, model)
+    def __init__(self, nlp: Any, name: str, model: str | None, train: dict[str, Any], spans_key: str) -> None:
+        super().__init__(nlp, name, model, train)
         self.spans_key = spans_key
+
+    def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
+        """Precision, recall and F1 of entities."""
+        found: dict[str, Any] = needed("spacy.scorer", "spacy", self.name).get_ner_prf(examples)
+        return found
 
     def _check(self, tagger: Tagger[Any]) -> None:
         if segments(tagger.tagset_):
             raise ModelError(f"{self.name}: this model finds words and no names: use trellis_segmenter")
 
-    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[int], Tagged]]) -> None:
-        library = needed("spacy", "spacy", self.name).tokens
-        spans, known, end = [], {}, 0
-        for sentence in found:
-            for first, stop, label, probability in span_places(doc, *sentence):
-                if first >= end:  # two names in one token of spaCy: the first stays
-                    spans.append(library.Span(doc, first, stop, label))
-                    known[span_name(first, stop, label)] = probability
-                    end = stop
-        doc.set_ents(spans, default="outside")
-        scores = {"scores": np.array(list(known.values()))}
-        doc.spans[self.spans_key] = library.SpanGroup(doc, name=self.spans_key, spans=spans, attrs=scores)
-        doc.user_data.setdefault("trellis_spans", {}).update(known)
+    def _annotate(self, docs: Sequence[Any], tagger: Tagger[Any]) -> None:
+        if _reads_characters(tagger):
+            bounds = bounds_of(docs)
+            self._write(docs, bounds, Spans.of_texts(docs, bounds, tagger))
+        else:
+            batch = Batch.of(docs, self._strings)
+            answers = tagger.answers(batch.sentences, token_probabilities=False)
+            self._write(docs, batch.bounds, Spans.of_tokens(batch, answers))
+
+    def _write(self, docs: Sequence[Any], bounds: IntArray, spans: Spans) -> None:
+        """Tokens get their entities by arrays; there are objects only for what was found."""
+        library = needed("spacy", "spacy", self.name)
+        attributes = [library.attrs.IDS[name] for name in ("ENT_IOB", "ENT_TYPE", "ENT_KB_ID")]
+        group, key = library.tokens.SpanGroup, self.spans_key
+        numbers = np.array([self._number(kind) for kind in spans.kinds], dtype=np.uint64)
+        tokens = _entities_by_token(int(bounds[-1]), spans, numbers)
+        owned = np.searchsorted(spans.first, bounds).tolist()
+        for doc, (begin, end), (low, high) in zip(docs, pairwise(bounds.tolist()), pairwise(owned), strict=True):
+            if end > begin:
+                doc.from_array(attributes, tokens[begin:end])
+            found = spans.objects(doc, begin, low, high) if low < high else ()
+            scores = spans.probability[low:high].copy() if low < high else _NOTHING
+            doc.spans[key] = group(doc, name=key, spans=found, attrs={"scores": scores})
+
+
+def _entities_by_token(count: int, spans: Spans, numbers: AnyArray) -> AnyArray:
+    """For each token the place in an entity, its label and its (unknown) id in a knowledge base."""
+    tokens = np.zeros((count, 3), dtype=np.uint64)
+    tokens[:, 0] = _OUTSIDE
+    lengths = spans.stop - spans.first
+    begins = np.repeat(spans.first, lengths)
+    inside = begins + np.arange(len(begins)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    tokens[inside, 0] = _INSIDE
+    tokens[spans.first, 0] = _BEGIN
+    tokens[inside, 1] = np.repeat(numbers[spans.kind], lengths)
+    return tokens
 
 
 class TagComponent(_Component):
     """``trellis_tagger``: one tag per token, and the probability of each."""
 
-    def __init__(self, nlp: Any, name: str, model: str | None, attribute: str | None) -> None:
+    def __init__(self, nlp: Any, name: str, model: str | None, train: dict[str, Any], attribute: str | None) -> None:
         if attribute not in (None, "tag", "pos"):
             raise ConfigError(f"{name}: attribute must be tag, pos or nothing, got {attribute!r}")
-        super().__init__(nlp, name, model)
+        super().__init__(nlp, name, model, train)
         self.attribute = attribute
 
-    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[int], Tagged]]) -> None:
-        attribute, ids = self._attribute(), self._ids()
-        scores: list[float | None] = [None] * len(doc)
-        for _, places, tagged in found:
-            for place, tag, score in zip(places, tagged.tags, tagged.probabilities, strict=True):
-                setattr(doc[place], attribute, ids[tag])
-                scores[place] = score
-        doc.user_data["trellis_tags"] = scores
+    def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
+        """The share of tokens with the right tag."""
+        scorer = needed("spacy.scorer", "spacy", self.name).Scorer
+        found: dict[str, Any] = scorer.score_token_attr(examples, self._attribute(), **settings)
+        return found
+
+    def _taught(self, span: Any) -> Sentence | None:
+        if self.attribute is None:
+            raise ConfigError(f"{self.name}: to be trained, it needs the setting attribute: tag or pos")
+        return tagged_sentence(span, self.attribute)
+
+    def _check(self, tagger: Tagger[Any]) -> None:
+        if _reads_characters(tagger):
+            raise ModelError(f"{self.name}: this model tags characters; spaCy's tokens are words")
+
+    def _annotate(self, docs: Sequence[Any], tagger: Tagger[Any]) -> None:
+        attribute = needed("spacy", "spacy", self.name).attrs.IDS[self._attribute().upper()]
+        batch = Batch.of(docs, self._strings)
+        answers, count = tagger.answers(batch.sentences), int(batch.bounds[-1])
+        numbers = np.array([self._number(label) for label in tagger.labels_], dtype=np.uint64)
+        tags, scores = np.zeros(count, dtype=np.uint64), np.full(count, np.nan)
+        tags[batch.places], scores[batch.places] = numbers[answers.ids], answers.probabilities
+        for doc, (begin, end) in zip(docs, pairwise(batch.bounds.tolist()), strict=True):
+            if end > begin:
+                doc.from_array(attribute, tags[begin:end])
+            doc.user_data["trellis_tags"] = scores[begin:end].copy()
 
     def _attribute(self) -> str:
         """Which attribute the tags of the model are."""
@@ -112,24 +168,35 @@ class TagComponent(_Component):
             raise ModelError(f"{self.name}: the label {unknown!r} is no part of speech of Universal Dependencies")
         return self.attribute or ("tag" if labels - PARTS_OF_SPEECH else "pos")
 
-    def _ids(self) -> dict[str, int]:
-        """Labels as spaCy's numbers."""
-        return {label: self.vocab.strings.add(label) for label in self.tagger.labels_}
-
 
 class WordComponent(_Component):
     """``trellis_segmenter``: tokens merged to the words that a segmenter finds, where their borders agree."""
 
+    def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
+        """Precision, recall and F1 of words."""
+        scorer = needed("spacy.scorer", "spacy", self.name).Scorer
+        found: dict[str, Any] = scorer.score_tokenization(examples, **settings)
+        return found
+
+    def _taught(self, span: Any) -> Sentence | None:
+        return sentence_from_words([token.text for token in span if not token.text.isspace()])
+
     def _check(self, tagger: Tagger[Any]) -> None:
         _check_makes_words(self.name, tagger)
 
-    def _annotate(self, doc: Any, found: Sequence[tuple[int, Sequence[int], Tagged]]) -> None:
-        with doc.retokenize() as retokenizer:
-            for begin, _, tagged in found:
-                for one in tagged.spans:
-                    span = doc.char_span(begin + one.start, begin + one.end)
-                    if span is not None and len(span) > 1:
-                        retokenizer.merge(span)
+    def _annotate(self, docs: Sequence[Any], tagger: Tagger[Any]) -> None:
+        words: dict[int, list[Any]] = {}
+        for doc, _, begin, tagged in tagged_texts(docs, bounds_of(docs), tagger):
+            spans = [doc.char_span(begin + one.start, begin + one.end) for one in tagged.spans]
+            words.setdefault(id(doc), []).extend(span for span in spans if span is not None and len(span) > 1)
+        for doc in docs:
+            with doc.retokenize() as retokenizer:
+                for span in words.get(id(doc), ()):
+                    retokenizer.merge(span)
+
+
+def _reads_characters(tagger: Tagger[Any]) -> bool:
+    return not splitter(tagger.tokenizer_).separator
 
 
 def _check_makes_words(name: str, tagger: Tagger[Any]) -> None:

@@ -68,6 +68,8 @@ export class Feeder {
   }
 }
 
+const FORMAT = 1; // of model.json
+
 function tensor(ort, name, [numbers, shape]) {
   if (name === "mask") return new ort.Tensor("bool", Uint8Array.from(numbers), shape);
   return new ort.Tensor("int64", BigInt64Array.from(numbers, BigInt), shape);
@@ -79,6 +81,9 @@ async function open() {
   });
   ort.env.wasm.numThreads = 1; // more need headers that plain file servers do not send
   const description = await (await fetch("model.json")).json();
+  if (description.format > FORMAT) {
+    throw new Error(`model.json has format ${description.format}, this page reads format ${FORMAT}: a newer version of Trellis wrote it`);
+  }
   return { ort, description, session: await ort.InferenceSession.create("model.onnx") };
 }
 

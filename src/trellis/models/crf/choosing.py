@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -28,6 +29,16 @@ class Choice:
     all_edges: bool = False
     pairs: int | None = None
     """With order 2: at most this many pairs of labels have their own state."""
+
+
+class SeenLabels(Protocol):
+    """The labels of a corpus, counted."""
+
+    def pairs(self) -> Vector:
+        """How often each pair of neighbouring labels occurs."""
+
+    def after(self, pairs: IntArray) -> Vector:
+        """``(P, L)`` how often each label follows each of these pairs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +84,7 @@ class Seen:
         return np.flatnonzero(places >= steps)
 
 
-def choose_steps(choice: Choice, states: TagStates, seen: Seen, team: Team = ALONE) -> Steps:
+def choose_steps(choice: Choice, states: TagStates, seen: SeenLabels, team: Team = ALONE) -> Steps:
     """The transitions that are possible, and those that have a weight, given what all processes have seen."""
     L, limits = len(states), states.allowed_transitions()
     counts = team.add(seen.pairs())

@@ -11,10 +11,9 @@ defaults and stopping tests are CRFsuite's; scheme constraints, on by default, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
-
-import numpy as np
 
 from trellis import _native, chain
 from trellis.arrays import Arrays, IntArray
@@ -29,21 +28,23 @@ from trellis.features import (
     get_templates,
 )
 from trellis.lexicon.columns import name_of_column
-from trellis.models.base import Tagger, sentences_at_once
+from trellis.models.base import Tagger
 from trellis.models.crf.choosing import Choice
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.storage import from_stored, to_stored
-from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, chained
-from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of
+from trellis.models.crf.weights import AttributeWeights, CRFWeights, Earlier, Observed, chained, scores_per_token
+from trellis.models.data import Labelled, tokens_of
 from trellis.models.explanation import Explanation
 from trellis.models.fitting import FitOptions
+from trellis.models.learned_tags import learned_states, learned_tag_set
 from trellis.models.states import stored_states
+from trellis.models.streams.once import LabelledStream
 from trellis.store import Stored
 from trellis.tags import TagStates
 from trellis.text.widths import FOLDED_POINTS
-from trellis.training import undisturbed
-from trellis.training.processes import Team, refuse_several
+from trellis.training import History
+from trellis.training.processes import Team, leaves_among, refuse_several
 
 _WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
@@ -54,7 +55,9 @@ class CRF(Tagger[CRFConfig]):
 
     kind: ClassVar[str] = "crf"
     shares_sentences: ClassVar[bool] = True
-    free_settings: ClassVar[frozenset[str] | None] = frozenset({"max_iterations", "patience", "checkpoint_seconds"})
+    free_settings: ClassVar[frozenset[str] | None] = frozenset(
+        {"max_iterations", "patience", "checkpoint_seconds", "out_of_core", "scratch", "parts"}
+    )
     config_class: ClassVar[type[Any]] = CRFConfig
     parameters_: CRFWeights
     states_: TagStates
@@ -71,21 +74,22 @@ class CRF(Tagger[CRFConfig]):
         # Imported here, since who tags needs neither.
         from trellis.models.crf.objective import CRFObjective
         from trellis.models.crf.sharing import numbered
-        from trellis.models.crf.training import train
+        from trellis.models.crf.training import learn
 
-        if not self._goes_on(options):
-            self._cached = None  # made for other settings
-        extractor = self._extractor() if self._goes_on(options) else self._clustered(data.inputs, options.team)
-        before = (self.parameters_, self.states_) if self._goes_on(options) else (None, None)
-        index, edges = _growing(before[0]), _growing(None if before[0] is None else before[0].edges)
-        team = options.team
-        observed, index, edges = numbered(team, extractor, data.inputs, index, edges)
-        known = None if before[1] is None else before[1].tags
-        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, known)
-        states = learned_states(tags, self.config.learn_scheme, self.config.constraints, before[1])
+        team, earlier = options.team, self._earlier(options)
+        extractor = self._extractor() if earlier is not None else self._clustered(data.inputs, team)
+        index, edges = _growing(earlier and earlier.weights), _growing(earlier and earlier.weights.edges)
+        leaves = leaves_among(team.count, self.config.parts)
+        observed, index, edges = numbered(team, extractor, data.inputs, index, edges, leaves)
+        tags = learned_tag_set(data, self.config.scheme, self.config.constraints, earlier and earlier.states.tags)
+        states = learned_states(tags, self.config.learn_scheme, self.config.constraints, earlier and earlier.states)
         settings = resolved(self.config, states, sum(team.gather(observed.tokens.tokens)))
         if settings.algorithm not in SUMMED:
             refuse_several(team, f"algorithm = {settings.algorithm!r}, which goes from sentence to sentence,")
+        summed = settings.algorithm in SUMMED
+        parted = summed and (team.makes_parts or self.config.parts is not None)
+        if summed and not parted:
+            observed.tokens.share_bundles()
         objective = CRFObjective(
             observed,
             index,
@@ -98,24 +102,51 @@ class CRF(Tagger[CRFConfig]):
             token_weights=data.token_weights(tags, settings.label_weights),
             single=settings.precision == "single",
             team=team,
+            leaves=leaves if parted else None,
         )
-        start = np.zeros(objective.size)
-        if before[0] is not None and before[1] is not None:
-            start = objective.take_over(before[0], before[1])
-        held_out = None
-        if dev is not None and team.rank == 0:
-            cells = _scores_per_token(len(objective.chain.labels), steps=observed.steps is not None)
-            size = sentences_at_once(len(tags), cells)
-            parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
-            held_out = [Observed.of(extractor, part, index, edges) for part in parts], dev
-        weights, (self.history_, settings) = team.run(
-            objective.size,
-            objective.of_own,
-            lambda: train(objective, start, settings, held_out, options.progress, options.folder),
+        self._keep(learn(objective, earlier, settings, extractor, dev, options), states, extractor)
+
+    def _learn_stream(
+        self, stream: LabelledStream, dev: Labelled | None, options: FitOptions, begin: Callable[[str], None]
+    ) -> None:
+        from trellis.models.crf.compiled import CompiledCorpus
+        from trellis.models.crf.out_of_core import DiskObjective, check_streamable, streamed_tag_set
+        from trellis.models.crf.training import learn
+
+        team, earlier, c = options.team, self._earlier(options), self.config
+        extractor = self._extractor()
+        check_streamable(c, extractor, SUMMED)
+        place = c.scratch or (tempfile.gettempdir() if options.folder is None else options.folder.home)
+        leaves = leaves_among(team.count, c.parts)
+        index, fingerprinted = _growing(earlier and earlier.weights), options.folder is not None
+        corpus = CompiledCorpus(extractor, index, place, team, leaves, fingerprinted=fingerprinted)
+        corpus.read(stream)
+        begin(str(corpus.sentences))
+        tags = streamed_tag_set(corpus, c.scheme, c.constraints, earlier and earlier.states.tags)
+        states = learned_states(tags, c.learn_scheme, c.constraints, earlier and earlier.states)
+        settings = resolved(c, states, corpus.tokens)
+        objective = DiskObjective(
+            corpus,
+            place,
+            states,
+            self._choice(),
+            c2=settings.c2,
+            label_weights=settings.label_weights,
+            single=settings.precision == "single",
+            team=team,
         )
-        self.parameters_ = undisturbed(lambda: _kept(objective.parameters(weights), settings))
-        self.settings_, self.states_ = settings, states
-        self.tagset_, self._cached = tags, extractor
+        self._keep(learn(objective, earlier, settings, extractor, dev, options), states, extractor)
+
+    def _earlier(self, options: FitOptions) -> Earlier | None:
+        """What learning starts from, if it goes on."""
+        if self._goes_on(options):
+            return Earlier(self.parameters_, self.states_)
+        self._cached = None  # made for other settings
+        return None
+
+    def _keep(self, learned: tuple[CRFWeights, History, CRFConfig], states: TagStates, extractor: Extractor) -> None:
+        self.parameters_, self.history_, self.settings_ = learned
+        self.states_, self.tagset_, self._cached = states, states.tags, extractor
 
     def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
         p, extractor = self._fitted(), self._extractor()
@@ -123,7 +154,7 @@ class CRF(Tagger[CRFConfig]):
             return Observed.of(extractor, inputs, p.index, None).scores(p)
         emissions, offsets = extractor.score(inputs, self._token_scorer(p, extractor.templates))
         steps = None if p.edges is None else extractor.compile_edges(inputs, p.edges.index, grow=False)
-        return chained(emissions, np.diff(offsets), p, steps)
+        return chained(emissions, offsets[1:] - offsets[:-1], p, steps)
 
     def _token_scorer(self, p: CRFWeights, templates: Templates) -> _native.TokenScorer:
         """What scores tokens with these weights; made when first asked for."""
@@ -135,7 +166,9 @@ class CRF(Tagger[CRFConfig]):
 
     def _folds_itself(self) -> bool:
         p, extractor = self._fitted(), self._extractor()
-        if not isinstance(extractor, TemplateExtractor) or extractor.templates.uses_clusters or p.edges is not None:
+        if not isinstance(extractor, TemplateExtractor):
+            return True  # features that are given have no forms to fold
+        if extractor.templates.uses_clusters or p.edges is not None:
             return False
         return self._token_scorer(p, extractor.templates).folds
 
@@ -146,7 +179,7 @@ class CRF(Tagger[CRFConfig]):
     def _cells(self) -> int:
         p = self._fitted()
         states = len(p.start) if p.state_labels is None else len(p.state_labels)
-        return _scores_per_token(states, steps=p.edges is not None)
+        return scores_per_token(states, steps=p.edges is not None)
 
     def explain(self, sentence: Any, position: int) -> Explanation:
         """Why the token at `position` got its label: what spoke for it and what for the runner-up.
@@ -232,16 +265,6 @@ class CRF(Tagger[CRFConfig]):
         self.parameters_, self._cached = from_stored(stored, len(self.states_), columns)
 
 
-def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:
-    """What a model keeps of the weights that were found."""
-    kept = weights.pruned(settings.prune or 0.0)
-    return kept.single() if settings.precision == "single" else kept
-
-
 def _growing(weights: AttributeWeights | None) -> AttributeIndex:
     """The attributes of an earlier model, to which new ones can be added."""
     return AttributeIndex() if weights is None else AttributeIndex(weights.index.native.growing())
-
-
-def _scores_per_token(states: int, *, steps: bool) -> int:
-    return states * (states + 1) if steps else states

@@ -9,30 +9,35 @@ the sentence's edges and CRFsuite has none either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import final
 
 import numpy as np
 
 from trellis import _native
 from trellis.arrays import IntArray
-from trellis.errors import DataError, ModelError, NoPathError
+from trellis.errors import ModelError
 from trellis.features import AttributeIndex, Compiled
 from trellis.models.crf.choosing import Choice, Seen, choose_steps
-from trellis.models.crf.sharing import PairTable, common_pairs, pair_table
+from trellis.models.crf.parts import Compilation, Parts, PlannedPart, Supervision, checked, dealt
+from trellis.models.crf.problem import WeightedFeatures
+from trellis.models.crf.sharing import common_pairs
 from trellis.models.crf.steps import Steps
-from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, owners_of
-from trellis.models.data import Labelled, name_of
+from trellis.models.crf.weights import Observed
+from trellis.models.data import Labelled, check_tokens
 from trellis.tags import TagStates
 from trellis.training import Descent, Perceptron
-from trellis.training.hessian import add_decay, dot
+from trellis.training.hessian import dot
+from trellis.training.leaves import leaves_of
 from trellis.training.objective import Aggression, Confidence, Vector
-from trellis.training.processes import ALONE, Team
+from trellis.training.processes import ALONE, Own, Team
 
 _MOST_LABELS = 256  # a pair of them is a 16-bit number
 
 
-class CRFObjective:
-    """The loss of a corpus as a function of the weights; stands on the native objective."""
+@final
+class CRFObjective(WeightedFeatures):
+    """The loss of a corpus in memory; stands on the native objective."""
 
     def __init__(
         self,
@@ -48,19 +53,22 @@ class CRFObjective:
         token_weights: Vector | None = None,
         single: bool = False,
         team: Team = ALONE,
+        leaves: int | None = None,
     ) -> None:
         self._team = team
+        self._leaves = leaves if observed.steps is None else None
+        self._parts: Parts | None = None
         self.data, self.steps, self.states, self.c2 = observed.tokens, observed.steps, states, c2
         self.index, self.edge_index = index, AttributeIndex() if edge_index is None else edge_index
         self._labelled, self._weighted_tokens = labelled, token_weights is not None
-        _check_tokens(self.data, labelled)
+        check_tokens(self.data.offsets, labelled)
         ids = None if labelled.partial else labelled.encode_states(states)
         allowed = labelled.allowed_states(states) if labelled.partial else None
         mask = None if allowed is None else allowed.view(np.uint8)
         L = len(states)
         self.native = _native.Objective(self.data, len(index), L, ids, mask, sentence_weights, token_weights, single)
         self._choose_states(choice)
-        self._ids = ids
+        self._known = Supervision(ids, None, mask, sentence_weights, token_weights)
         self._use(choose_steps(choice, states, Seen(ids, allowed, labelled.lengths, L), team))
         if self.steps is not None:
             _check_pairs(L)
@@ -84,18 +92,31 @@ class CRFObjective:
         """From here on these transitions are possible and have weights."""
         self.chain = chain
         if chain.pairs is not None:
-            tags = None if self._ids is None else chain.chain_tags(self._ids, self._labelled.lengths)
+            ids = self._known.tags
+            tags = None if ids is None else chain.chain_tags(ids, self._labelled.lengths)
+            self._known = replace(self._known, chain_tags=tags)
             self.native.set_chain(chain.labels.astype(np.uint16), tags)
         self.native.set_transitions(*chain.native(), *chain.cells())
 
     def settle(self) -> None:
         """Once all weights are chosen: free what `evaluate` does not need. No other algorithm works after that."""
-        self.native.settle()
+        if self._leaves is None:
+            self.native.settle()
+        elif self._parts is None:
+            self._parts = self._dealt(self._leaves)
 
-    @property
-    def size(self) -> int:
-        """How many weights."""
-        return self.native.size
+    def _dealt(self, leaves: int) -> Parts:
+        """The sentences of this process, leaf by leaf; the compiled features are freed."""
+        own = np.sort(np.array(leaves_of(self._team.rank, self._team.count, leaves)))
+        arrays = self.data.arrays()
+        parts = [self._part(leaf, np.arange(k, self.examples, len(own)), arrays) for k, leaf in enumerate(own.tolist())]
+        self.data.forget()
+        return Parts(self.native, parts, leaves, self.states)
+
+    def _part(self, leaf: int, sentences: IntArray, data: Compilation) -> PlannedPart:
+        plan = self.native.plan_of(_native.Dataset.of_arrays(*dealt(data, sentences)))
+        arrays = {"plan": plan, **self._known.part(sentences, self._labelled.lengths).arrays()}
+        return PlannedPart(leaf, lambda: arrays, lambda i: self._name(int(sentences[i])))
 
     @property
     def examples(self) -> int:
@@ -107,15 +128,16 @@ class CRFObjective:
         if self._weighted_tokens:
             raise ModelError(f"{algorithm} cannot train with label_weights: use lbfgs, owlqn or sgd")
 
-    def evaluate(self, weights: Vector, gradient: Vector) -> float:
-        """Loss with its L2 term, and the gradient of both."""
-        loss = self._team.total(weights, gradient, self.of_own)
-        if self.c2:
-            loss += self.c2 * add_decay(weights, 2.0 * self.c2, gradient)
-        return loss
+    @property
+    def own(self) -> Own:
+        """Loss and gradient of the sentences of this process: in parts, if there are to be any."""
+        if self._leaves is None:
+            return self._evaluate
+        self.settle()
+        assert self._parts is not None
+        return self._parts
 
-    def of_own(self, weights: Vector, gradient: Vector) -> float:
-        """Loss and gradient of the sentences of this process, without the L2 term."""
+    def _evaluate(self, weights: Vector, gradient: Vector) -> float:
         return self._checked(self.native.evaluate(weights, gradient))
 
     def descend(self, order: IntArray, descent: Descent) -> float:
@@ -148,61 +170,11 @@ class CRFObjective:
         """One pass of AROW; the sum of the costs."""
         return self.native.arow(order, state.weights, state.variances, state.gamma)
 
-    def parameters(self, weights: Vector) -> CRFWeights:
-        """The weights by name."""
-        ends, labels = self.native.states()
-        state, step, edge = np.split(weights, [len(labels), len(labels) + self.chain.cells()[2]])
-        transitions, histories = self.chain.split(step)
-        start, end = (np.where(mask, 0.0, -np.inf) for mask in (self.chain.start, self.chain.end))
-        L, edges = len(self.states), None
-        if self.steps is not None:
-            edges = AttributeWeights(self.edge_index, *self.native.edges(), edge.copy(), L * L)
-        return CRFWeights(
-            self.index, ends, labels, state.copy(), L, transitions, self.chain.weighted, start, end, edges, histories
-        )
-
-    def take_over(self, old: CRFWeights, old_states: TagStates) -> Vector:
-        """The weights of an earlier model by name: its state features are added to those chosen here."""
-        L = len(self.states)  # the labels of the earlier model come first, with the same numbers
-        states = _Joined.of(self.native.states(), old, old.labels.astype(np.int64), L)
-        self.native.set_states(*states.table)
-        self._use(self.chain.joined(old.weighted, old.histories))
-        found = [states.weights, self.chain.weights_of(old.transitions, old.weighted, old.histories)]
-        if self.steps is not None and old.edges is not None:
-            pairs = np.ravel_multi_index(np.divmod(old.edges.labels, len(old_states)), (L, L))
-            edges = _Joined.of(self.native.edges(), old.edges, pairs, L * L)
-            self.native.set_edges(self.steps, *edges.table)
-            found.append(edges.weights)
-        return np.concatenate(found)
-
     def _checked(self, result: tuple[int, int, float]) -> float:
-        status, sentence, loss = result
-        if status == 0:
-            return loss
-        name = name_of(sentence, self._labelled.inputs[sentence])
-        if status in (3, 5):
-            raise NoPathError(
-                f"{name}: its labels break the {self.states.tags.scheme.value} scheme, so they are impossible"
-            )
-        raise DataError(f"{name}: the scores overflow; feature values or weights are too large")
+        return checked(result, self._name, self.states)
 
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """The weights of an earlier model by name, added to a choice of weights that are zero."""
-
-    table: PairTable
-    weights: Vector
-
-    @classmethod
-    def of(cls, own: PairTable, old: AttributeWeights, old_labels: IntArray, width: int) -> _Joined:
-        """Attributes keep their numbers; the labels of the earlier model may have new ones."""
-        ends, labels = own
-        old_keys = old.owners * width + old_labels
-        keys = np.union1d(owners_of(ends) * width + labels, old_keys)
-        weights = np.zeros(len(keys))
-        weights[np.searchsorted(keys, old_keys)] = old.weights
-        return cls(pair_table(keys, width, len(ends)), weights)
+    def _name(self, sentence: int) -> str:
+        return self._labelled.name(sentence)
 
 
 def _check_pairs(L: int) -> None:
@@ -211,12 +183,3 @@ def _check_pairs(L: int) -> None:
             f"templates of transitions with observations take at most {_MOST_LABELS} labels, got {L}: "
             "remove % from the B lines of the templates"
         )
-
-
-def _check_tokens(data: Compiled, labelled: Labelled) -> None:
-    """Kernels walk labels and features side by side: an input whose `len` is not what it holds must not get there."""
-    found, expected = np.diff(data.offsets), labelled.lengths
-    if not np.array_equal(found, expected):
-        i = int(np.flatnonzero(found != expected)[0])
-        name = name_of(i, labelled.inputs[i])
-        raise DataError(f"{name} contains {found[i]} tokens but its length is {expected[i]}: expected the same number")

@@ -8,13 +8,30 @@ from typing import Any
 
 import numpy as np
 
+from trellis.arrays import Arrays
 from trellis.errors import DataError, ModelError
+from trellis.features import Extractor
+from trellis.models.base import sentences_at_once
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
 from trellis.models.crf.objective import CRFObjective
-from trellis.models.crf.weights import Observed
-from trellis.models.data import Labelled, check_held_out
+from trellis.models.crf.problem import WeightedFeatures
+from trellis.models.crf.weights import CRFWeights, Earlier, Observed, scores_per_token
+from trellis.models.data import Labelled
+from trellis.models.fitting import FitOptions
+from trellis.models.learned_tags import check_held_out
 from trellis.models.scoring import held_out_scores
-from trellis.training import DevScores, History, Iterate, Progress, averaged_perceptron, lbfgs, owlqn, run, sgd
+from trellis.training import (
+    DevScores,
+    History,
+    Iterate,
+    Progress,
+    averaged_perceptron,
+    lbfgs,
+    owlqn,
+    run,
+    sgd,
+    undisturbed,
+)
 from trellis.training.folder import TrainingFolder
 from trellis.training.margin import arow, passive_aggressive
 from trellis.training.objective import Aggression, Vector
@@ -24,8 +41,39 @@ from trellis.training.sgd import first_rate
 _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
 
 
+def learn(
+    objective: WeightedFeatures,
+    earlier: Earlier | None,
+    settings: CRFConfig,
+    extractor: Extractor,
+    dev: Labelled | None,
+    options: FitOptions,
+) -> tuple[CRFWeights, History, CRFConfig]:
+    """The weights that a model keeps, how they were found, and with which settings; all processes take part."""
+    team, states = options.team, objective.states
+    start = np.zeros(objective.size) if earlier is None else objective.take_over(earlier.weights, earlier.states)
+    held_out = None
+    if dev is not None and team.rank == 0:
+        cells = scores_per_token(len(objective.chain.labels), steps=objective.steps is not None)
+        size = sentences_at_once(len(states.tags), cells)
+        parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
+        held_out = [Observed.of(extractor, part, objective.index, objective.edge_index) for part in parts], dev
+    weights, (history, found) = team.run(
+        objective.size,
+        objective.own,
+        lambda: train(objective, start, settings, held_out, options.progress, options.folder),
+    )
+    return undisturbed(lambda: _kept(objective.parameters(weights), found)), history, found
+
+
+def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:
+    """What a model keeps of the weights that were found."""
+    kept = weights.pruned(settings.prune or 0.0)
+    return kept.single() if settings.precision == "single" else kept
+
+
 def train(
-    objective: CRFObjective,
+    objective: WeightedFeatures,
     start: Vector,
     settings: CRFConfig,
     dev: tuple[list[Observed], Labelled] | None,
@@ -35,15 +83,16 @@ def train(
     """Run the chosen optimizer to its end; the settings come back with the step length that sgd found."""
     if settings.algorithm == "sgd" and settings.c1:
         raise ModelError("sgd does not support L1 regularisation: set c1 = 0, or use owlqn")
-    if settings.algorithm in MISTAKE_DRIVEN:
+    if settings.algorithm in MISTAKE_DRIVEN and isinstance(objective, CRFObjective):
         objective.require_equal_tokens(settings.algorithm)
     rates: list[float] = []
     savepoints = None
     if folder is not None and settings.algorithm in SUMMED:
         savepoints = Savepoints(folder, settings.checkpoint_seconds)
     place = None if savepoints is None else savepoints.restore(objective.size)
+    memory = None if place is None else place.memory
     trained = run(
-        _iterates(objective, start if place is None else place.weights, settings, rates),
+        _iterates(objective, start if place is None else place.weights, settings, rates, memory),
         start,
         max_iterations=settings.max_iterations,
         validate=None if dev is None else _validation(objective, *dev),
@@ -58,8 +107,23 @@ def train(
     return trained.weights, (trained.history, found)
 
 
-def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[float]) -> Iterator[Iterate]:
+def _iterates(
+    objective: WeightedFeatures,
+    start: Vector,
+    c: CRFConfig,
+    rates: list[float],
+    memory: Callable[[], Arrays] | None,
+) -> Iterator[Iterate]:
     """The iterates of the optimizer; `rates` gets the first step length of sgd, once it is known."""
+    if c.algorithm in SUMMED:
+        objective.settle()
+        shared: dict[str, Any] = {name: getattr(c, name) for name in _QUASI_NEWTON}
+        shared["before"] = None if memory is None else memory()
+        yield from (
+            owlqn(objective, start, c1=c.c1, **shared) if c.algorithm == "owlqn" else lbfgs(objective, start, **shared)
+        )
+        return
+    assert isinstance(objective, CRFObjective)
     if c.algorithm == "ap":
         yield from averaged_perceptron(objective, start, seed=c.seed)
         return
@@ -76,15 +140,9 @@ def _iterates(objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[
         found = c.learning_rate
         rates.append(first_rate(objective, start, batch=c.batch_size, seed=c.seed) if found is None else found)
         yield from sgd(objective, start, batch=c.batch_size, rate=rates[0], period=c.period, delta=c.delta, seed=c.seed)
-        return
-    objective.settle()
-    shared: dict[str, Any] = {name: getattr(c, name) for name in _QUASI_NEWTON}
-    yield from (
-        owlqn(objective, start, c1=c.c1, **shared) if c.algorithm == "owlqn" else lbfgs(objective, start, **shared)
-    )
 
 
-def _validation(objective: CRFObjective, blocks: list[Observed], dev: Labelled) -> Callable[[Vector], DevScores]:
+def _validation(objective: WeightedFeatures, blocks: list[Observed], dev: Labelled) -> Callable[[Vector], DevScores]:
     """A function from weights to the score on the held-out sentences, which are given block by block."""
     check_held_out(dev, objective.states.tags)
 

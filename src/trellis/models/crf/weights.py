@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from trellis.features import AttributeIndex, Compiled, Extractor
 from trellis.models.crf.steps import HistoryWeights, chain_of
 from trellis.models.histories import labels_of
 from trellis.ragged import check_lengths
+from trellis.tags import TagStates
 from trellis.training.objective import Vector
 
 
@@ -89,6 +90,18 @@ class CRFWeights(AttributeWeights):
     def pruned(self, share: float = 0.0) -> Self:
         """The weights of steps as well."""
         return replace(super().pruned(share), edges=None if self.edges is None else self.edges.pruned(share))
+
+
+class Earlier(NamedTuple):
+    """What was learned before."""
+
+    weights: CRFWeights
+    states: TagStates
+
+
+def scores_per_token(states: int, *, steps: bool) -> int:
+    """How many scores a token of the chain has."""
+    return states * (states + 1) if steps else states
 
 
 def owners_of(ends: IntArray) -> IntArray:

@@ -31,7 +31,7 @@ from trellis import chain
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import DataError, ModelError
 from trellis.models.base import Tagger
-from trellis.models.data import Labelled, learned_tag_set, listed, name_of, tokens_of
+from trellis.models.data import Labelled, listed, name_of, tokens_of
 from trellis.models.fitting import FitOptions
 from trellis.models.hmm.answers import Posteriors, Sample
 from trellis.models.hmm.config import HMMConfig, resolved
@@ -42,6 +42,7 @@ from trellis.models.hmm.observations import Symbol, encode, given_symbols
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.hmm.storage import from_stored, to_stored
 from trellis.models.hmm.training import LearnedHMM, check_order, learn
+from trellis.models.learned_tags import learned_tag_set
 from trellis.models.markov import check_size, draw, generator, sample_paths
 from trellis.models.probability import akaike, bayesian, logs
 from trellis.models.scoring import compare, headline

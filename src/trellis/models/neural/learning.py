@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -19,9 +20,9 @@ from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, r
 from trellis.models.neural.learned import LearnedNetwork
 from trellis.models.neural.network import Network, build, load_transformer
 from trellis.models.neural.plan import TableSize, plan_of
-from trellis.models.neural.training import TaggingTask, Targets, Validation
+from trellis.models.neural.training import StreamedTaggingTask, TaggingTask, Targets, Validation
 from trellis.models.neural.vectors import add_vectors
-from trellis.models.neural.vocabulary import Vocabulary, distinct_tokens, learn_pairs, learn_vocabulary
+from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.symbols import Symbols
 from trellis.tags import TagStates
 from trellis.training import History
@@ -40,15 +41,18 @@ class Lesson:
     lexical: Sequence[str | None]
     options: FitOptions
     before: LearnedNetwork | None
+    seen: Callable[[Labelled], Labelled]
+    """Sentences that are streamed, as the model sees them."""
 
     def learn(self) -> tuple[LearnedNetwork, NeuralConfig, History]:
         """The network, the settings that were used, and how it went."""
-        inputs, options = self.data.inputs, self.options
-        learned, vectors, coverage = add_vectors(
-            self._vocabulary(inputs), self.config.encoder.words, distinct_tokens(inputs)
-        )
-        settings = resolved(self.config, _facts(self.config, learned, vectors, self.states, self.data))
-        vocabulary = _used(learned, settings.encoder, inputs, None if self.before is None else self.before.vocabulary)
+        options, words = self.options, self.config.encoder.words
+        counted = TokenCounts.count(self._inputs(), self._columns())
+        learned = learn_vocabulary(counted, lower=words.lower, min_freq=words.min_freq, before=self._known)
+        learned, vectors, coverage = add_vectors(learned, words, list(counted.tokens))
+        del counted
+        settings = resolved(self.config, self._facts(learned, vectors))
+        vocabulary = self._used(learned, settings.encoder)
         with torch.random.fork_rng():
             torch.manual_seed(settings.training.seed)
             network = build(settings, vocabulary, self.states, vectors, load_transformer(settings.encoder))
@@ -68,48 +72,59 @@ class Lesson:
             weights = {name: state[name].detach().numpy() for name, _ in plan.shapes()}
         return LearnedNetwork(vocabulary, plan, weights, lambda: network, coverage), settings, history
 
-    def _vocabulary(self, inputs: Sequence[Any]) -> Vocabulary:
-        settings = self.config.encoder
-        return learn_vocabulary(
-            inputs,
-            (*settings.columns, *map(name_of_column, self.lexical)),
-            lower=settings.words.lower,
-            min_freq=settings.words.min_freq,
-            before=None if self.before is None else self.before.vocabulary,
-        )
+    @property
+    def _known(self) -> Vocabulary | None:
+        return None if self.before is None else self.before.vocabulary
 
-    def _task(self, network: Network, vocabulary: Vocabulary) -> TaggingTask:
+    def _columns(self) -> tuple[str, ...]:
+        return (*self.config.encoder.columns, *map(name_of_column, self.lexical))
+
+    def _windows(self, epoch: int | None = None, first: int = 0) -> Iterator[Labelled]:
+        """All sentences, as many at a time as may be in memory; in the order of an epoch, or without in their own."""
+        stream, settings = self.options.stream, self.config.training
+        if stream is None:
+            return iter([self.data])
+        order = None if epoch is None else stream.order(settings.seed, epoch)
+        return map(self.seen, stream.windows(settings.window, order, first, self.config.encoder.columns))
+
+    def _inputs(self) -> Iterator[Sequence[Any]]:
+        return map(attrgetter("inputs"), self._windows())
+
+    def _facts(self, learned: Vocabulary, vectors: Float32Array | None) -> Facts:
+        """What unset settings depend on, as the training data has it."""
+        states, alone = self.states, self.config.encoder.transformer is None
+        characters, size = learned.has_only_characters, None if vectors is None else vectors.shape[1]
+        longest = None
+        if self.config.head == "semicrf" and not self.data.partial:
+            longest = max(map(partial(longest_span, states), self._windows())) or None
+        return Facts(alone and not characters, alone and characters, size, states.tags.scheme, states.scheme, longest)
+
+    def _used(self, learned: Vocabulary, settings: EncoderSettings) -> Vocabulary:
+        """The vocabulary with characters and pairs only if the encoder uses them."""
+        if settings.characters.kind == "none":
+            learned = replace(learned, characters=Symbols())
+        if not settings.pairs:
+            return learned
+        return replace(learned, pairs=learn_pairs(self._inputs(), settings.pair_min_freq, self._known))
+
+    def _task(self, network: Network, vocabulary: Vocabulary) -> TaggingTask | StreamedTaggingTask:
         encode = partial(network.encode, vocabulary, cache=self.config.encoder.pretrained.cache)
-        targets = Targets.of(self.data, self.states, self.config.label_weights, self.options.sentence_weights)
         validate = None
         if self.dev is not None:
             share = own_share()
             validate = Validation(network, encode(self.dev.inputs[share]), share, self.dev, self.states)
-        return TaggingTask(network, encode(self.data.inputs), targets, validate)
+        if self.options.stream is None:
+            return TaggingTask(network, encode(self.data.inputs), self._targets(self.data), validate)
+        return StreamedTaggingTask(network, self._windows, encode, self._targets, validate)
+
+    def _targets(self, data: Labelled) -> Targets:
+        return Targets.of(data, self.states, self.config.label_weights, self.options.sentence_weights)
 
 
-def _facts(
-    config: NeuralConfig, learned: Vocabulary, vectors: Float32Array | None, states: TagStates, data: Labelled
-) -> Facts:
-    """What unset settings depend on, as the training data has it."""
-    alone, characters = config.encoder.transformer is None, learned.has_only_characters
-    size = None if vectors is None else vectors.shape[1]
-    spans = (
-        None
-        if config.head != "semicrf" or data.partial
-        else states.tags.find_spans(data.encode(states.tags), data.lengths)
-    )
-    longest = None if spans is None or not len(spans.end) else int((spans.end - spans.begin).max())
-    return Facts(alone and not characters, alone and characters, size, states.tags.scheme, states.scheme, longest)
-
-
-def _used(
-    learned: Vocabulary, settings: EncoderSettings, inputs: Sequence[Any], before: Vocabulary | None
-) -> Vocabulary:
-    """The vocabulary with characters and pairs only if the encoder uses them."""
-    if settings.characters.kind == "none":
-        learned = replace(learned, characters=Symbols())
-    return replace(learned, pairs=learn_pairs(inputs, settings.pair_min_freq, before)) if settings.pairs else learned
+def longest_span(states: TagStates, data: Labelled) -> int:
+    """The tokens of the longest span; 0 if there is none."""
+    spans = states.tags.find_spans(data.encode(states.tags), data.lengths)
+    return int((spans.end - spans.begin).max()) if len(spans.end) else 0
 
 
 def take_over(network: Network, before: Network) -> None:

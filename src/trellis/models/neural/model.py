@@ -16,17 +16,20 @@ from typing import Any, ClassVar, Literal, Self, final
 
 from trellis import chain
 from trellis.arrays import Arrays, IntArray
+from trellis.corpus import Shards
 from trellis.errors import ConfigError, ModelError
 from trellis.lexicon import Lexicon
 from trellis.models.base import Tagger
-from trellis.models.data import Label, Labelled, Supervised, check_held_out, learned_states, learned_tag_set
+from trellis.models.data import Label, Labelled, Supervised
 from trellis.models.extras import neural_extra
 from trellis.models.fitting import FitOptions, opened
 from trellis.models.folder import ModelFolder
+from trellis.models.learned_tags import check_held_out, learned_states, learned_tag_set
 from trellis.models.neural.config import NeuralConfig
 from trellis.models.neural.learned import LearnedNetwork
 from trellis.models.neural.storage import from_stored, to_stored
 from trellis.models.states import stored_states
+from trellis.models.streams.epochs import SentenceStream, stream_of
 from trellis.store import Stored
 from trellis.tags import OnBadTags, Scheme, TagSet, TagStates
 from trellis.text import OwnTokenizer, Splitter
@@ -66,10 +69,15 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
         With `resume`, a training in the folder that was killed or interrupted continues from its last checkpoint, if
         there is one, to the same model as if nothing had happened.
+
+        `trellis.corpus.Shards` as `X` is a corpus on disk that is read anew in each epoch: no more than
+        ``training.window`` of its sentences are in memory, and these are shuffled together.
         """
         if resume and folder is None:
             raise ModelError("resume needs the folder of the training that is to be continued, got none")
         options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon)
+        if isinstance(X, Shards | SentenceStream):
+            options = replace(options, stream=stream_of(X, y, sentence_weights, on_bad_tags))
         with opened(folder, self.kind, resume=resume) as place:
             self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
         return self
@@ -88,7 +96,9 @@ class NeuralTagger(Tagger[NeuralConfig]):
         states = self._states(tags, None if before is None else self.states_)
         if dev is not None:
             check_held_out(dev, tags)
-        lesson = Lesson(self.config, data, dev, states, self.lexical_, options, before)
+        if options.stream is not None and self.lexical_:
+            raise ModelError("matches of a lexicon are learned from all sentences at once: a stream never has them")
+        lesson = Lesson(self.config, data, dev, states, self.lexical_, options, before, self._seen)
         self.model_, self.settings_, self.history_ = lesson.learn()
         self.tagset_, self.states_ = tags, states
         self._set_precision()

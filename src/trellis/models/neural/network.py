@@ -27,6 +27,7 @@ from trellis.nn.packing import Packing
 from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, PretrainedPart, WordPart
 from trellis.nn.segment_head import SegmentStates, SemiCRFHead
 from trellis.nn.subwords import Subwords
+from trellis.nn.tagging_loss import supports, tagging_loss
 from trellis.nn.transformer import TransformerEncoder
 from trellis.symbols import FIRST, PADDING
 from trellis.tags import Role, TagStates
@@ -112,6 +113,14 @@ class Network(nn.Module):
         features = self.encoder(batch)
         edges = None if self.edges is None else self.edges(features, batch.packing.lengths)
         return self.emission(features).float(), edges
+
+    def joined_loss(self, batch: Batch, tags: Tensor) -> Tensor | None:
+        """The summed loss of the sentences in one node of the graph; None if the network is of another kind."""
+        joins = isinstance(self.head, CRFHead) and self.edges is None and supports(self.encoder, self.emission)
+        if not joins or not len(tags):
+            return None
+        assert isinstance(self.head, CRFHead)
+        return tagging_loss(self.encoder, self.emission, self.head.crf, batch, tags)
 
 
 def build(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,11 @@ class Targets:
     token_weights: Tensor | None
     sentence_weights: Tensor | None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every token has one label, and all count the same."""
+        return self.tags is not None and self.token_weights is None and self.sentence_weights is None
+
     @classmethod
     def of(
         cls,
@@ -45,26 +51,27 @@ class Targets:
         )
 
 
-class TaggingTask:
-    """A network, its training data, and how to score it."""
+class TaggingExamples:
+    """Sentences in memory: what a network makes of them, and what it should."""
 
-    def __init__(
-        self, network: Network, inputs: NetworkInputs, targets: Targets, validate: Callable[[Gather], DevScores] | None
-    ) -> None:
-        self.module: nn.Module = network
-        # A transformer computes on padding, so a batch has sentences with similar numbers of subwords.
-        self.lengths: IntArray = inputs.lengths if inputs.subwords is None else inputs.subwords.sizes
+    def __init__(self, network: Network, inputs: NetworkInputs, targets: Targets) -> None:
+        self.lengths: IntArray = sizes_of(inputs)
         self.tokens: IntArray = inputs.lengths
-        self._network, self._inputs, self._targets, self._validate = network, inputs, targets, validate
+        self._network, self._inputs, self._targets = network, inputs, targets
 
     def loss(self, examples: IntArray) -> tuple[Tensor, int]:
         """The summed loss of these sentences, and how many they are."""
-        network, device = self._network, self._network.device
-        emissions, edges = network.scores(self._inputs.batch(examples, network.parts).to(device))
-        losses = self._losses(emissions, edges, examples, torch.from_numpy(self._inputs.rows(examples)))
-        weights = self._targets.sentence_weights
-        if weights is not None:
-            losses = losses * weights[torch.from_numpy(examples)].to(device)
+        network, device, targets = self._network, self._network.device, self._targets
+        batch = self._inputs.batch(examples, network.parts).to(device)
+        rows = torch.from_numpy(self._inputs.rows(examples))
+        if targets.is_plain:
+            assert targets.tags is not None
+            loss = network.joined_loss(batch, targets.tags[rows])
+            if loss is not None:
+                return loss, len(examples)
+        losses = self._losses(*network.scores(batch), examples, rows)
+        if targets.sentence_weights is not None:
+            losses = losses * targets.sentence_weights[torch.from_numpy(examples)].to(device)
         return losses.sum(), len(examples)
 
     def _losses(self, emissions: Tensor, edges: Tensor | None, examples: IntArray, rows: Tensor) -> Tensor:
@@ -78,6 +85,14 @@ class TaggingTask:
         weights = targets.token_weights[rows].to(emissions.device)
         return head.weighted_losses(emissions, lengths, tags, weights, edges=edges)
 
+
+class TaggingTrainee:
+    """A network that learns, and how to score it."""
+
+    def __init__(self, network: Network, validate: Callable[[Gather], DevScores] | None) -> None:
+        self.module: nn.Module = network
+        self._network, self._validate = network, validate
+
     def groups(self) -> list[tuple[str, list[nn.Parameter]]]:
         """The encoder, and emission layer and head; with a pretrained transformer, that one and all the rest."""
         network = self._network
@@ -90,6 +105,50 @@ class TaggingTask:
     def validate(self, gather: Gather = alone) -> DevScores | None:
         """Scores of the network, in its present state, on the held-out data."""
         return None if self._validate is None else self._validate(gather)
+
+
+class TaggingTask(TaggingExamples, TaggingTrainee):
+    """A network, its training data, and how to score it."""
+
+    def __init__(
+        self, network: Network, inputs: NetworkInputs, targets: Targets, validate: Callable[[Gather], DevScores] | None
+    ) -> None:
+        TaggingExamples.__init__(self, network, inputs, targets)
+        TaggingTrainee.__init__(self, network, validate)
+
+
+class StreamedTaggingTask(TaggingTrainee):
+    """A network, training data that are read anew in each epoch, and how to score it."""
+
+    def __init__(
+        self,
+        network: Network,
+        read: Callable[[int, int], Iterator[Labelled]],
+        encode: Callable[[Sequence[Any]], NetworkInputs],
+        targets: Callable[[Labelled], Targets],
+        validate: Callable[[Gather], DevScores] | None,
+    ) -> None:
+        super().__init__(network, validate)
+        self._read, self._encode, self._targets = read, encode, targets
+
+    def windows(self, epoch: int, first: int = 0) -> Iterator[TaggingExamples]:
+        """The windows of an epoch, encoded one by one; nothing holds their sentences when the next one is read."""
+        return map(self._examples, self._read(epoch, first))
+
+    def window_lengths(self) -> Iterator[IntArray]:
+        """The sizes of the sentences of each window of the first epoch."""
+        return map(self._sizes, self._read(0, 0))
+
+    def _examples(self, data: Labelled) -> TaggingExamples:
+        return TaggingExamples(self._network, self._encode(data.inputs), self._targets(data))
+
+    def _sizes(self, data: Labelled) -> IntArray:
+        return data.lengths if self._network.transformer is None else sizes_of(self._encode(data.inputs))
+
+
+def sizes_of(inputs: NetworkInputs) -> IntArray:
+    """Tokens of each sentence; with a transformer subwords, since it computes on padding and batches must fit these."""
+    return inputs.lengths if inputs.subwords is None else inputs.subwords.sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)

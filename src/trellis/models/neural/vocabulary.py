@@ -98,45 +98,60 @@ def neighbours(kinds: IntArray, lengths: IntArray, distinct: Sequence[str]) -> t
     return codes.reshape(both.shape), names
 
 
-def learn_pairs(inputs: Sequence[Any], min_freq: int, before: Vocabulary | None = None) -> Symbols:
-    """The pairs of neighbours that occur often enough, after those that were known before."""
+def learn_pairs(windows: Iterable[Sequence[Any]], min_freq: int, before: Vocabulary | None = None) -> Symbols:
+    """The pairs of neighbours that occur often enough in all windows, after those that were known before."""
+    counts: Counter[str] = Counter()
+    for inputs in windows:
+        counts.update(_count_pairs(inputs))
+        del inputs  # before the next window is read
+    return Symbols.learn(counts, min_freq, None if before is None else before.pairs)
+
+
+def _count_pairs(inputs: Sequence[Any]) -> dict[str, int]:
     encoded = Vocabulary().encode(inputs)
-    codes, names = neighbours(encoded.kinds, encoded.lengths, distinct_tokens(inputs))
+    codes, names = neighbours(encoded.kinds, encoded.lengths, encoded.words.distinct)
     counts = np.bincount(codes[:, 1], minlength=len(names))  # all but those at the left edge
     starts = codes[encoded.offsets[:-1][encoded.lengths > 0], 0]
     counts += np.bincount(starts, minlength=len(names))
-    known = None if before is None else before.pairs
-    return Symbols.learn(dict(zip(names, counts.tolist(), strict=True)), min_freq, known)
+    return dict(zip(names, counts.tolist(), strict=True))
 
 
-def learn_vocabulary(
-    inputs: Sequence[Any],
-    columns: Sequence[str],
-    *,
-    lower: bool,
-    min_freq: int,
-    before: Vocabulary | None = None,
-) -> Vocabulary:
-    """Words, characters and values of columns that occur in the inputs, after those that were known before."""
+@dataclass(frozen=True)
+class TokenCounts:
+    """How often tokens, and values of columns, occur in training; in the order of their first places."""
+
+    tokens: Counter[str]
+    columns: Mapping[str, Counter[str]]
+
+    @classmethod
+    def count(cls, windows: Iterable[Sequence[Any]], columns: Sequence[str]) -> TokenCounts:
+        """In all windows of inputs."""
+        tokens: Counter[str] = Counter()
+        values: dict[str, Counter[str]] = {name: Counter() for name in columns}
+        for inputs in windows:
+            own = Counter(_flat_tokens(inputs))
+            _check_strings(inputs, own)
+            tokens.update(own)
+            for name, counts in values.items():
+                counts.update(column_of(inputs, name))
+            del inputs  # before the next window is read
+        return cls(tokens, values)
+
+
+def learn_vocabulary(seen: TokenCounts, *, lower: bool, min_freq: int, before: Vocabulary | None = None) -> Vocabulary:
+    """Words, characters and values of columns that occur, after those that were known before."""
     known = before or Vocabulary()
-    counts = Counter(_flat_tokens(inputs))
-    _check_strings(inputs, counts)
     words: Counter[str] = Counter()
     letters: Counter[str] = Counter()
-    for token, count in counts.items():
+    for token, count in seen.tokens.items():
         words[token.lower() if lower else token] += count
         letters.update({letter: count * times for letter, times in Counter(token).items()})
     return Vocabulary(
         words=Symbols.learn(words, min_freq, known.words),
         characters=Symbols.learn(letters, 1, known.characters),
-        columns={name: Symbols.learn(Counter(column_of(inputs, name)), 1, known.columns.get(name)) for name in columns},
+        columns={name: Symbols.learn(counts, 1, known.columns.get(name)) for name, counts in seen.columns.items()},
         lower=lower,
     )
-
-
-def distinct_tokens(inputs: Sequence[Any]) -> list[str]:
-    """The words that occur, in the order of their first places."""
-    return list(dict.fromkeys(_flat_tokens(inputs)))
 
 
 def _flat_tokens(inputs: Sequence[Any]) -> Iterable[str]:

@@ -1,12 +1,13 @@
 """Which sentences go together: batches of similar length, within a budget of tokens, in random order.
 
-A pure function of the lengths, the settings and the epoch: a resumed training needs to know only how many batches of
-the epoch are done.
+A pure function of the lengths, the settings, the epoch and the window: a resumed training needs to know only how many
+batches of the epoch are done. Examples that are all in memory are one window; of a streamed corpus, there are several.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,23 +18,36 @@ _JITTER = 0.1
 """Lengths are compared as if they were up to this much longer, so that batches differ between epochs."""
 
 
-def batches_of(lengths: IntArray, settings: TrainingSettings, epoch: int) -> list[IntArray]:
-    """The batches of one epoch (from 0), each the indices of its examples; every example is in exactly one."""
-    rng = np.random.default_rng([settings.seed, epoch])
+def batches_of(lengths: IntArray, settings: TrainingSettings, epoch: int, window: int = 0) -> list[IntArray]:
+    """The batches of one window of an epoch (both from 0), each the indices of its examples; every one is in one."""
+    rng = np.random.default_rng([settings.seed, epoch, window])
     by_length = np.argsort(lengths * (1 + _JITTER * rng.random(len(lengths))) + rng.random(len(lengths)))
     batches = [by_length[begin:end] for begin, end in _cuts(lengths[by_length], settings)]
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def steps_of(batches: int, settings: TrainingSettings) -> int:
-    """How many steps this many batches make: the last one of an epoch may have fewer batches than `accumulate`."""
-    return -(-batches // settings.accumulate)
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How long a training will be; exact if there is one window, and an estimate if there are several.
+
+    In the second epoch of a streamed corpus, other sentences share a window than in the first.
+    """
+
+    steps: int
+    """Of the whole training."""
+    batches: list[int]
+    """Of each epoch."""
 
 
-def count_steps(lengths: IntArray, settings: TrainingSettings) -> int:
-    """The steps of a whole training; batches are drawn again in each epoch, so their number may differ."""
-    counts = (len(batches_of(lengths, settings, epoch)) for epoch in range(settings.passes))
-    return sum(steps_of(count, settings) for count in counts)
+def forecast(windows: Iterable[IntArray], settings: TrainingSettings) -> Forecast:
+    """The steps of a training; batches are drawn again in each epoch, so their number may differ."""
+    steps, batches = 0, [0] * settings.passes
+    for number, lengths in enumerate(windows):
+        for epoch in range(settings.passes):
+            count = len(batches_of(lengths, settings, epoch, number))
+            batches[epoch] += count
+            steps += -(-count // settings.accumulate)  # the last step of a window may have fewer batches
+    return Forecast(steps, batches)
 
 
 def _cuts(lengths: IntArray, settings: TrainingSettings) -> Iterator[tuple[int, int]]:

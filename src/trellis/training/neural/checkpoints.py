@@ -9,7 +9,6 @@ written after the kept weights it names: whenever the process is killed, the new
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from trellis import store
 from trellis.arrays import AnyArray
-from trellis.errors import StoreError
+from trellis.errors import NewerFormatError, StoreError, warn
 from trellis.training.folder import CHECKPOINTS, KEPT
 from trellis.untrusted import Fields, shown
 
@@ -34,7 +33,7 @@ _BY_NAME = {str(kind): kind for kind in (*_PLAIN, *_AS_BITS)}
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was damaged and an earlier one is used instead."""
+    """A checkpoint was damaged: an earlier one is used instead, or training starts from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +70,20 @@ class Checkpoints:
 
     def newest(self) -> Checkpoint | None:
         """The newest checkpoint that is whole, with a warning for each that is not."""
-        for step in self.steps():
+        steps = self.steps()
+        for step in steps:
             try:
                 return self._read(step)
+            except NewerFormatError:  # it is whole, and a training that began again would remove it
+                raise
             except StoreError as error:
-                message = f"checkpoint of step {step} cannot be used, going back to the one before it: {error}"
-                warnings.warn(message, CheckpointWarning, stacklevel=2)
+                if step == steps[-1]:
+                    message = (
+                        f"no checkpoint can be used, training starts from the beginning; that of step {step}: {error}"
+                    )
+                else:
+                    message = f"checkpoint of step {step} cannot be used, going back to the one before it: {error}"
+                warn(message, CheckpointWarning)
         return None
 
     def _checkpoint(self, step: int) -> Path:

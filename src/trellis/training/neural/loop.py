@@ -10,7 +10,6 @@ to exactly the same weights as an uninterrupted training.
 from __future__ import annotations
 
 import time
-import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -21,21 +20,21 @@ import numpy as np
 import torch
 
 from trellis.arrays import IntArray
-from trellis.errors import ModelError, StoreError
+from trellis.errors import ModelError, StoreError, warn
 from trellis.training.best import Best
 from trellis.training.driver import undisturbed
 from trellis.training.folder import TrainingFolder
 from trellis.training.history import DevScores, History, Progress, Reason, Step
 from trellis.training.lock import locked
 from trellis.training.neural.averaging import Average
-from trellis.training.neural.batches import batches_of, count_steps
+from trellis.training.neural.batches import Forecast, batches_of, forecast
 from trellis.training.neural.machine import Machine, chance_restored
 from trellis.training.neural.place import Kept, Place
 from trellis.training.neural.resuming import Memory, State
 from trellis.training.neural.schedules import Schedule
 from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.stepper import Diverged, Stepper, Taken
-from trellis.training.neural.task import TrainingTask
+from trellis.training.neural.task import Examples, StreamedTask, TrainingTask, lengths_of, windows_of
 from trellis.training.neural.tensorboard import TensorBoard, tensorboard_folder
 from trellis.training.neural.weights import copy_of, put_back, trained_weights
 from trellis.training.record import write_history
@@ -46,7 +45,7 @@ class DivergedWarning(UserWarning):
 
 
 def train(
-    task: TrainingTask,
+    task: TrainingTask | StreamedTask,
     settings: TrainingSettings | None = None,
     *,
     folder: str | Path | TrainingFolder | None = None,
@@ -59,15 +58,16 @@ def train(
     checkpoint there, if there is one; without it, a folder with an unfinished training is refused. A `TrainingFolder`
     contains both, and its owner says when it is finished. The global random generators are restored.
     """
-    if len(task.lengths) == 0:
-        raise ModelError("there is nothing to train on: the task has no examples")
     settings = settings or TrainingSettings()
     machine = Machine(settings)
     with chance_restored(), _opened(folder, resume, machine) as place:
         own = None if place is folder else place
         if own is not None:
             own.identify(settings=settings.identity(), data={"examples": _fingerprint(task)})
-        run = _Run(task, settings, machine, place, progress)
+        expected = forecast(lengths_of(task), settings)
+        if not expected.steps:
+            raise ModelError("there is nothing to train on: the task has no examples")
+        run = _Run(task, settings, machine, place, progress, expected)
         run.begin()
         history = run.finish(run.go())
         if own is not None and history.reason != "interrupted":
@@ -94,25 +94,28 @@ def _opened(
         yield TrainingFolder(path, "neural", resume=resume, is_main=machine.is_main)
 
 
-def _fingerprint(task: TrainingTask) -> str:
+def _fingerprint(task: TrainingTask | StreamedTask) -> str:
     """A fingerprint of what the loop knows about the examples."""
-    lengths = np.asarray(task.lengths, dtype=np.int64)
-    return f"{len(lengths)} of {int(lengths.sum())} tokens, {zlib.crc32(lengths.tobytes()):08x}"
+    examples = tokens = crc = 0
+    for lengths in lengths_of(task):
+        examples, tokens, crc = examples + len(lengths), tokens + int(lengths.sum()), zlib.crc32(lengths.tobytes(), crc)
+    return f"{examples} of {tokens} tokens, {crc:08x}"
 
 
 class _Run:
     def __init__(
         self,
-        task: TrainingTask,
+        task: TrainingTask | StreamedTask,
         settings: TrainingSettings,
         machine: Machine,
         folder: TrainingFolder | None,
         progress: Progress | None,
+        expected: Forecast,
     ) -> None:
+        self._expected = expected
         self._task, self._settings, self._machine, self._folder = task, settings, machine, folder
         task.module.to(machine.device)
-        self._lengths = np.asarray(task.lengths, dtype=np.int64)
-        self._schedule = Schedule(settings, count_steps(self._lengths, settings))
+        self._schedule = Schedule(settings, expected.steps)
         self._stepper = Stepper(task, settings, machine, self._schedule)
         self._average = Average(task.module, settings)
         self._place, self._best = Place(), Best[Kept]()
@@ -145,7 +148,7 @@ class _Run:
             if self._best.weights is None:
                 raise ModelError(str(error)) from None
             kept = self._best.steps[self._best.kept].iteration
-            warnings.warn(f"{error}; the weights of epoch {kept} are kept", DivergedWarning, stacklevel=3)
+            warn(f"{error}; the weights of epoch {kept} are kept", DivergedWarning)
             return "diverged"
         return reason
 
@@ -170,28 +173,44 @@ class _Run:
 
     def _epoch(self) -> None:
         """The rest of an epoch, and what follows it."""
-        plan = batches_of(self._lengths, self._settings, self._place.epoch)
         self._task.module.train()
         taken = Taken(0.0, 0, 0.0, 0.0)
-        while self._place.batch < len(plan):
-            taken = self._step(plan)
-            self._tell_of_step(taken, len(plan))
-            every = self._settings.checkpoint_every
-            if every is not None and self._place.step % every == 0 and self._place.batch < len(plan):
-                self._checkpoint()
-        step = self._end_epoch(taken, len(plan))
+        for examples in windows_of(self._task, self._place.epoch, self._place.window):
+            if self._place.window:
+                self._checkpoint_if_due()
+            taken = self._window(examples, taken)
+            self._place.next_window()
+        step = self._end_epoch(taken)
         self._checkpoint()
         self._save_history(self._best.history("interrupted"))  # the history so far, in case the process is killed now
         self._tell_of_epoch(step)
 
-    def _step(self, plan: list[IntArray]) -> Taken:
-        batches = plan[self._place.batch : self._place.batch + self._settings.accumulate]
-        taken = self._stepper.take(self._place.step, batches)
-        self._average.step(self._place.epoch)
-        self._place.add(taken, len(batches), sum(int(self._task.tokens[batch].sum()) for batch in batches))
+    def _window(self, examples: Examples, taken: Taken) -> Taken:
+        """The rest of a window; returns its last step."""
+        lengths, place = np.asarray(examples.lengths, dtype=np.int64), self._place
+        plan = batches_of(lengths, self._settings, place.epoch, place.window)
+        end = place.earlier + len(plan)
+        while place.batch < end:
+            taken = self._step(examples, plan)
+            self._tell_of_step(taken)
+            if place.batch < end:
+                self._checkpoint_if_due()
         return taken
 
-    def _end_epoch(self, taken: Taken, batches: int) -> Step:
+    def _step(self, examples: Examples, plan: list[IntArray]) -> Taken:
+        first = self._place.batch - self._place.earlier
+        batches = plan[first : first + self._settings.accumulate]
+        taken = self._stepper.take(self._place.step, examples, batches)
+        self._average.step(self._place.epoch)
+        self._place.add(taken, len(batches), sum(int(examples.tokens[batch].sum()) for batch in batches))
+        return taken
+
+    def _checkpoint_if_due(self) -> None:
+        every = self._settings.checkpoint_every
+        if every is not None and self._place.step % every == 0:
+            self._checkpoint()
+
+    def _end_epoch(self, taken: Taken) -> Step:
         self._tick(training=True)
         scores: DevScores | None
         kept = None
@@ -202,7 +221,7 @@ class _Run:
                 kept = Kept(copy_of(trained_weights(self._task.module)), self._place.step)
         self._tick(training=False)
         self._schedule.epoch(dev, self._mean_loss())
-        step = self._as_step(taken, batches)
+        step = self._as_step(taken, self._place.batch)
         if scores is not None:
             best = self._best.score if kept is None else scores.score
             step = replace(step, **scores.figures(), best=best)
@@ -240,10 +259,11 @@ class _Run:
         if self._board is not None:
             self._board.epoch(self._place.step, step)
 
-    def _tell_of_step(self, taken: Taken, batches: int) -> None:
+    def _tell_of_step(self, taken: Taken) -> None:
         if self._board is not None:
             loss = taken.loss / max(taken.items, 1)
             self._board.step(self._place.step, loss, taken.learning_rate, taken.gradient_norm)
+        batches = self._expected.batches[self._place.epoch]
         if self._progress is None or self._every is None or self._place.batch >= batches:
             return
         now = time.perf_counter()

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.errors import ConfigError
+from trellis.errors import ConfigError, ModelError
 from trellis.training.neural.settings import TrainingSettings
+from trellis.training.processes import are_several
 
 try:
     from accelerate import Accelerator
@@ -39,6 +40,8 @@ class Machine:
         self.precision = str(self._accelerator.mixed_precision)
         self.rank, self.processes = self._accelerator.process_index, self._accelerator.num_processes
         self.is_main: bool = self._accelerator.is_main_process
+        if are_several() and self.processes == 1:
+            raise ModelError("this process was started together with others, but accelerate finds it alone")
         self.scaler: Any = self._accelerator.scaler
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -95,6 +98,12 @@ def chance_restored() -> Iterator[None]:
         random.setstate(states[2])
 
 
+def _has_device() -> bool:
+    """Whether there is something that several processes can compute on together, apart from CPUs."""
+    kinds = (getattr(torch, name, None) for name in ("cuda", "xpu", "npu"))
+    return any(kind is not None and kind.is_available() for kind in kinds)
+
+
 def _accelerator(precision: str) -> Accelerator:
     mode = _MODES.get(precision)
     if precision == "auto" and torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False):
@@ -103,7 +112,8 @@ def _accelerator(precision: str) -> Accelerator:
         # accelerate allows one precision per process; a second model may need another.
         AcceleratorState._reset_state(reset_partial_state=False)
     try:
-        accelerator = Accelerator(mixed_precision=mode)
+        # Of processes without a device, accelerate makes a group only if it is told that they are to use the CPU.
+        accelerator = Accelerator(mixed_precision=mode, cpu=are_several() and not _has_device())
     except ValueError as error:
         raise ConfigError(f"precision {precision!r} does not work on this device: {error}") from None
     if mode == "fp16" and accelerator.scaler is None:

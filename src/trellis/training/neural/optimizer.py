@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from trellis.errors import ModelError
 from trellis.training.neural.settings import TrainingSettings
-from trellis.training.neural.task import TrainingTask
+from trellis.training.neural.task import Trainee
 
 HEAD = "head"
 _FUSED_ON = ("cpu", "cuda", "xpu", "mps")
 
 
-def build_optimizer(task: TrainingTask, settings: TrainingSettings) -> torch.optim.Optimizer:
+def build_optimizer(task: Trainee, settings: TrainingSettings) -> torch.optim.Optimizer:
     """The optimizer over all parameters that are trained; each group remembers its `peak` learning rate."""
     groups = _groups(task, settings)
     if not groups:
@@ -37,7 +37,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, factor: float) -> float:
     return float(optimizer.param_groups[0]["lr"])
 
 
-def _groups(task: TrainingTask, settings: TrainingSettings) -> list[dict[str, Any]]:
+def _groups(task: Trainee, settings: TrainingSettings) -> list[dict[str, Any]]:
     """Parameters by learning rate and decay: weights of matrices decay, those of vectors (biases, norms) do not."""
     members: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameters in task.groups():

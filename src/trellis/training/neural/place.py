@@ -17,6 +17,10 @@ class Place:
     """Finished epochs."""
     batch: int = 0
     """Finished batches of the next epoch."""
+    window: int = 0
+    """Finished windows of the next epoch."""
+    earlier: int = 0
+    """Batches of these."""
     step: int = 0
     """Finished steps, in all."""
     loss: float = 0.0
@@ -36,10 +40,15 @@ class Place:
         self.items += taken.items
         self.tokens += tokens
 
+    def next_window(self) -> None:
+        """All batches of a window are done."""
+        self.window += 1
+        self.earlier = self.batch
+
     def next_epoch(self) -> None:
         """Start counting again."""
         self.epoch += 1
-        self.batch = self.items = self.tokens = 0
+        self.batch = self.window = self.earlier = self.items = self.tokens = 0
         self.loss = self.epoch_seconds = 0.0
 
 

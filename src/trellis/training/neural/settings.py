@@ -39,6 +39,9 @@ class TrainingSettings:
         4096,
         "at most this many tokens (transformer: subwords) in a batch, padding included; a longer sentence is a batch",
     )
+    window: int = setting(
+        16384, "of a corpus that is streamed: how many sentences are in memory, shuffled and sorted by length together"
+    )
     accumulate: int = setting(1, "how many batches make one step")
     schedule: Literal["constant", "linear", "cosine", "plateau"] = setting(
         "linear", "the learning rate after warm-up: constant, linear or cosine down to 0, or lowered on a plateau"
@@ -92,7 +95,7 @@ then follows the schedule of the longer training; see `trellis.training.neural.s
 _RULES: list[tuple[str, str, Callable[[float], bool]]] = [
     ("learning_rate head_learning_rate clip", "a number above 0", lambda x: x > 0),
     ("weight_decay warmup seed", "a number of at least 0", lambda x: x >= 0),
-    ("epochs batch_size batch_tokens accumulate keep", "at least 1", lambda x: x >= 1),
+    ("epochs batch_size batch_tokens window accumulate keep", "at least 1", lambda x: x >= 1),
     ("plateau_patience patience averaging_start checkpoint_every", "at least 1", lambda x: x >= 1),
     ("momentum ema_decay", "at least 0 and below 1", lambda x: 0 <= x < 1),
     ("plateau_factor", "above 0 and below 1", lambda x: 0 < x < 1),

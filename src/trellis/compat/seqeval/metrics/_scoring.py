@@ -93,7 +93,7 @@ def figures(
 ) -> Scores:
     """Precision, recall, F and support, per type or averaged."""
     correct, predicted, gold = counts[1:]
-    if average == "micro":
+    if average == "micro" or (average == "macro" and not len(gold)):  # the mean over no types would be NaN
         correct, predicted, gold = (column.sum(keepdims=True) for column in (correct, predicted, gold))
     warn_for = tuple(warn_for) if zero_division == "warn" else ()
     zero = 0.0 if zero_division in ("warn", 0) else 1.0

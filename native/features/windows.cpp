@@ -1,0 +1,211 @@
+#include "features/windows.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+#include <tuple>
+
+namespace trellis {
+namespace {
+
+using Lists = ListArrays<Vector>;
+
+// The groups of each window by row of its units: those of a family, in falling order of the places they look from, as
+// far as these follow each other.
+std::vector<std::vector<int64_t>> group_windows(const std::vector<Family>& families) {
+  std::vector<int64_t> order(families.size());
+  std::iota(order.begin(), order.end(), int64_t(0));
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const Family &x = families[size_t(a)], &y = families[size_t(b)];
+    return std::make_tuple(x.number, -x.row) < std::make_tuple(y.number, -y.row);
+  });
+  std::vector<std::vector<int64_t>> found;
+  for (const int64_t g : order) {
+    const Family& own = families[size_t(g)];
+    const Family* last = found.empty() ? nullptr : &families[size_t(found.back().back())];
+    if (!last || last->number != own.number || last->row != own.row + 1) found.emplace_back();
+    found.back().push_back(g);
+  }
+  return found;
+}
+
+class WindowPlanning {
+ public:
+  WindowPlanning(const Dataset& data, const Pairs& pairs)
+      : data_(data), pairs_(pairs), same_(size_t(data.bundles())), row_of_(size_t(data.bundles()), -1) {
+    std::iota(same_.begin(), same_.end(), 0);
+  }
+
+  PlanArrays<Vector> make() {
+    plan_.offsets = data_.offsets;
+    for (const std::vector<int64_t>& groups : group_windows(data_.families)) {
+      unite_bundles(groups);
+      number_units(groups);
+      plan_.gap = std::max(plan_.gap, int64_t(groups.size()) - 1);
+    }
+    release(same_), release(row_of_);
+    plan_.token_row = int64_t(row_bundles_.size());
+    list_attributes();
+    list_uses();
+    plan_.places.insert(plan_.places.end(), rows_ahead, 0);
+    return std::move(plan_);
+  }
+
+ private:
+  // f(q, row of the unit, bundle) for all places q of all sentences and the tokens that each reaches; between(q) after
+  // the tokens of each place. Places of sentences lie one after another.
+  template <typename F, typename G>
+  void for_places(const std::vector<int64_t>& groups, F f, G between) const {
+    const int64_t reach = int64_t(groups.size()) - 1;
+    for (int64_t b = 0; b < data_.sentences(); ++b) {
+      const int64_t first = data_.offsets[size_t(b)], T = data_.offsets[size_t(b) + 1] - first;
+      for (int64_t q = 0; q < T + reach; ++q) {
+        for (int64_t i = std::max<int64_t>(0, reach - q); i <= reach && q - reach + i < T; ++i)
+          f(i, data_.bundle(first + q - reach + i, groups[size_t(i)]));
+        between();
+      }
+    }
+  }
+
+  int32_t root(int64_t u) {
+    while (same_[size_t(u)] != u) u = same_[size_t(u)] = same_[size_t(same_[size_t(u)])];
+    return int32_t(u);
+  }
+  // Bundles that some place has together belong to one unit.
+  void unite_bundles(const std::vector<int64_t>& groups) {
+    if (groups.size() == 1) return;
+    int32_t unit = -1;
+    const auto unite = [&](int64_t, int64_t u) {
+      const int32_t other = root(u);
+      if (unit < 0) unit = other;
+      same_[size_t(other)] = unit;
+    };
+    for_places(groups, unite, [&] { unit = -1; });
+  }
+
+  // In the order of their first use: frequent ones lie close together.
+  void number_units(const std::vector<int64_t>& groups) {
+    constexpr size_t align = 16;  // the first unit begins with a cache line
+    row_bundles_.resize((row_bundles_.size() + align - 1) / align * align, -1);
+    const size_t width = groups.size();
+    const int64_t first_row = int64_t(row_bundles_.size());
+    plan_.windows.push_back({int64_t(width), first_row, units_, int64_t(plan_.places.size())});
+    int32_t row = -1;
+    const auto take = [&](int64_t i, int64_t u) {
+      int32_t& own = row_of_[size_t(root(u))];
+      if (own < 0) own = add_unit(width);
+      row = own;
+      int32_t& bundle = row_bundles_[size_t(row + i)];
+      if (bundle >= 0 && bundle != u) throw std::logic_error("a unit has two bundles in one row");
+      bundle = int32_t(u);
+    };
+    for_places(groups, take, [&] {
+      plan_.places.push_back(row < 0 ? int32_t(first_row) : row);  // a sentence without tokens has places all the same
+      row = -1;
+    });
+  }
+  int32_t add_unit(size_t width) {
+    if (row_bundles_.size() > size_t(std::numeric_limits<int32_t>::max()) - 2 * width)
+      throw std::length_error("too many features for 32 bits");
+    row_bundles_.resize(row_bundles_.size() + width, -1);
+    ++units_;
+    return int32_t(row_bundles_.size() - width);
+  }
+
+  // f(attribute) for all that have weights, row by row; between() after each row
+  template <typename F, typename G>
+  void for_attributes(F f, G between) const {
+    for (const int32_t u : row_bundles_) {
+      for (int64_t e = u < 0 ? 0 : data_.bundle_begin(u); e < (u < 0 ? 0 : data_.bundle_ends[size_t(u)]); ++e)
+        if (const int32_t a = data_.attributes[size_t(e)]; pairs_.begin(a) < pairs_.ends[a]) f(a);
+      between();
+    }
+  }
+  // An attribute of one row only is its own, the first of them if there are several; lists have the others.
+  void list_attributes() {
+    std::vector<uint32_t> uses(size_t(pairs_.attributes), 0);
+    for_attributes([&](int32_t a) { ++uses[size_t(a)]; }, [] {});
+    int32_t own = -1;
+    const auto put = [&](int32_t a) {
+      if (own >= 0 || uses[size_t(a)] > 1) return plan_.row_parts.items.push_back(a);
+      own = a;
+      uses[size_t(a)] = 0;
+    };
+    for_attributes(put, [&] {
+      plan_.row_pairs.push_back(own < 0 ? 0 : int32_t(pairs_.begin(own)));
+      plan_.row_labels.push_back(own < 0 ? uint8_t(0) : labels_of(own));
+      own = -1;
+      close_list(plan_.row_parts);
+    });
+    list_attribute_uses(std::move(uses));
+    finish_lists(plan_.row_parts);
+  }
+  uint8_t labels_of(int32_t a) const {
+    unsigned labels = 0;
+    for (int64_t p = pairs_.begin(a); p < pairs_.ends[a]; ++p) labels |= 1u << pairs_.labels[p];
+    return uint8_t(labels);
+  }
+  void list_attribute_uses(std::vector<uint32_t> uses) {
+    Lists& found = plan_.attribute_uses;
+    uint32_t end = 0;
+    for (size_t a = 0; a < uses.size(); ++a) {
+      if (!uses[a]) continue;
+      found.ends.push_back(end);  // where it begins, which grows to its end
+      end += uses[a];
+      uses[a] = uint32_t(plan_.row_attributes.size());
+      plan_.row_attributes.push_back(int32_t(a));
+    }
+    found.items.resize(end);
+    for (int64_t row = 0, at = 0; row < plan_.row_parts.size(); ++row)
+      for (; at < plan_.row_parts.end(row); ++at)
+        found.items[found.ends[uses[size_t(plan_.row_parts.items[size_t(at)])]]++] = int32_t(row);
+    finish_lists(found);
+  }
+
+  // f(unit, row of the first token that it says something about) for all places
+  template <typename F>
+  void for_uses(F f) const {
+    for (const Window& window : plan_.windows) {
+      const int32_t* place = plan_.places.data() + window.first_place;
+      const int64_t reach = window.width - 1;
+      for (int64_t b = 0; b < data_.sentences(); ++b) {
+        const int64_t first = data_.offsets[size_t(b)], T = data_.offsets[size_t(b) + 1] - first;
+        const int64_t row = plan_.token_row + first + plan_.gap * (b + 1) - reach;
+        for (int64_t q = 0; q < T + reach; ++q, ++place)
+          if (T) f(window.first_unit + (*place - window.first_row) / window.width, row + q);
+      }
+    }
+  }
+  void list_uses() {
+    if (plan_.rows() > std::numeric_limits<int32_t>::max() ||
+        plan_.places.size() > std::numeric_limits<uint32_t>::max() - rows_ahead)
+      throw std::length_error("too many tokens for 32 bits");
+    Lists& uses = plan_.unit_uses;
+    uses.ends.assign(size_t(units_) + 1, 0);
+    for_uses([&](int64_t unit, int64_t) { ++uses.ends[size_t(unit) + 1]; });
+    std::partial_sum(uses.ends.begin(), uses.ends.end(), uses.ends.begin());
+    uses.items.resize(uses.ends.back());
+    for_uses([&](int64_t unit, int64_t row) { uses.items[uses.ends[size_t(unit)]++] = int32_t(row); });
+    uses.ends.pop_back();
+    finish_lists(uses);
+  }
+
+  const Dataset& data_;
+  const Pairs& pairs_;
+  std::vector<int32_t> same_;         // [U] another bundle of the same unit, or itself
+  std::vector<int32_t> row_of_;       // [U] the first row of the unit, or -1
+  std::vector<int32_t> row_bundles_;  // of each row of the units, or -1
+  int64_t units_ = 0;
+  PlanArrays<Vector> plan_;
+};
+
+}  // namespace
+
+bool has_windows(const Dataset& data, const Pairs& pairs) {
+  return pairs.labels_in_all <= narrow && !data.families.empty() && !data.token_bundles.empty() && data.values.empty();
+}
+
+PlanArrays<Vector> plan_windows(const Dataset& data, const Pairs& pairs) { return WindowPlanning(data, pairs).make(); }
+
+}  // namespace trellis

@@ -1,0 +1,122 @@
+"""A corpus in several files, which is read anew each time that somebody goes through it.
+
+    corpus = Shards("shards/")                   # JSON Lines, Parquet, Arrow, CoNLL ...: whatever can be read
+    tagger.fit(corpus)                           # never holds all of it: a neural tagger reads it once per epoch,
+                                                 # a feature CRF once
+
+The files of folders are taken at any depth; what begins with a dot or an underscore is no data, as for Spark and Hive.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trellis.corpus._files import StrPath
+from trellis.corpus._streams import iterate
+from trellis.corpus.tables import is_table, read_table
+from trellis.errors import DataError
+from trellis.text import Sentence
+
+
+def find_files(inputs: Iterable[StrPath]) -> Iterator[tuple[Path, Path]]:
+    """The files of folders, at any depth, and files that are named themselves: each, and its path in its folder."""
+    for given in map(Path, inputs):
+        try:
+            yield from _found(given)
+        except OSError as error:
+            raise DataError(f"{given}: {error.strerror or error}") from None
+
+
+def _found(given: Path) -> Iterator[tuple[Path, Path]]:
+    if not given.is_dir():
+        yield _checked(given), Path(given.name)
+        return
+    for folder, below, files in os.walk(given, onerror=_refuse):
+        below[:] = [name for name in below if not name.startswith((".", "_"))]
+        linked = next((name for name in below if os.path.islink(os.path.join(folder, name))), None)
+        if linked is not None:  # it may lead anywhere, and round in circles
+            raise DataError(f"{Path(folder, linked)} is a link to a folder: name that folder itself")
+        for name in files:
+            if not name.startswith((".", "_")):
+                path = Path(folder, name)
+                yield _checked(path), path.relative_to(given)
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+def _checked(path: Path) -> Path:
+    if not path.exists():
+        raise DataError(f"{path}: no such file or folder")
+    if not path.is_file():
+        raise DataError(f"{path}: expected a file with data, found what is not a regular file")
+    return path
+
+
+Read = Callable[[str], Iterable[Sentence]]
+"""The sentences of a file."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Files of sentences in the order of their names; iterating gives their sentences, from the disk each time."""
+
+    inputs: StrPath | Iterable[StrPath]
+    """A folder, a file, or several of them."""
+    format: str | None = None
+    encoding: str = "utf-8"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the reader, as `corpus.iterate` takes them: ``{"tags": "ner_tags"}``."""
+    read: Read | None = None
+    """Reads a file in a way of its own."""
+    paths: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        given = [self.inputs] if isinstance(self.inputs, str | os.PathLike) else list(self.inputs)
+        found = sorted((inside.as_posix(), str(path)) for path, inside in find_files(given))
+        if not found:
+            raise DataError(f"there is no file in {', '.join(map(str, given))}: expected shards of a corpus")
+        object.__setattr__(self, "paths", tuple(path for _, path in found))
+
+    def __iter__(self) -> Iterator[Sentence]:
+        """All sentences, shard by shard."""
+        for path in self.paths:
+            yield from self.sentences(path)
+
+    def sizes(self) -> list[int]:
+        """The bytes of each file."""
+        return [os.path.getsize(path) for path in self.paths]
+
+    @staticmethod
+    def version(path: str) -> tuple[int, int]:
+        """The size of a file and when it was last written: other ones mean that it changed."""
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise DataError(f"{path}: {error.strerror or error}") from None
+        return found.st_size, found.st_mtime_ns
+
+    def runs(self, least: int) -> list[list[str]]:
+        """Neighbouring files together, so that each run but the last has this many bytes or more."""
+        runs: list[list[str]] = []
+        size = least
+        for path, own in zip(self.paths, self.sizes(), strict=True):
+            if size >= least:
+                runs.append([])
+                size = 0
+            runs[-1].append(path)
+            size += own
+        return runs
+
+    def sentences(self, path: str) -> Iterable[Sentence]:
+        """The sentences of one of the files."""
+        if self.read is not None:
+            return self.read(path)
+        if self.format is None and is_table(path):
+            return read_table(path, **self.options)
+        return iterate(path, format=self.format, encoding=self.encoding, **self.options)
