@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trellis.cli._reading import remembered_options
 from trellis.cli._signals import stoppable
-from trellis.distributed import FolderProgress, FolderReport, tag_folder
 from trellis.errors import ConfigError, DataError
 from trellis.models import folder
+
+if TYPE_CHECKING:
+    from trellis.distributed import FolderProgress, FolderReport
 
 _EVERY = 10.0  # seconds between lines where nobody watches
 _SHOWN = 10
@@ -74,6 +76,8 @@ def tag_shards(
     refused: dict[str, Any],
 ) -> None:
     """Tag folders; `refused` are options that are for single files."""
+    from trellis.distributed import tag_folder
+
     other = next((name for name, value in refused.items() if value), None)
     if other is not None:
         raise ConfigError(f"{other} is for single files: leave it out, or tag the files of the folder one by one")
