@@ -10,7 +10,6 @@ namespace TRELLIS_ISA {
 
 // Sequences side by side: enough independent sums to fill the multiply-add pipeline, few enough for the registers.
 constexpr int group_size = TRELLIS_VECTOR_BYTES == 64 ? 8 : 4;
-constexpr int column_block = 2;
 
 inline int64_t padded(int64_t L, int lanes) { return (L + lanes - 1) / lanes * lanes; }
 
@@ -50,7 +49,7 @@ inline void multiply_block(const R* x, const R* A, int64_t L, int64_t P, R* out)
   Vec<R> all[G][V];
 #pragma GCC unroll 8
   for (int g = 0; g < G; ++g)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < V; ++v) all[g][v] = Semiring::template none<R>();
   for (int64_t i = 0; i < L; ++i) {
     Vec<R> a[V];
@@ -63,27 +62,34 @@ inline void multiply_block(const R* x, const R* A, int64_t L, int64_t P, R* out)
   }
 #pragma GCC unroll 8
   for (int g = 0; g < G; ++g)
-#pragma GCC unroll 2
+#pragma GCC unroll 3
     for (int v = 0; v < V; ++v) store(out + g * P + v * width<R>, all[g][v]);
 }
 
-// sum[i, :] += sum_g x[g][i] u[g, :] for G rows: the expected transitions of one time step of the group.
-template <typename R, int G>
-inline void accumulate_rows(const R* const* x, const R* u, int64_t L, int64_t P, R* sum) {
-  for (int64_t j = 0; j < P; j += width<R>) {
-    Vec<R> ug[G];
-    for (int g = 0; g < G; ++g) ug[g] = load(u + g * P + j);
-    for (int64_t i = 0; i < L; ++i) {
-      Vec<R> s = load(sum + i * P + j);
-      for (int g = 0; g < G; ++g) s += broadcast(x[g][i]) * ug[g];
-      store(sum + i * P + j, s);
+// sum[i, j..] += sum_g x[g][i] u[g, j..] for G rows and V vectors of columns: the expected transitions of one time step
+// of the group.
+template <typename R, int G, int V>
+inline void accumulate_block(const R* const* x, const R* u, int64_t L, int64_t P, R* sum) {
+  Vec<R> ug[G][V];
+#pragma GCC unroll 8
+  for (int g = 0; g < G; ++g)
+#pragma GCC unroll 3
+    for (int v = 0; v < V; ++v) ug[g][v] = load(u + g * P + v * width<R>);
+  for (int64_t i = 0; i < L; ++i) {
+    Vec<R> s[V];
+    for (int v = 0; v < V; ++v) s[v] = load(sum + i * P + v * width<R>);
+#pragma GCC unroll 8
+    for (int g = 0; g < G; ++g) {
+      const Vec<R> xi = broadcast(x[g][i]);
+      for (int v = 0; v < V; ++v) s[v] += xi * ug[g][v];
     }
+    for (int v = 0; v < V; ++v) store(sum + i * P + v * width<R>, s[v]);
   }
 }
 
 // Calls f(G) with the least compiled G >= rows; rows beyond the active ones compute on stale numbers, unread.
 template <typename F>
-inline void with_rows(int rows, F f) {
+__attribute__((always_inline)) inline void with_rows(int rows, F f) {
   if (rows == 1) return f(std::integral_constant<int, 1>{});
   if (rows == 2) return f(std::integral_constant<int, 2>{});
   if (rows <= 4 || group_size == 4) return f(std::integral_constant<int, 4>{});
@@ -96,23 +102,33 @@ template <typename R, typename F>
 inline void with_vectors(int64_t P, F f) {
   if (P == width<R>) return f(std::integral_constant<int, 1>{});
   if (P == 2 * width<R>) return f(std::integral_constant<int, 2>{});
+  if (P == 3 * width<R>) return f(std::integral_constant<int, 3>{});
   if (P == 4 * width<R>) return f(std::integral_constant<int, 4>{});
   return f(std::integral_constant<int, 0>{});
 }
 
+// Calls f(j, V) for all columns of a row, three vectors at a time, and two at a time where one would be left.
+// Inlined, as what it calls, so that a number of vectors that is known when compiling leaves no loop.
+template <typename R, typename F>
+__attribute__((always_inline)) inline void in_blocks(int64_t P, F f) {
+  int64_t j = 0, left = P / width<R>;
+  for (; left >= 5 || left == 3; left -= 3, j += 3 * width<R>) f(j, std::integral_constant<int, 3>{});
+  for (; left >= 2; left -= 2, j += 2 * width<R>) f(j, std::integral_constant<int, 2>{});
+  if (left) f(j, std::integral_constant<int, 1>{});
+}
+
 template <typename R, typename Semiring = SumProduct>
-inline void multiply(int rows, const R* x, const R* A, int64_t L, int64_t P, R* out) {
-  with_rows(rows, [&](auto G) {
-    int64_t j = 0;
-    for (; j + column_block * width<R> <= P; j += column_block * width<R>)
-      multiply_block<R, Semiring, G, column_block>(x, A + j, L, P, out + j);
-    for (; j < P; j += width<R>) multiply_block<R, Semiring, G, 1>(x, A + j, L, P, out + j);
+__attribute__((always_inline)) inline void multiply(int rows, const R* x, const R* A, int64_t L, int64_t P, R* out) {
+  with_rows(rows, [&](auto G) __attribute__((always_inline)) {
+    in_blocks<R>(P, [&](int64_t j, auto V) __attribute__((always_inline)) { multiply_block<R, Semiring, G, V>(x, A + j, L, P, out + j); });
   });
 }
 
 template <typename R>
-inline void accumulate(int rows, const R* const* x, const R* u, int64_t L, int64_t P, R* sum) {
-  with_rows(rows, [&](auto G) { accumulate_rows<R, G>(x, u, L, P, sum); });
+__attribute__((always_inline)) inline void accumulate(int rows, const R* const* x, const R* u, int64_t L, int64_t P, R* sum) {
+  with_rows(rows, [&](auto G) __attribute__((always_inline)) {
+    in_blocks<R>(P, [&](int64_t j, auto V) __attribute__((always_inline)) { accumulate_block<R, G, V>(x, u + j, L, P, sum + j); });
+  });
 }
 
 // Multiply-adds on numbers that never leave the registers: what the machine could do at best.
