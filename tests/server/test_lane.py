@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.server.raw import Streams, closed, opened, with_server
 from trellis.server import ModelShelf, ServerLimits, ServerSettings
-from trellis.server.lane import Lane, Reply
+from trellis.server.lane import Reply
 from trellis.server.questions import BestQuestion
 from trellis.server.queueing import QueuedJob
 from trellis.server.security import Gate, Keys
@@ -45,20 +45,6 @@ async def asked(port: int, data: bytes) -> tuple[int, dict[str, str], bytes]:
     streams[1].write(data)
     found = await answer(streams)
     streams[1].close()
-    return found
-
-
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The bodies that went the short way."""
-    found: list[bytes] = []
-    ask = Lane.ask
-
-    def counted(self: Lane, body: bytes, send: Any) -> Reply:
-        found.append(body)
-        return ask(self, body, send)
-
-    monkeypatch.setattr(Lane, "ask", counted)
     return found
 
 

@@ -9,57 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trellis.server.alarms import Call
 from trellis.server.app import Application
+from trellis.server.joined import JoinedTransport
 from trellis.server.lane import Lane, Reply
 from trellis.server.limits import ServerLimits
-from trellis.server.problems import RequestError
+from trellis.server.malformed import check_version, malformed
+from trellis.server.partings import Watch
+from trellis.server.problems import HeadTooLongError, NotHTTPError, RequestError, UnavailableError
 from trellis.server.wire import HEAD_END, LONGEST, AnswerHeads, KnownHeads, closing
 
 _MOMENT = 0.02  # seconds that a known head waits for its body
+_LINGER = 0.5  # seconds in which a client whose connection ends with a problem may read it
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-
-
-class JoinedTransport:
-    """A transport that sends the head of an answer together with its body: one packet, and the client wakes up once.
-
-    What the client has not read some seconds after the end is thrown away.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self._transport, self._loop, self._head, self._seconds = transport, loop, b"", seconds
-
-    def write(self, data: bytes) -> None:
-        """Send; a head waits for the next piece, but not longer than until the event loop goes on."""
-        if self._transport.is_closing():  # the client has gone
-            return
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/"):
-            self._head = data
-            self._loop.call_soon(self._flush)
-            return
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Send what waits, and end."""
-        self._flush()
-        if not self._transport.is_closing() and self._transport.get_write_buffer_size():
-            self._loop.call_later(self._seconds, self._transport.abort)
-        self._transport.close()
-
-    def _flush(self) -> None:
-        head, self._head = self._head, b""
-        if head and not self._transport.is_closing():
-            self._transport.write(head)
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the transport's."""
-        return getattr(self._transport, name)
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -73,10 +40,12 @@ class PatientProtocol(HttpToolsProtocol):
     _in_head, _begun = True, False  # a head is expected, or has begun
     _left = 0  # bytes of a body that are still to come, if that is known
     _head_size = 0
+    _tail = b""  # the last bytes of a head that is not complete
     _head_timer: asyncio.TimerHandle | None = None
     _first: bytes | None = None  # what came first of a request, until its head is complete
     _unread: asyncio.TimerHandle | None = None  # rings if the client does not read
     _is_deaf = False  # nothing more is taken from this connection
+    _watch: Watch | None = None  # the client sends nothing more, but may wait for answers
 
     def connection_made(self, transport: Any) -> None:
         """Begin."""
@@ -89,11 +58,14 @@ class PatientProtocol(HttpToolsProtocol):
         self._waiting = b""  # the beginning of a request that may go the short way
         self._leaving, self._latest = False, 0.0
         if len(self.connections) > self.limits.connections:
+            self._tell(UnavailableError("too many connections are open", retry_after=1))
             transport.close()
         self._head_timer = self.loop.call_later(self.limits.head_seconds, self.transport.close)
 
     def data_received(self, data: bytes) -> None:
         """The next bytes: a whole request that goes the short way, or any part of another one."""
+        if self._is_deaf:
+            return
         if self._reply is not None or self._is_answering():  # the client does not wait for its answer
             self._rest += data
             self.flow.pause_reading()
@@ -132,6 +104,13 @@ class PatientProtocol(HttpToolsProtocol):
         """Whether a request that came whole the ordinary way is not answered yet."""
         return self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body)
 
+    def _is_within(self) -> bool:
+        """Whether a request has begun, and more of it should come."""
+        if self._is_deaf:
+            return False
+        unfinished = self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
+        return self._begun or bool(self._waiting) or unfinished
+
     def _receive(self, data: bytes) -> None:
         """Give the bytes to uvicorn, until they make a request: what follows waits for its answer, as bytes."""
         place = 0
@@ -140,19 +119,30 @@ class PatientProtocol(HttpToolsProtocol):
                 self._rest = data[place:] + self._rest
                 self.flow.pause_reading()
                 return
-            size = LONGEST if self._in_head or not self._left else self._left
-            self._receive_piece(data[place : place + size])
-            place += size
+            end = place + self._extent(data, place)
+            self._receive_piece(data[place:end])
+            place = end
+
+    def _extent(self, data: bytes, place: int) -> int:
+        """How many bytes to take at a time: up to the end of a head or a body, so that what follows is kept apart.
+
+        Where a body in chunks ends is not known, so that a request that follows it within some bytes is taken with it.
+        """
+        if not self._in_head:
+            return self._left or LONGEST
+        end = (self._tail + data[place:]).find(HEAD_END)
+        return len(data) - place if end < 0 else end + len(HEAD_END) - len(self._tail)
 
     def _receive_piece(self, data: bytes) -> None:
         """Give bytes to uvicorn, within bounds."""
         if self._in_head:
             data = _without_upgrade(data)
+            self._tail = (self._tail + data)[1 - len(HEAD_END) :]
             room = max(0, self.limits.head_bytes - self._head_size)
             self._first = None if self._begun or self._head_size else data
             self._head_size += len(data)
             if len(data) > room and data.find(HEAD_END, 0, room + len(HEAD_END)) < 0:
-                self.transport.close()
+                self._refuse(HeadTooLongError(f"the head is too long: expected at most {self.limits.head_bytes} bytes"))
                 return
         super().data_received(data)
         if self._begun and self._head_timer is None:  # most heads come whole, and need no timer
@@ -180,6 +170,58 @@ class PatientProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if data and not self.transport.is_closing():
             self.data_received(data)
+        if self._watch is not None:
+            self._end_soon()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends nothing more: what came whole is answered, then the connection ends."""
+        if self._reply is None and not self._is_answering() and not self._rest:
+            if self._is_within():
+                self._refuse(NotHTTPError("the connection ended within a request"))
+            return False
+        if self._watch is None:
+            self._watch = Watch(self._plain_transport, self.lane.alarms, self.loop, self._may_be_asked)
+        self._end_soon()
+        return True
+
+    def _end_soon(self) -> None:
+        """Close the connection with the answer to the last request that came; now, if there is none."""
+        if self._rest:
+            return
+        if self._reply is not None:
+            self._leaving = True
+        elif self._is_answering():
+            self.cycle.keep_alive = False
+        else:
+            self.transport.close()
+
+    def _may_be_asked(self) -> bool:
+        """Whether the client understands `100 Continue` now."""
+        if self._reply is not None:
+            return True
+        return self._is_answering() and not self.cycle.response_started and self.scope["http_version"] == "1.1"
+
+    def send_400_response(self, msg: str) -> None:
+        """What uvicorn calls when its parser fails."""
+        self._refuse(malformed(sys.exception()))
+
+    def _refuse(self, problem: RequestError) -> None:
+        """Answer what is no request, and take nothing more. To close at once would throw the answer away."""
+        self._is_deaf = True
+        self._forget_timer()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.close()
+                return
+        self._tell(problem)
+        self._plain_transport.write_eof()
+        self._head_timer = self.loop.call_later(_LINGER, self.transport.close)
+
+    def _tell(self, problem: RequestError) -> None:
+        body = problem.body()
+        self._plain_transport.write(closing(self._head(len(body), problem)) + body)
 
     def _head(self, length: int, problem: RequestError | None) -> bytes:
         defaults = self.server_state.default_headers
@@ -192,7 +234,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Its head is here."""
-        self._in_head = self._begun = False
+        check_version(self.parser.get_http_version())
+        self._in_head, self._begun, self._tail = False, False, b""
         self._forget_timer()
         self._left = _length_in(self.headers)
         super().on_headers_complete()
@@ -224,6 +267,8 @@ class PatientProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
         elif self._rest:
             self.loop.call_soon(self._resume)
+        elif self._watch is not None:
+            self._end_soon()
 
     def _resume(self) -> None:
         if self._reply is None and not self._is_answering() and not self.transport.is_closing():
@@ -270,6 +315,9 @@ class PatientProtocol(HttpToolsProtocol):
         """End."""
         self._forget_timer()
         self._forget_waiting()
+        if self._watch is not None:
+            self._watch.forget()
+            self._watch = None
         if self._reply is not None:
             self.lane.forget(self._reply)
             self._reply = None
