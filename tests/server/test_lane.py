@@ -408,7 +408,16 @@ def test_only_the_same_head_is_known(body: bytes, place: int, change: bytes, rem
     head, own = data.split(b"\r\n\r\n")[0], HEAD.split(b"\r\n\r\n")[0]
     changed = head[:place] + change + head[place + removed :]
     found = known.body(changed + b"\r\n\r\n" + body)
+    form = known.form(HEAD)
+    assert form is not None
+    assert [form.body(one) for one in (data, changed + b"\r\n\r\n" + body)] == [expected, found]
+    assert form.body(data[: expected[0] - 1]) is None
     if found is not None:  # then it differs in the length that it gives, if at all
         prefix = own[: own.rindex(b" ") + 1]
         assert changed.startswith(prefix)
         assert int(changed[len(prefix) :]) == found[1] - found[0]
+
+
+def test_heads_that_may_hold_a_key_are_not_kept_by_connections() -> None:
+    known = KnownHeads(Gate(["localhost"], Keys([KEY])))
+    assert known.form(HEAD) is None

@@ -6,7 +6,6 @@ A protocol that gets a request for ``/v1/tag`` within a moment, with a head that
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from trellis.server.problems import RequestError, reported
@@ -26,10 +25,10 @@ class Sender(Protocol):
 class Reply:
     """The place where the answer to a request goes: what a future is to others."""
 
-    __slots__ = ("_begin", "_job", "_send", "_settle", "_size")
+    __slots__ = ("_begin", "_job", "_lane", "_send", "_size")
 
-    def __init__(self, size: int, begin: float, send: Sender, settle: Callable[[int, float, int], None]) -> None:
-        self._size, self._begin, self._settle = size, begin, settle
+    def __init__(self, size: int, begin: float, send: Sender, lane: Lane) -> None:
+        self._size, self._begin, self._lane = size, begin, lane
         self._send: Sender | None = send
         self._job: QueuedJob | None = None
 
@@ -39,7 +38,10 @@ class Reply:
 
     def set_result(self, result: bytes, /) -> None:
         """Send the answer."""
-        self._end(200)(result, None)
+        send, self._send, self._job = self._send, None, None
+        assert send is not None
+        self._lane.answered(self._size, self._begin)
+        send(result, None)
 
     def set_exception(self, exception: Exception, /) -> None:
         """Send the problem."""
@@ -61,7 +63,7 @@ class Reply:
         send, self._send = self._send, None
         self._job = None  # which holds this: no cycle stays behind
         assert send is not None
-        self._settle(self._size, self._begin, status)
+        self._lane.failed(self._size, self._begin, status)
         return send
 
 
@@ -69,22 +71,25 @@ class Lane:
     """Asks the models what comes the short way."""
 
     def __init__(self, shared: Shared) -> None:
-        self._shared, self.alarms = shared, shared.alarms
-
-    def takes(self, size: int) -> bool:
-        """Whether a body is short enough to be read at once."""
-        return size <= min(INLINE, self._shared.limits.body_bytes)
+        self._shared, self._batcher, self._bodies = shared, shared.batcher, shared.bodies
+        self._put, self._read, self._now = shared.batcher.put, shared.reader.tag, shared.batcher.now
+        self._begins: list[float] = []  # of requests that were answered, and are not counted yet
+        self.alarms = shared.alarms
+        self.longest = min(INLINE, shared.limits.body_bytes)
+        """Bytes up to which a body is short enough to be read at once."""
+        shared.batcher.then(self._count)
 
     def ask(self, body: bytes, send: Sender) -> Reply:
         """Have a request answered; `send` may be called before this returns."""
-        shared = self._shared
-        reply = Reply(len(body), shared.batcher.now(), send, self._settle)
-        shared.bodies.add(len(body))
+        size, bodies = len(body), self._bodies
+        reply = Reply(size, self._now(), send, self)
+        bodies.add(size)
         try:
-            shared.bodies.check()
-            shared.batcher.admit()
-            asked = shared.reader.tag(body)
-            reply.awaits(shared.batcher.put(asked.question, asked.parts, asked.finish, asked.seconds, reply))
+            bodies.check()
+            if self._batcher.refuses:
+                self._batcher.admit()
+            question, parts, finish, seconds = self._read(body)
+            reply.awaits(self._put(question, parts, finish, seconds, reply))
         except Exception as error:
             reply.set_exception(error)
         return reply
@@ -93,8 +98,20 @@ class Lane:
         """Do nothing more for a client that has gone."""
         job = reply.forgotten()
         if job is not None:
-            self._shared.batcher.leave(job)
+            self._batcher.leave(job)
 
-    def _settle(self, size: int, begin: float, status: int) -> None:
-        self._shared.bodies.free(size)
-        self._shared.metrics.request(_PATH, status, self._shared.batcher.now() - begin)
+    def answered(self, size: int, begin: float) -> None:
+        """A request is answered; it is counted with the others of its batch."""
+        self._bodies.free(size)
+        self._begins.append(begin)
+
+    def failed(self, size: int, begin: float, status: int) -> None:
+        """A request is not answered."""
+        self._bodies.free(size)
+        self._shared.metrics.request(_PATH, status, self._now() - begin)
+
+    def _count(self) -> None:
+        begins, self._begins = self._begins, []
+        now = self._now()
+        if begins:
+            self._shared.metrics.request(_PATH, 200, *[now - begin for begin in begins])

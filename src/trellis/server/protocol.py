@@ -22,7 +22,7 @@ from trellis.server.limits import ServerLimits
 from trellis.server.malformed import check_version, malformed
 from trellis.server.partings import Watch
 from trellis.server.problems import HeadTooLongError, NotHTTPError, RequestError, UnavailableError
-from trellis.server.wire import HEAD_END, LONGEST, AnswerHeads, KnownHeads, closing
+from trellis.server.wire import HEAD_END, LONGEST, AnswerHeads, HeadForm, KnownHeads, closing
 
 _MOMENT = 0.02  # seconds that a known head waits for its body
 _LINGER = 0.5  # seconds in which a client whose connection ends with a problem may read it
@@ -55,6 +55,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._reply: Reply | None = None  # to the request that goes the short way, one at a time
         self._rest = b""  # what came before that was answered
         self._alarm: Call | None = None
+        self._form: HeadForm | None = None  # the head that went the short way last
         self._waiting = b""  # the beginning of a request that may go the short way
         self._leaving, self._latest = False, 0.0
         if len(self.connections) > self.limits.connections:
@@ -72,16 +73,25 @@ class PatientProtocol(HttpToolsProtocol):
             return
         if self._waiting:
             data = self._forget_waiting() + data
-        found = self.known.body(data) if self._at_beginning() else None
-        if found is None or len(data) > found[1] or not self.lane.takes(found[1] - found[0]):
+        found = self._body_in(data) if self._at_beginning() else None
+        if found is None or len(data) > found[1] or found[1] - found[0] > self.lane.longest:
             self._receive(data)
         elif len(data) < found[1]:  # many clients send head and body one after the other
             self._waiting = data
             self._alarm = self.lane.alarms.call(self.loop, self.loop.time() + _MOMENT, self._give_up)
         else:
-            self._forget_timer()
+            if self._head_timer is not None:
+                self._forget_timer()
             reply = self.lane.ask(data[found[0] :], self._answer)
             self._reply = None if reply.done() else reply
+
+    def _body_in(self, data: bytes) -> tuple[int, int] | None:
+        """Where the body is of a request whose head was checked before: mostly it is that of the request before."""
+        found = None if self._form is None else self._form.body(data)
+        if found is None:
+            found = self.known.body(data)
+            self._form = None if found is None else self.known.form(data)
+        return found
 
     def _forget_waiting(self) -> bytes:
         """What waited for the rest of its request."""
@@ -97,12 +107,14 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _at_beginning(self) -> bool:
         """Whether nothing of a request has come, all others are answered, and the client reads the answers."""
-        fresh = self._in_head and not self._begun and not self._head_size
-        return fresh and (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
+        if not self._in_head or self._begun or self._head_size or self.flow.write_paused:
+            return False
+        return self.cycle is None or bool(self.cycle.response_complete)
 
     def _is_answering(self) -> bool:
         """Whether a request that came whole the ordinary way is not answered yet."""
-        return self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body)
+        cycle = self.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.more_body)
 
     def _is_within(self) -> bool:
         """Whether a request has begun, and more of it should come."""
@@ -152,17 +164,19 @@ class PatientProtocol(HttpToolsProtocol):
         """Send what came the short way, and go on with what came after it."""
         self._reply, self._latest = None, self.loop.time()
         self.server_state.total_requests += 1
-        if self._plain_transport.is_closing():
+        transport = self._plain_transport
+        if transport.is_closing():
             return
-        head = self._head(len(body), problem)
+        answer = self._whole(body, problem)
         if self._leaving or (problem is not None and problem.closes):
-            self._plain_transport.write(closing(head) + body)
+            transport.write(closing(answer))
             self.transport.close()
             return
-        self._plain_transport.write(head + body)
+        transport.write(answer)
         if self.timeout_keep_alive_task is None:
             self._close_later(self.timeout_keep_alive)
-        self._go_on()
+        if self._rest or self.flow.read_paused:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Take what came before the last answer."""
@@ -220,12 +234,12 @@ class PatientProtocol(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(_LINGER, self.transport.close)
 
     def _tell(self, problem: RequestError) -> None:
-        body = problem.body()
-        self._plain_transport.write(closing(self._head(len(body), problem)) + body)
+        self._plain_transport.write(closing(self._whole(problem.body(), problem)))
 
-    def _head(self, length: int, problem: RequestError | None) -> bytes:
+    def _whole(self, body: bytes, problem: RequestError | None) -> bytes:
+        """An answer with its head."""
         defaults = self.server_state.default_headers
-        return self.heads.fine(length, defaults) if problem is None else self.heads.problem(problem, length, defaults)
+        return self.heads.fine(body, defaults) if problem is None else self.heads.problem(problem, body, defaults)
 
     def on_message_begin(self) -> None:
         """A request begins."""
