@@ -113,6 +113,28 @@ def test_a_body_whose_chunks_are_wrong_is_told_once(shelf: ModelShelf) -> None:
     with_server(shelf, test, SETTINGS)
 
 
+@pytest.mark.parametrize(
+    "endless", [b"0\r\nX: " + b"a" * 100_000, b"0\r\n" + b"A: b\r\n" * 20_000, b"5;" + b"a" * 100_000]
+)
+def test_what_comes_between_and_after_chunks_is_bounded(shelf: ModelShelf, endless: bytes) -> None:
+    async def test(port: int) -> None:
+        streams = await opened(port)
+        streams[1].write(CHUNKED % b"application/json" + b"3\r\nabc\r\n" + endless)
+        check_problem(await closed(streams), 431, "between or after chunks")
+
+    with_server(shelf, test, SETTINGS)
+
+
+def test_chunks_of_one_byte_are_no_headers(shelf: ModelShelf) -> None:
+    async def test(port: int) -> None:
+        body = json.dumps(PLAIN).encode() + b" " * 15_000
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+        found = await asked(port, CHUNKED % b"application/json" + chunks + b"0\r\nA: b\r\n\r\n")
+        assert found[0] == 200
+
+    with_server(shelf, test, SETTINGS)
+
+
 def test_an_answer_that_has_begun_is_not_followed_by_a_problem(shelf: ModelShelf) -> None:
     async def test(port: int) -> None:
         streams, line = await opened(port), b'{"text": "Anna slept"}\n'

@@ -146,3 +146,12 @@ def test_a_connection_without_requests_just_ends(shelf: ModelShelf) -> None:
         assert await closed(streams) == b""
 
     with_server(shelf, test, SETTINGS)
+
+
+def test_an_answer_without_a_body_comes_too(shelf: ModelShelf) -> None:
+    async def test(port: int) -> None:
+        for _ in range(20):
+            found = await closed(await half_closed(port, b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+            assert found.startswith(b"HTTP/1.1 200 ")
+
+    with_server(shelf, test, SETTINGS)

@@ -40,6 +40,7 @@ class PatientProtocol(HttpToolsProtocol):
     _in_head, _begun = True, False  # a head is expected, or has begun
     _left = 0  # bytes of a body that are still to come, if that is known
     _head_size = 0
+    _between = 0  # bytes of a body in chunks since the last of a chunk: they may be headers too
     _tail = b""  # the last bytes of a head that is not complete
     _head_timer: asyncio.TimerHandle | None = None
     _first: bytes | None = None  # what came first of a request, until its head is complete
@@ -156,6 +157,13 @@ class PatientProtocol(HttpToolsProtocol):
             if len(data) > room and data.find(HEAD_END, 0, room + len(HEAD_END)) < 0:
                 self._refuse(HeadTooLongError(f"the head is too long: expected at most {self.limits.head_bytes} bytes"))
                 return
+        elif not self._left:
+            self._between += len(data)
+            if self._between > self.limits.head_bytes:
+                self._refuse(
+                    HeadTooLongError(f"expected at most {self.limits.head_bytes} bytes between or after chunks")
+                )
+                return
         super().data_received(data)
         if self._begun and self._head_timer is None:  # most heads come whole, and need no timer
             self._head_timer = self.loop.call_later(self.limits.head_seconds, self.transport.close)
@@ -192,6 +200,7 @@ class PatientProtocol(HttpToolsProtocol):
         if self._reply is None and not self._is_answering() and not self._rest:
             if self._is_within():
                 self._refuse(NotHTTPError("the connection ended within a request"))
+            self.transport.close()  # which sends what waits there, as the plain transport would not
             return False
         if self._watch is None:
             self._watch = Watch(self._plain_transport, self.lane.alarms, self.loop, self._may_be_asked)
@@ -259,14 +268,14 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of its body."""
-        self._left = max(0, self._left - len(body))
+        self._left, self._between = max(0, self._left - len(body)), 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """All of it is here."""
         super().on_message_complete()
         self._forget_timer()
-        self._in_head, self._head_size, self._left = True, 0, 0
+        self._in_head, self._head_size, self._left, self._between = True, 0, 0, 0
 
     def on_response_complete(self) -> None:
         """It is answered."""
