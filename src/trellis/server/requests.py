@@ -13,7 +13,7 @@ from trellis.models import CRF
 from trellis.models.data import Label
 from trellis.models.raw_text import inputs_of, parts_of, segments
 from trellis.server.answers import BestWriter, TagWriter, dumps, named, with_name
-from trellis.server.knowing import known_in_spans, known_labels, with_known
+from trellis.server.knowing import SpanReader, known_labels, with_known
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import InvalidRequestError, TooLargeError
 from trellis.server.questions import Asked, BestQuestion, ExplainQuestion, TagQuestion, TrellisQuestion
@@ -260,9 +260,9 @@ def correction_of(body: bytes, shelf: ModelShelf, limits: ServerLimits) -> Corre
     sized(Asked([tokens]), limits)
     text = fields.text("text") if "text" in fields else " ".join(tokens)
     if "tags" in fields:
-        labels = known_labels(fields.items("tags", str), len(tokens), tags, "tags")
+        labels = known_labels(fields.items("tags", str), len(tokens), "tags", tags)
     else:
-        labels = known_in_spans(fields.value("known_spans", list), len(tokens), tags, "known_spans")
+        labels = SpanReader(tags).labels_in(fields.value("known_spans", list), len(tokens), "known_spans")
     return Correction(text, tokens, labels)
 
 
