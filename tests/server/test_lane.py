@@ -5,7 +5,7 @@ import gc
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.server.raw import Streams, closed, opened, with_server
 from trellis.server import ModelShelf, ServerLimits, ServerSettings
+from trellis.server.gathering import Group, GroupQuestion
 from trellis.server.lane import Reply
 from trellis.server.questions import BestQuestion
 from trellis.server.queueing import QueuedJob
@@ -60,14 +61,16 @@ class Gated:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began, self.gate = threading.Event(), threading.Event()
-        own = BestQuestion.answer
+        for kind in (BestQuestion, GroupQuestion):
+            monkeypatch.setattr(kind, "answer", self._gated(kind.answer))
 
-        def gated(question: BestQuestion, parts: Any) -> Any:
+    def _gated(self, own: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def gated(question: Any, parts: Any) -> Any:
             self.began.set()
             assert self.gate.wait(30)
             return own(question, parts)
 
-        monkeypatch.setattr(BestQuestion, "answer", gated)
+        return gated
 
     async def begun(self) -> None:
         while not self.began.is_set():
@@ -376,7 +379,7 @@ def test_nothing_of_a_request_holds_itself(shelf: ModelShelf, short: list[bytes]
             streams[1].write(request(value))
             await answer(streams)
         await asyncio.sleep(0.05)
-        assert not [one for one in gc.get_objects() if isinstance(one, Reply | QueuedJob)]
+        assert not [one for one in gc.get_objects() if isinstance(one, Reply | QueuedJob | Group)]
         streams[1].close()
 
     gc.collect()

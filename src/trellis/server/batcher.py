@@ -94,19 +94,21 @@ class Batcher:
         finish: Callable[[list[Any]], Any],
         seconds: float,
         answer: AnswerPlace,
+        *,
+        requests: int = 1,
     ) -> QueuedJob:
         """The same, with a place for the answer. Whoever does not want it any more lets the job leave."""
         self.admit(parts[0].tokens if len(parts) == 1 else sum([part.tokens for part in parts]))
         loop = self._loop
         now = loop.time()
-        job = QueuedJob(question, parts, finish, answer, now + seconds, seconds, self._expire)
+        job = QueuedJob(question, parts, finish, answer, now + seconds, seconds, self._expire, requests)
         if not parts:
             self._tell([(job, finish([]))])
             return job
         self._jobs.set(loop, job)
         with self._mutex:
             self._queue.add(job, now)
-            self._arrived += 1
+            self._arrived += requests
         if self._idle and not self._waking:
             self._waking = True
             loop.call_soon(self._wake)  # after the requests that came together with this one
@@ -115,12 +117,27 @@ class Batcher:
             self._thread.start()
         return job
 
+    def shrink(self, job: QueuedJob, tokens: int) -> None:
+        """Some tokens of a job of one part are not asked about any more."""
+        if job.answer.done():
+            self.leave(job)
+            return
+        with self._mutex:
+            self._queue.shrink(job, tokens)
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Call a function that puts requests, after those that the event loop has found by now."""
+        self._waking = True
+        self._loop.call_soon(self._wake, function)
+
     def leave(self, job: QueuedJob) -> None:
         """Forget a job whose answer nobody wants."""
         if job in self._jobs:
             self._leave([job])
 
-    def _wake(self) -> None:
+    def _wake(self, before: Callable[[], None] | None = None) -> None:
+        if before is not None:
+            before()
         self._waking = False
         with self._lock:
             self._lock.notify()
@@ -151,11 +168,14 @@ class Batcher:
         """Whether requests were refused of late: then it is worth to `admit` one before it is read."""
         return self._refusing or self._stopping
 
-    def admit(self, tokens: int = 1) -> None:
-        """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it."""
+    def admit(self, tokens: int = 1, gathered: int = 0) -> None:
+        """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it.
+
+        `gathered` are tokens that will be put soon.
+        """
         if self._stopping:
             raise UnavailableError("the server is stopping", retry_after=1)
-        queued = self._queue.tokens
+        queued = self._queue.tokens + gathered
         self._refusing = self._refusing and queued > self._low
         # A request of any allowed size fits into an empty queue, though its k best may weigh more than the mark.
         if self._refusing or (queued and queued + tokens > self._high):
@@ -238,8 +258,8 @@ def answered(batch: list[Taken]) -> tuple[list[Told], BatchRecord]:
         for (job, i, part), answer in zip(batch, answers, strict=True)
         if job.take(i, answer) and not job.answer.done()
     ]
-    tokens, jobs = sum(part.tokens for _, _, part in batch), len({id(job) for job, _, _ in batch})
-    return told, BatchRecord(len(batch), jobs, tokens, time.perf_counter() - begin)
+    tokens, jobs = sum(part.tokens for _, _, part in batch), {id(job): job.requests for job, _, _ in batch}
+    return told, BatchRecord(len(batch), sum(jobs.values()), tokens, time.perf_counter() - begin)
 
 
 def _answers(question: Question, parts: list[Any]) -> list[Any]:

@@ -40,6 +40,8 @@ class QueuedPart(NamedTuple):
     tokens: int
     first: int = 0
     """The number of its first sentence in the request."""
+    turn: int = 0
+    """Tokens that decide on its turn, where that are not all of it."""
 
 
 class AnswerPlace(Protocol):
@@ -59,7 +61,8 @@ class QueuedJob(Alarm):
     """A request, from its place in the queue to its answer; it rings when its time, `seconds` in all, is over.
 
     `parts` is empty once the job has left the queue before they were all begun, `waiting` the tokens of those that
-    still wait, `begun` the number of those that do not, `missing` of those without an answer.
+    still wait, `begun` the number of those that do not, `missing` of those without an answer, `requests` how many
+    clients it is for.
     """
 
     __slots__ = (
@@ -71,6 +74,7 @@ class QueuedJob(Alarm):
         "missing",
         "parts",
         "question",
+        "requests",
         "seconds",
         "waiting",
     )
@@ -84,11 +88,12 @@ class QueuedJob(Alarm):
         when: float,
         seconds: float,
         expire: Callable[[QueuedJob], None],
+        requests: int = 1,
     ) -> None:
         self.question, self.finish, self.answer = question, finish, answer
         self.parts: Sequence[QueuedPart] = parts
         self.when, self.seconds, self._expire = when, seconds, expire
-        self.waiting = self.begun = 0
+        self.waiting, self.begun, self.requests = 0, 0, requests
         self.missing = len(parts)
         self.answers: list[Any] = [None] * len(parts)
 
@@ -122,7 +127,7 @@ class FairQueue:
         tokens = 0
         for i, part in enumerate(job.parts):
             tokens += part.tokens
-            heapq.heappush(lane, (now + tokens / PACE, next(self._numbers), job, i))
+            heapq.heappush(lane, (now + (part.turn or tokens) / PACE, next(self._numbers), job, i))
         job.waiting = tokens
         self.tokens += tokens
 
@@ -130,6 +135,13 @@ class FairQueue:
         """Forget a job; its places in the lanes are skipped when their turn comes."""
         self.tokens -= job.waiting
         job.waiting, job.parts = 0, ()
+
+    def shrink(self, job: QueuedJob, tokens: int) -> None:
+        """Forget some tokens of a job of one part, if it still waits."""
+        if job.waiting:
+            job.parts = [job.parts[0]._replace(tokens=job.parts[0].tokens - tokens)]
+            job.waiting -= tokens
+            self.tokens -= tokens
 
     def take(self, most: int) -> list[Taken]:
         """The next parts of one question, with at most so many tokens unless the first has more."""
