@@ -211,6 +211,29 @@ def test_groups_that_everybody_leaves_are_gone(
     assert not any(map(any, groups))
 
 
+def test_who_leaves_while_the_model_answers_is_not_told(shelf: ModelShelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, opened, own = threading.Event(), threading.Event(), GroupQuestion.answer
+
+    def answer(question: GroupQuestion, parts: list[Group]) -> list[list[bytes]]:
+        found = own(question, parts)
+        answered.set()
+        assert opened.wait(30)
+        return found
+
+    async def test(asker: Asker) -> None:
+        monkeypatch.setattr(GroupQuestion, "answer", answer)
+        for n in range(1, 4):
+            asker.ask(["Anna"] * n)
+        while not answered.is_set():
+            await asyncio.sleep(0.001)
+        asker.lane.forget(asker.replies[1])
+        opened.set()
+        await asker.all(1)
+        assert [len(asker.tags(n)[0]) for n in (0, 2)] == [1, 3]
+
+    with_lane(shelf, test)
+
+
 def test_a_deadline_is_told_to_all(shelf: ModelShelf, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(asker: Asker) -> None:
         gate = Gate(monkeypatch)
