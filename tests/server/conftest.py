@@ -16,6 +16,7 @@ from tests.cli.conftest import SEGMENTED, sentences
 from trellis.corpus import sentence_from_words
 from trellis.models import CRF, HMM, Tagger, folder
 from trellis.server import ModelShelf, ServerLimits, ServerSettings, create_app
+from trellis.server.lane import Lane, Reply
 from trellis.server.openapi import document
 
 TEXT = "Anna Smith met Paul in New York."
@@ -97,3 +98,17 @@ def shelf(model_folders: dict[str, Path]) -> ModelShelf:
 @pytest.fixture
 def client(shelf: ModelShelf) -> Iterator[Client]:
     yield from client_of(shelf)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The bodies that went the short way."""
+    found: list[bytes] = []
+    ask = Lane.ask
+
+    def counted(self: Lane, body: bytes, send: Any) -> Reply:
+        found.append(body)
+        return ask(self, body, send)
+
+    monkeypatch.setattr(Lane, "ask", counted)
+    return found

@@ -52,7 +52,7 @@ WORDS = [
     ".",
     ",",
 ]
-DECLARED = {200, 400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 431, 503}
+DECLARED = {100, 200, 400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 431, 503, 505}
 HEAD = "POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.server.conftest import TEXT, Client
-from trellis.server.labelstudio import interface
+from trellis.server.labelstudio import Interface, interface
 
 CONFIG = """<View>
   <Labels name="ner" toName="doc"><Label value="PER" background="red"/><Label value="LOC"/></Labels>
@@ -74,6 +74,23 @@ def test_tasks_without_text_are_refused(client: Client, request_: object, messag
     assert message in response.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("config", ["", "<", "<View>" * 5000, "<Labels/>", "<!DOCTYPE a [<!ENTITY b 'c'>]><View>&b;"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        "",
+        "<",
+        "<View>" * 5000,
+        "<Labels/>",
+        "<!DOCTYPE a [<!ENTITY b 'c'>]><View>&b;",
+        "<View" * 12_000,
+        "<!--" * 16_000,
+    ],
+)
 def test_any_interface_can_be_read(config: str) -> None:
     assert interface(config).to_name == "text"
+
+
+def test_comments_quotes_and_entities_of_an_interface_are_read() -> None:
+    config = """<View><!-- <Labels name="x" toName="y"/> --><Labels toName='doc' name="a&amp;b"
+        ><Label value="PER"/></Labels><HyperText name = "doc" value="$body"/></View>"""
+    assert interface(config) == Interface("a&b", "doc", "body")

@@ -5,7 +5,7 @@ import gc
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.server.raw import Streams, closed, opened, with_server
 from trellis.server import ModelShelf, ServerLimits, ServerSettings
-from trellis.server.lane import Lane, Reply
+from trellis.server.gathering import Group, GroupQuestion
+from trellis.server.lane import Reply
 from trellis.server.questions import BestQuestion
 from trellis.server.queueing import QueuedJob
 from trellis.server.security import Gate, Keys
@@ -48,20 +49,6 @@ async def asked(port: int, data: bytes) -> tuple[int, dict[str, str], bytes]:
     return found
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The bodies that went the short way."""
-    found: list[bytes] = []
-    ask = Lane.ask
-
-    def counted(self: Lane, body: bytes, send: Any) -> Reply:
-        found.append(body)
-        return ask(self, body, send)
-
-    monkeypatch.setattr(Lane, "ask", counted)
-    return found
-
-
 async def figures(port: int) -> set[tuple[bytes, bytes]]:
     """Requests for tags by status, and the tokens that wait."""
     text = (await asked(port, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"))[2]
@@ -74,14 +61,16 @@ class Gated:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.began, self.gate = threading.Event(), threading.Event()
-        own = BestQuestion.answer
+        for kind in (BestQuestion, GroupQuestion):
+            monkeypatch.setattr(kind, "answer", self._gated(kind.answer))
 
-        def gated(question: BestQuestion, parts: Any) -> Any:
+    def _gated(self, own: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def gated(question: Any, parts: Any) -> Any:
             self.began.set()
             assert self.gate.wait(30)
             return own(question, parts)
 
-        monkeypatch.setattr(BestQuestion, "answer", gated)
+        return gated
 
     async def begun(self) -> None:
         while not self.began.is_set():
@@ -390,7 +379,7 @@ def test_nothing_of_a_request_holds_itself(shelf: ModelShelf, short: list[bytes]
             streams[1].write(request(value))
             await answer(streams)
         await asyncio.sleep(0.05)
-        assert not [one for one in gc.get_objects() if isinstance(one, Reply | QueuedJob)]
+        assert not [one for one in gc.get_objects() if isinstance(one, Reply | QueuedJob | Group)]
         streams[1].close()
 
     gc.collect()
@@ -422,7 +411,16 @@ def test_only_the_same_head_is_known(body: bytes, place: int, change: bytes, rem
     head, own = data.split(b"\r\n\r\n")[0], HEAD.split(b"\r\n\r\n")[0]
     changed = head[:place] + change + head[place + removed :]
     found = known.body(changed + b"\r\n\r\n" + body)
+    form = known.form(HEAD)
+    assert form is not None
+    assert [form.body(one) for one in (data, changed + b"\r\n\r\n" + body)] == [expected, found]
+    assert form.body(data[: expected[0] - 1]) is None
     if found is not None:  # then it differs in the length that it gives, if at all
         prefix = own[: own.rindex(b" ") + 1]
         assert changed.startswith(prefix)
         assert int(changed[len(prefix) :]) == found[1] - found[0]
+
+
+def test_heads_that_may_hold_a_key_are_not_kept_by_connections() -> None:
+    known = KnownHeads(Gate(["localhost"], Keys([KEY])))
+    assert known.form(HEAD) is None

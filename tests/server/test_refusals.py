@@ -1,8 +1,10 @@
 """Bad requests: each gets an error of the one form with a declared status, and nothing leaks."""
 
+import asyncio
 import json
 import logging
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError
 from trellis.server import ModelShelf, ServerLimits
+from trellis.server.lines import lines_of
 from trellis.server.questions import TagQuestion
 
 SMALL = ServerLimits(
@@ -149,12 +152,31 @@ def test_addresses_and_methods_that_are_not_there(strict: Client) -> None:
         assert set(response.json()["error"]) == {"code", "message"}
 
 
-def test_a_long_line_ends_the_stream_with_an_error(strict: Client) -> None:
-    body = b'{"text": "Rome"}\n' + b"x" * 300
+@pytest.mark.parametrize("end", [b"", b"\n", b'\n\n{"text": "Rome"}', b'\n{"text": 1}\n{"text": "Rome"}\n'])
+def test_a_long_line_gets_an_error_with_its_number_and_the_others_their_answers(strict: Client, end: bytes) -> None:
+    body = b'{"text": "Rome"}\n\n' + b"x" * 300 + end
     response = strict.post("/v1/tag", content=body, headers={"content-type": "application/x-ndjson"})
-    first, last = map(json.loads, response.text.splitlines())
+    first, long, *others = map(json.loads, response.text.splitlines())
     assert "spans" in first
-    assert last["error"]["code"] == "too_large"
+    assert (long["error"]["code"], long["error"]["input"]) == ("too_large", 2)
+    assert len(others) == sum(map(bool, end.split(b"\n")))
+    assert [one["error"]["input"] for one in others if "error" in one] == ([3] if b"1" in end else [])
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_lines_are_the_same_in_pieces_of_any_size(size: int) -> None:
+    body = b"a\n" + b"b" * 50 + b"\n" + b"c" * 51 + b"\n\n" + b"d" * 500 + b"\ne"
+    assert asyncio.run(_lines(body, size)) == [b"a", b"b" * 50, None, b"", None, b"e"]
+    assert asyncio.run(_lines(b"a\n" + b"b" * 51, size)) == [b"a", None]
+    assert asyncio.run(_lines(b"b" * 500 + b"\n", size)) == [None]
+
+
+async def _lines(body: bytes, size: int) -> list[bytes | None]:
+    async def pieces() -> AsyncIterator[bytes]:
+        for begin in range(0, len(body), size):
+            yield body[begin : begin + size]
+
+    return [line async for line in lines_of(pieces(), 50)]
 
 
 def test_a_mistake_of_ours_is_declared_and_logged_without_the_text(

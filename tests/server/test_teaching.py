@@ -18,7 +18,7 @@ from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError, DataError
 from trellis.server import ModelShelf, ServerLimits
 from trellis.server.corrections import Corrections
-from trellis.server.knowing import labels_of_spans
+from trellis.server.knowing import SpanReader
 from trellis.server.learning import LearningData
 from trellis.server.openapi import document
 from trellis.server.teaching import TeachingSettings
@@ -63,7 +63,21 @@ def test_tokens_outside_spans_are_known_too(client: Client) -> None:
 )
 def test_spans_are_written_as_the_scheme_does(scheme: str, labels: tuple[str, ...], expected: list[Any]) -> None:
     tags = TagSet(labels, Scheme.parse(scheme))
-    assert labels_of_spans([(1, 3, "A")], 4, tags) == expected
+    assert SpanReader(tags).labels([(1, 3, "A")], 4) == expected
+    long = SpanReader(tags).labels([(1, 7, "A")], 8)
+    inner = {"B-A": "I-A", "I-A": "I-A", "A": "A"}[expected[1][0]]
+    assert long == [*expected[:2], *[[inner]] * 4, *expected[2:]]
+
+
+@pytest.mark.parametrize("spans", [[(0, 1)] * 5, [(0, 2)] * 5])
+def test_no_more_spans_are_known_than_fit(client: Client, spans: list[tuple[int, int]]) -> None:
+    known = [[{"start": start, "end": end, "label": "PER"} for start, end in spans]]
+    tokens = [["Anna"] * spans[0][1]]
+    fine = client.post("/v1/tag", {"tokens": tokens, "known_spans": [known[0][:4]]})
+    assert fine.status_code == 200
+    refused = client.post("/v1/tag", {"tokens": tokens, "known_spans": known})
+    assert refused.status_code == 413
+    assert "expected at most" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

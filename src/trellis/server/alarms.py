@@ -6,7 +6,8 @@ They ring up to `TICK` late.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
 
 TICK = 0.02
 """Seconds between two looks."""
@@ -42,30 +43,37 @@ class Call(Alarm):
         self._function = None
 
 
-class Alarms:
+A = TypeVar("A", bound=Alarm)
+
+
+class AlarmSet(Generic[A]):
     """The alarms that are set; for one event loop, whose clock they go by."""
 
     def __init__(self) -> None:
-        self._set: set[Alarm] = set()
+        self._set: set[A] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def call(self, loop: asyncio.AbstractEventLoop, when: float, function: Callable[[], None]) -> Call:
-        """Call a function at a time of the loop's clock."""
-        alarm = Call(when, function)
-        self.set(loop, alarm)
-        return alarm
+    def __len__(self) -> int:
+        """How many are set."""
+        return len(self._set)
 
-    def set(self, loop: asyncio.AbstractEventLoop, alarm: Alarm) -> None:
+    def __contains__(self, alarm: A) -> bool:
+        """Whether it is set."""
+        return alarm in self._set
+
+    def __iter__(self) -> Iterator[A]:
+        """All that are set now."""
+        return iter(tuple(self._set))
+
+    def set(self, loop: asyncio.AbstractEventLoop, alarm: A) -> None:
         """Let it ring at its time."""
         self._set.add(alarm)
         if self._timer is None:
             self._timer = loop.call_later(TICK, self._look, loop)
 
-    def cancel(self, alarm: Alarm) -> None:
-        """Do not let it ring, if it has not rung."""
-        self._set.discard(alarm)
-        if isinstance(alarm, Call):
-            alarm.forget()
+    def drop(self, alarms: Iterable[A]) -> None:
+        """Do not let them ring, if they have not rung."""
+        self._set.difference_update(alarms)
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
@@ -74,3 +82,18 @@ class Alarms:
         self._timer = loop.call_later(TICK, self._look, loop) if self._set else None
         for alarm in due:
             alarm.ring()
+
+
+class Alarms(AlarmSet[Call]):
+    """Calls of functions."""
+
+    def call(self, loop: asyncio.AbstractEventLoop, when: float, function: Callable[[], None]) -> Call:
+        """Call a function at a time of the loop's clock."""
+        alarm = Call(when, function)
+        self.set(loop, alarm)
+        return alarm
+
+    def cancel(self, alarm: Call) -> None:
+        """Do not let it ring, if it has not rung."""
+        self._set.discard(alarm)
+        alarm.forget()

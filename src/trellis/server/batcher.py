@@ -19,13 +19,13 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from trellis.caching import cached
-from trellis.server.alarms import Alarms
+from trellis.server.alarms import AlarmSet
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import OverloadedError, RequestError, TooLateError, UnavailableError, problem_of
 from trellis.server.queueing import AnswerPlace, FairQueue, Question, QueuedJob, QueuedPart, Taken
@@ -47,26 +47,27 @@ class BatchRecord:
 class Batcher:
     """The queue and its thread; all public methods are called in the event loop."""
 
-    def __init__(
-        self,
-        limits: ServerLimits,
-        watch: Callable[[BatchRecord], None] | None = None,
-        alarms: Alarms | None = None,
-    ) -> None:
-        self._limits, self._watch, self._alarms = limits, watch, alarms or Alarms()
-        self._queue, self._lock = FairQueue(), threading.Condition()  # the queue is touched under the lock only
+    def __init__(self, limits: ServerLimits, watch: Callable[[BatchRecord], None] | None = None) -> None:
+        self._limits, self._watch = limits, watch
+        self._queue, self._mutex = FairQueue(), threading.Lock()  # the queue is touched under the lock only
+        self._lock = threading.Condition(self._mutex)  # the same; to take it by this costs more
         self._idle = self._waking = False
         self._arrived, self._company = 0, 1  # requests since the last batch, and those of the last batch
         self._thread: threading.Thread | None = None
-        self._jobs: set[QueuedJob] = set()
+        self._jobs: AlarmSet[QueuedJob] = AlarmSet()
         self._refusing = self._stopping = self._closed = False
         self._measure(math.inf)
+        self._then: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
 
     @cached
     def _loop(self) -> asyncio.AbstractEventLoop:
         """The one that it is used in: to ask for it each time costs a call of the system."""
         return asyncio.get_running_loop()
+
+    def then(self, function: Callable[[], None]) -> None:
+        """Call a function whenever answers were given."""
+        self._then.append(function)
 
     def now(self) -> float:
         """The time by the clock of the event loop."""
@@ -93,21 +94,21 @@ class Batcher:
         finish: Callable[[list[Any]], Any],
         seconds: float,
         answer: AnswerPlace,
+        *,
+        requests: int = 1,
     ) -> QueuedJob:
         """The same, with a place for the answer. Whoever does not want it any more lets the job leave."""
-        self.admit(sum([part.tokens for part in parts]))
-        job = QueuedJob(question, parts, finish, answer, seconds, self._expire)
-        if not parts:
-            answer.set_result(finish([]))
-            return job
+        self.admit(parts[0].tokens if len(parts) == 1 else sum([part.tokens for part in parts]))
         loop = self._loop
         now = loop.time()
-        job.when = now + seconds
-        self._jobs.add(job)
-        self._alarms.set(loop, job)
-        with self._lock:
+        job = QueuedJob(question, parts, finish, answer, now + seconds, seconds, self._expire, requests)
+        if not parts:
+            self._tell([(job, finish([]))])
+            return job
+        self._jobs.set(loop, job)
+        with self._mutex:
             self._queue.add(job, now)
-            self._arrived += 1
+            self._arrived += requests
         if self._idle and not self._waking:
             self._waking = True
             loop.call_soon(self._wake)  # after the requests that came together with this one
@@ -116,12 +117,27 @@ class Batcher:
             self._thread.start()
         return job
 
+    def shrink(self, job: QueuedJob, tokens: int) -> None:
+        """Some tokens of a job of one part are not asked about any more."""
+        if job.answer.done():
+            self.leave(job)
+            return
+        with self._mutex:
+            self._queue.shrink(job, tokens)
+
+    def soon(self, function: Callable[[], None]) -> None:
+        """Call a function that puts requests, after those that the event loop has found by now."""
+        self._waking = True
+        self._loop.call_soon(self._wake, function)
+
     def leave(self, job: QueuedJob) -> None:
         """Forget a job whose answer nobody wants."""
         if job in self._jobs:
             self._leave([job])
 
-    def _wake(self) -> None:
+    def _wake(self, before: Callable[[], None] | None = None) -> None:
+        if before is not None:
+            before()
         self._waking = False
         with self._lock:
             self._lock.notify()
@@ -147,11 +163,19 @@ class Batcher:
             self._closed = True
             self._lock.notify()
 
-    def admit(self, tokens: int = 1) -> None:
-        """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it."""
+    @property
+    def refuses(self) -> bool:
+        """Whether requests were refused of late: then it is worth to `admit` one before it is read."""
+        return self._refusing or self._stopping
+
+    def admit(self, tokens: int = 1, gathered: int = 0) -> None:
+        """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it.
+
+        `gathered` are tokens that will be put soon.
+        """
         if self._stopping:
             raise UnavailableError("the server is stopping", retry_after=1)
-        queued = self._queue.tokens
+        queued = self._queue.tokens + gathered
         self._refusing = self._refusing and queued > self._low
         # A request of any allowed size fits into an empty queue, though its k best may weigh more than the mark.
         if self._refusing or (queued and queued + tokens > self._high):
@@ -170,13 +194,13 @@ class Batcher:
     def _expire(self, job: QueuedJob) -> None:
         self._tell([(job, TooLateError(f"there was no answer within {job.seconds:g} seconds", retry_after=1))])
 
-    def _leave(self, jobs: Iterable[QueuedJob]) -> None:
+    def _leave(self, jobs: Sequence[QueuedJob]) -> None:
         """Forget jobs that are answered, late or not wanted any more."""
-        with self._lock:
+        self._jobs.drop(jobs)
+        with self._mutex:
             for job in jobs:
-                self._queue.remove(job)
-                self._jobs.discard(job)
-                self._alarms.cancel(job)
+                if job.waiting:
+                    self._queue.remove(job)
         self._changed.set()
 
     def _tell(self, told: list[Told], record: BatchRecord | None = None) -> None:
@@ -189,6 +213,8 @@ class Batcher:
                 job.answer.set_exception(answer)
             else:
                 job.answer.set_result(answer)
+        for function in self._then:
+            function()
         if record is not None:
             speed = record.tokens / max(record.seconds, 1e-6)
             self._measure(speed if math.isinf(self._speed) else 0.9 * self._speed + 0.1 * speed)
@@ -232,8 +258,8 @@ def answered(batch: list[Taken]) -> tuple[list[Told], BatchRecord]:
         for (job, i, part), answer in zip(batch, answers, strict=True)
         if job.take(i, answer) and not job.answer.done()
     ]
-    tokens, jobs = sum(part.tokens for _, _, part in batch), len({id(job) for job, _, _ in batch})
-    return told, BatchRecord(len(batch), jobs, tokens, time.perf_counter() - begin)
+    tokens, jobs = sum(part.tokens for _, _, part in batch), {id(job): job.requests for job, _, _ in batch}
+    return told, BatchRecord(len(batch), sum(jobs.values()), tokens, time.perf_counter() - begin)
 
 
 def _answers(question: Question, parts: list[Any]) -> list[Any]:

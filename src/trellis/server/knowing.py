@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from trellis.arrays import BoolArray
 from trellis.models.data import Label
-from trellis.server.problems import InvalidRequestError
+from trellis.server.problems import InvalidRequestError, TooLargeError
 from trellis.server.questions import Asked
 from trellis.server.reading import one_of
-from trellis.tags import Role, Scheme, Span, TagSet
+from trellis.tags import Role, Scheme, Span, SpanWay, TagSet
 from trellis.untrusted import Fields, shown
+
+_FORMS = 3  # tokens from which on spans differ in the number of their inner tokens only
+_OVERLAPS = 4  # known spans that a token may be in, on average
 
 
 def with_known(fields: Fields, asked: Asked, tags: TagSet, form: str, *, one: bool = False) -> Asked:
@@ -25,21 +30,17 @@ def with_known(fields: Fields, asked: Asked, tags: TagSet, form: str, *, one: bo
     given = [fields.value(name, list)] if one else fields.items(name, list, type(None))
     if len(given) != len(asked.items):
         raise InvalidRequestError(f"{name} has {len(given)} lists: expected {len(asked.items)}, one per input")
-    read = known_labels if name == "known" else known_in_spans
+    read: Callable[..., list[Label]] = (
+        partial(known_labels, tags=tags) if name == "known" else SpanReader(tags).labels_in
+    )
     known = [
-        None if own is None else read(own, len(item), tags, name if one else f"{name}[{i}]")
+        None if own is None else read(own, len(item), where=name if one else f"{name}[{i}]")
         for i, (item, own) in enumerate(zip(asked.items, given, strict=True))
     ]
     return asked._replace(known=known)
 
 
-def known_in_spans(spans: list[Any], count: int, tags: TagSet, where: str) -> list[Label]:
-    """What known spans say about the labels of `count` tokens."""
-    found = [span_of(span, count, tags, f"{where}[{i}]") for i, span in enumerate(spans)]
-    return labels_of_spans(found, count, tags)
-
-
-def known_labels(labels: list[Any], count: int, tags: TagSet, where: str) -> list[Label]:
+def known_labels(labels: list[Any], count: int, where: str, tags: TagSet) -> list[Label]:
     """Labels of tokens: one, several of which one is right, or null."""
     if len(labels) != count:
         raise InvalidRequestError(f"{where} has {len(labels)} labels for {count} tokens: expected as many")
@@ -54,58 +55,101 @@ def known_labels(labels: list[Any], count: int, tags: TagSet, where: str) -> lis
     return labels
 
 
-def span_of(value: Any, count: int, tags: TagSet, where: str) -> tuple[int, int, str | None]:
-    """A known span ``{"start", "end", "label"}`` of a request, in tokens; its label may be null."""
-    fields = Fields(value, where, InvalidRequestError)
-    start, end = fields.integer("start", 0, count), fields.integer("end", 0, count)
-    label = fields.value("label", str, type(None))
-    kinds = {kind for role, kind in tags.parsed if role is not Role.O}
-    if not start < end:
-        raise InvalidRequestError(f"{where} must have at least one token, got tokens {start} to {end - 1}")
-    if label is None and _outside(tags) is None:
-        raise InvalidRequestError(
-            f"{where}: this model has no label for tokens outside spans, so label must be a string"
-        )
-    if label is not None and label not in kinds:
-        raise InvalidRequestError(
-            f"{where}: label must be one of {', '.join(sorted(kinds)) or 'none'}, got {label[:80]!r}"
-        )
-    return start, end, label
+Known = tuple[int, int, str | None]
+"""Where a span begins and ends, in tokens, and its label; None is outside of all spans."""
 
 
-def labels_of_spans(spans: Sequence[tuple[int, int, str | None]], count: int, tags: TagSet) -> list[Label]:
-    """What is known of the labels of `count` tokens: those of the spans, and that their neighbours do not extend them.
+class SpanReader:
+    """Reads known spans as labels, for one tag set: what spans of a kind say is found out once."""
 
-    IOB1 and IOE1 write a span differently next to another of its kind; here it is written as if it stood alone.
-    """
-    every = frozenset(range(len(tags)))
-    allowed = [every] * count
-    for span in spans:
-        for position, own in _allowed(span, count, tags):
-            allowed[position] = allowed[position] & own
-    if not all(allowed):
-        raise InvalidRequestError(f"known spans contradict each other at token {allowed.index(frozenset())}")
-    return [None if own == every else [tags.labels[i] for i in sorted(own)] for own in allowed]
+    def __init__(self, tags: TagSet) -> None:
+        self._tags, self._every = tags, frozenset(range(len(tags)))
+        self._kinds = {kind for role, kind in tags.parsed if role is not Role.O}
+        self._outside = next((i for i, (role, _) in enumerate(tags.parsed) if role is Role.O), None)
+        self._ways: dict[tuple[int, str], _Way] = {}
+
+    def labels_in(self, spans: list[Any], count: int, where: str) -> list[Label]:
+        """What the known spans of a request say about the labels of `count` tokens."""
+        most = _OVERLAPS * count
+        if len(spans) > most:
+            raise TooLargeError(f"{where} has {len(spans)} spans: expected at most {most} for {count} tokens")
+        found = [self._span(span, count, f"{where}[{i}]") for i, span in enumerate(spans)]
+        tokens = sum(end - start for start, end, _ in found)
+        if tokens > most:
+            raise TooLargeError(f"{where} has spans of {tokens} tokens: expected at most {most} for {count} tokens")
+        return self.labels(found, count)
+
+    def labels(self, spans: Sequence[Known], count: int) -> list[Label]:
+        """What is known of the labels of tokens: those of the spans, and that their neighbours do not extend them.
+
+        IOB1 and IOE1 write a span differently next to another of its kind; here it is written as if it stood alone.
+        """
+        every, names = self._every, self._tags.labels
+        allowed = [every] * count
+        for span in spans:
+            for position, own in self._allowed(span, count):
+                allowed[position] = allowed[position] & own
+        if not all(allowed):
+            raise InvalidRequestError(f"known spans contradict each other at token {allowed.index(frozenset())}")
+        return [None if len(own) == len(every) else [names[i] for i in sorted(own)] for own in allowed]
+
+    def _span(self, value: Any, count: int, where: str) -> Known:
+        """A known span ``{"start", "end", "label"}`` of a request; its label may be null."""
+        fields = Fields(value, where, InvalidRequestError)
+        start, end = fields.integer("start", 0, count), fields.integer("end", 0, count)
+        label = fields.value("label", str, type(None))
+        if not start < end:
+            raise InvalidRequestError(f"{where} must have at least one token, got tokens {start} to {end - 1}")
+        if label is None and self._outside is None:
+            raise InvalidRequestError(
+                f"{where}: this model has no label for tokens outside spans, so label must be a string"
+            )
+        if label is not None and label not in self._kinds:
+            raise InvalidRequestError(
+                f"{where}: label must be one of {', '.join(sorted(self._kinds)) or 'none'}, got {label[:80]!r}"
+            )
+        return start, end, label
+
+    def _allowed(self, span: Known, count: int) -> Iterator[tuple[int, frozenset[int]]]:
+        """The labels that one span leaves to tokens."""
+        start, end, label = span
+        way = self._way(min(end - start, _FORMS), label)
+        if way.tags:
+            first, *inner, last = way.tags if len(way.tags) > 1 else way.tags * 2
+            yield start, first
+            yield from ((t, inner[0]) for t in range(start + 1, end - 1))
+            yield end - 1, last
+        if way.before is not None and start > 0:
+            yield start - 1, way.before
+        if way.after is not None and end < count:
+            yield end, way.after
+
+    def _way(self, size: int, label: str | None) -> _Way:
+        """How a span of that size is written; longer ones have more of what is in the middle."""
+        if label is None or self._tags.scheme is Scheme.PLAIN:
+            own = self._outside if label is None else self._tags.id(label)
+            assert own is not None
+            return _Way((frozenset([own]),) * size)
+        if (size, label) not in self._ways:
+            lengths = np.array([size])
+            table = self._tags.table_of_spans([[Span(0, size, label)]], lengths)
+            self._ways[size, label] = _Way.of(self._tags.ways_of_writing(table, lengths)[0])
+        return self._ways[size, label]
 
 
-def _allowed(span: tuple[int, int, str | None], count: int, tags: TagSet) -> list[tuple[int, frozenset[int]]]:
-    """The labels that one span leaves to tokens."""
-    start, end, label = span
-    if label is None:
-        outside = _outside(tags)
-        assert outside is not None
-        return [(t, frozenset([outside])) for t in range(start, end)]
-    if tags.scheme is Scheme.PLAIN:
-        return [(t, frozenset([tags.id(label)])) for t in range(start, end)]
-    lengths = np.array([count])
-    way = tags.ways_of_writing(tags.table_of_spans([[Span(start, end, label)]], lengths), lengths)[0]
-    found = [(start + i, frozenset([int(tag)])) for i, tag in enumerate(way.tags)]
-    if way.before is not None and len(way.rows) and start > 0:
-        found.append((start - 1, frozenset(np.flatnonzero(way.before[0]).tolist())))
-    if way.after is not None and len(way.rows) and end < count:
-        found.append((end, frozenset(np.flatnonzero(way.after[0]).tolist())))
-    return found
+class _Way(NamedTuple):
+    """The labels of the tokens of a span, and those that its neighbours may have; None is all of them."""
+
+    tags: tuple[frozenset[int], ...]
+    before: frozenset[int] | None = None
+    after: frozenset[int] | None = None
+
+    @classmethod
+    def of(cls, way: SpanWay) -> _Way:
+        """The way of a single span; nothing is said by one that the labels cannot write."""
+        tags = tuple(frozenset([int(tag)]) for tag in way.tags)
+        return cls(tags, *(_allowing(own) if len(way.rows) else None for own in (way.before, way.after)))
 
 
-def _outside(tags: TagSet) -> int | None:
-    return next((i for i, (role, _) in enumerate(tags.parsed) if role is Role.O), None)
+def _allowing(rows: BoolArray | None) -> frozenset[int] | None:
+    return None if rows is None else frozenset(np.flatnonzero(rows[0]).tolist())

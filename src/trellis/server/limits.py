@@ -16,7 +16,7 @@ class ServerLimits:
     held_bytes: int = 256 * 2**20
     """Of all requests that are being read or answered; beyond it 429."""
     line_bytes: int = 2**20
-    """Of one line of JSON Lines; the number of lines is free."""
+    """Of one line of JSON Lines; beyond it an error in its place. The number of lines is free."""
     tokens: int = 100_000
     """Of a request; beyond it 413."""
     sentence_tokens: int = 20_000
@@ -38,7 +38,7 @@ class ServerLimits:
     linger: float = 0.002
     """Seconds that an idle model waits for company, once requests come together."""
     head_bytes: int = 64 * 2**10
-    """Of a request's first line and headers; beyond it the connection is closed."""
+    """Of a request's first line and headers; beyond it 431."""
     head_seconds: float = 10.0
     """In which they must come."""
     connections: int = 1000

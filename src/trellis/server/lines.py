@@ -1,7 +1,7 @@
 """JSON Lines, answered as they come: one line of answer per line of the body, in their order.
 
 Lines wait for room in the queue instead of being refused, and no more of the body is read than can be answered soon, so
-that memory does not grow with the body. A line that cannot be answered gets an error in its place.
+that memory does not grow with the body. A line that cannot be answered, or is too long, gets an error in its place.
 """
 
 from __future__ import annotations
@@ -58,20 +58,23 @@ class LinesResponse:
 
     async def _submit_all(self, receive: Receive) -> None:
         """Read to the end; what is wrong with the body itself is told as a last line."""
+        number, pieces = 0, pieces_of(receive, self._limits.seconds, renewed_by=b"\n")
         try:
-            number = 0
-            async for line in lines_of(
-                pieces_of(receive, self._limits.seconds, renewed_by=b"\n"), self._limits.line_bytes
-            ):
-                if line.strip():
+            async for line in lines_of(pieces, self._limits.line_bytes):
+                if line is None:
+                    await self._waiting.put(_told(self._too_long(), number))
+                elif line.strip():
                     await self._waiting.put(await self._submit(line, number))
                 number += 1
         except ClientDisconnect:
             self._abandon()
         except Exception as error:
-            await self._waiting.put(_told(error, None))
+            await self._waiting.put(_told(error, number))
         finally:
             await self._waiting.put(None)
+
+    def _too_long(self) -> TooLargeError:
+        return TooLargeError(f"the line is too long: expected at most {self._limits.line_bytes} bytes")
 
     async def _submit(self, line: bytes, number: int) -> asyncio.Future[bytes]:
         """A place in the queue for a line."""
@@ -113,31 +116,27 @@ class LinesResponse:
                 answer.cancel()
 
 
-async def lines_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[bytes]:
-    """The lines of a body, none of which may be longer."""
-    rest = b""
+async def lines_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[bytes | None]:
+    """The lines of a body; None for each that is longer, of which no more than a piece is kept."""
+    rest, skipping = b"", False
     async for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")
         for line in whole:
-            yield _checked(line, longest)
-        _checked(rest, longest)
-    if rest:
-        yield rest
+            yield None if skipping or len(line) > longest else line
+            skipping = False
+        if len(rest) > longest:
+            rest, skipping = b"", True
+    if rest or skipping:
+        yield None if skipping else rest
 
 
-def _checked(line: bytes, longest: int) -> bytes:
-    if len(line) > longest:
-        raise TooLargeError(f"a line is too long: expected at most {longest} bytes")
-    return line
-
-
-def _told(error: Exception, number: int | None) -> asyncio.Future[bytes]:
+def _told(error: Exception, number: int) -> asyncio.Future[bytes]:
     answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
     answer.set_result(_line(error, number))
     return answer
 
 
-def _line(error: Exception, number: int | None) -> bytes:
+def _line(error: Exception, number: int) -> bytes:
     problem = problem_of(error)
     problem.input = number
     return problem.body() + b"\n"

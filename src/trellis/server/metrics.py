@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from bisect import bisect_left
+from collections import Counter as Counted
+from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -16,6 +18,20 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 3
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 
+class Times(Histogram):
+    """A histogram that counts many values at a time."""
+
+    def observe_many(self, amounts: Sequence[float]) -> None:
+        """Count each."""
+        if len(amounts) == 1:
+            self.observe(amounts[0])
+            return
+        found = Counted(bisect_left(self._upper_bounds, amount) for amount in amounts)
+        for bucket, count in found.items():
+            self._buckets[bucket].inc(count)
+        self._sum.inc(sum(amounts))
+
+
 class Metrics:
     """The figures of one server; of all processes, if there are several."""
 
@@ -23,7 +39,7 @@ class Metrics:
         own = CollectorRegistry()
         self._registry = own
         self._requests = Counter("trellis_requests", "Requests.", ("path", "status"), registry=own)
-        self._seconds = Histogram(
+        self._seconds = Times(
             "trellis_request_seconds", "From a request to its answer.", ("path",), buckets=_SECONDS, registry=own
         )
         self._tokens = Counter("trellis_tokens", "Tokens that models answered.", registry=own)
@@ -32,7 +48,7 @@ class Metrics:
         self._batch_seconds = Histogram("trellis_batch_seconds", "Time of a batch.", buckets=_SECONDS, registry=own)
         self._queued = Gauge("trellis_queued_tokens", "Tokens that wait.", registry=own, multiprocess_mode="livesum")
         self._waiting: Callable[[], int] = int
-        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
+        self._known: dict[tuple[str, int], tuple[Counter, Times]] = {}
         self._reloads = Counter("trellis_reloads", "Models that were replaced while serving.", registry=own)
 
     def watch_queue(self, tokens: Callable[[], int]) -> None:
@@ -47,14 +63,14 @@ class Metrics:
         self._batch_jobs.observe(record.jobs)
         self._batch_seconds.observe(record.seconds)
 
-    def request(self, path: str, status: int, seconds: float) -> None:
-        """Count a request."""
+    def request(self, path: str, status: int, *seconds: float) -> None:
+        """Count a request, or several."""
         key = path, status
         if key not in self._known:
             self._known[key] = self._requests.labels(path, str(status)), self._seconds.labels(path)
         count, times = self._known[key]
-        count.inc()
-        times.observe(seconds)
+        count.inc(len(seconds))
+        times.observe_many(seconds)
 
     def reloaded(self, count: int) -> None:
         """Count models that were replaced."""

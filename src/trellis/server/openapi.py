@@ -13,8 +13,8 @@ from trellis.server.problems import STATUSES
 from trellis.server.schema import Schema, ref, schemas
 
 JSON, LINES = "application/json", "application/x-ndjson"
-_COMMON = (400, 401, 403, 500, 503)
-_ASKING = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503)
+_COMMON = (400, 401, 403, 431, 500, 503, 505)
+_ASKING = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 431, 500, 503, 505)
 
 
 def document(limits: ServerLimits) -> dict[str, Any]:
@@ -61,7 +61,8 @@ def _tag() -> Schema:
     found = _asks("tag", "Tags, spans and exact probabilities.", "Tag")
     found["description"] = (
         "JSON Lines (application/x-ndjson) are answered line by line as they come, in their order, without a limit on "
-        "their number; options are then in the query. A line that cannot be answered gets an error in its place."
+        "their number; options are then in the query. A line that cannot be answered, or is too long, gets an error in "
+        "its place, with its number, counted from 0, as `input`; the lines after it are answered."
     )
     names = ("model", "probabilities", "k_best", "spans_only")
     found["parameters"] = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]

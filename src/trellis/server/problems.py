@@ -47,6 +47,13 @@ class MalformedError(RequestError):
     status, code, about = 400, "malformed_json", "The body is not JSON in UTF-8."
 
 
+class NotHTTPError(RequestError):
+    """Not HTTP."""
+
+    status, code, about = 400, "malformed_http", "What came is not a request of HTTP/1.1, or not a whole one."
+    closes = True
+
+
 class WrongHostError(RequestError):
     """Asked under another name."""
 
@@ -132,6 +139,13 @@ class CrowdedError(OverloadedError):
     closes = True
 
 
+class HeadTooLongError(RequestError):
+    """More headers than the limits allow."""
+
+    status, code, about = 431, "head_too_long", "The first line and the headers have more bytes than the limits allow."
+    closes = True
+
+
 class TooLateError(RequestError):
     """The deadline has passed."""
 
@@ -144,8 +158,16 @@ class UnavailableError(RequestError):
     status, code, about = 503, "unavailable", "The server is starting or stopping."
 
 
+class VersionError(RequestError):
+    """Not the version."""
+
+    status, code, about = 505, "wrong_version", "The request is of another version than HTTP/1.1 and HTTP/1.0."
+    closes = True
+
+
 STATUSES: tuple[type[RequestError], ...] = (
     MalformedError,
+    NotHTTPError,
     WrongHostError,
     NoKeyError,
     ForeignOriginError,
@@ -158,9 +180,11 @@ STATUSES: tuple[type[RequestError], ...] = (
     InvalidRequestError,
     RefusedError,
     OverloadedError,
+    HeadTooLongError,
     RequestError,
     TooLateError,
     UnavailableError,
+    VersionError,
 )
 
 

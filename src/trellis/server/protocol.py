@@ -9,57 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trellis.server.alarms import Call
 from trellis.server.app import Application
+from trellis.server.joined import JoinedTransport
 from trellis.server.lane import Lane, Reply
 from trellis.server.limits import ServerLimits
-from trellis.server.problems import RequestError
-from trellis.server.wire import HEAD_END, LONGEST, AnswerHeads, KnownHeads, closing
+from trellis.server.malformed import check_version, malformed
+from trellis.server.partings import Watch
+from trellis.server.problems import HeadTooLongError, NotHTTPError, RequestError, UnavailableError
+from trellis.server.wire import HEAD_END, LONGEST, AnswerHeads, HeadForm, KnownHeads, closing
 
 _MOMENT = 0.02  # seconds that a known head waits for its body
+_LINGER = 0.5  # seconds in which a client whose connection ends with a problem may read it
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-
-
-class JoinedTransport:
-    """A transport that sends the head of an answer together with its body: one packet, and the client wakes up once.
-
-    What the client has not read some seconds after the end is thrown away.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
-        self._transport, self._loop, self._head, self._seconds = transport, loop, b"", seconds
-
-    def write(self, data: bytes) -> None:
-        """Send; a head waits for the next piece, but not longer than until the event loop goes on."""
-        if self._transport.is_closing():  # the client has gone
-            return
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(b"HTTP/"):
-            self._head = data
-            self._loop.call_soon(self._flush)
-            return
-        self._transport.write(data)
-
-    def close(self) -> None:
-        """Send what waits, and end."""
-        self._flush()
-        if not self._transport.is_closing() and self._transport.get_write_buffer_size():
-            self._loop.call_later(self._seconds, self._transport.abort)
-        self._transport.close()
-
-    def _flush(self) -> None:
-        head, self._head = self._head, b""
-        if head and not self._transport.is_closing():
-            self._transport.write(head)
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the transport's."""
-        return getattr(self._transport, name)
 
 
 class PatientProtocol(HttpToolsProtocol):
@@ -73,10 +40,13 @@ class PatientProtocol(HttpToolsProtocol):
     _in_head, _begun = True, False  # a head is expected, or has begun
     _left = 0  # bytes of a body that are still to come, if that is known
     _head_size = 0
+    _between = 0  # bytes of a body in chunks since the last of a chunk: they may be headers too
+    _tail = b""  # the last bytes of a head that is not complete
     _head_timer: asyncio.TimerHandle | None = None
     _first: bytes | None = None  # what came first of a request, until its head is complete
     _unread: asyncio.TimerHandle | None = None  # rings if the client does not read
     _is_deaf = False  # nothing more is taken from this connection
+    _watch: Watch | None = None  # the client sends nothing more, but may wait for answers
 
     def connection_made(self, transport: Any) -> None:
         """Begin."""
@@ -86,30 +56,43 @@ class PatientProtocol(HttpToolsProtocol):
         self._reply: Reply | None = None  # to the request that goes the short way, one at a time
         self._rest = b""  # what came before that was answered
         self._alarm: Call | None = None
+        self._form: HeadForm | None = None  # the head that went the short way last
         self._waiting = b""  # the beginning of a request that may go the short way
         self._leaving, self._latest = False, 0.0
         if len(self.connections) > self.limits.connections:
+            self._tell(UnavailableError("too many connections are open", retry_after=1))
             transport.close()
         self._head_timer = self.loop.call_later(self.limits.head_seconds, self.transport.close)
 
     def data_received(self, data: bytes) -> None:
         """The next bytes: a whole request that goes the short way, or any part of another one."""
+        if self._is_deaf:
+            return
         if self._reply is not None or self._is_answering():  # the client does not wait for its answer
             self._rest += data
             self.flow.pause_reading()
             return
         if self._waiting:
             data = self._forget_waiting() + data
-        found = self.known.body(data) if self._at_beginning() else None
-        if found is None or len(data) > found[1] or not self.lane.takes(found[1] - found[0]):
+        found = self._body_in(data) if self._at_beginning() else None
+        if found is None or len(data) > found[1] or found[1] - found[0] > self.lane.longest:
             self._receive(data)
         elif len(data) < found[1]:  # many clients send head and body one after the other
             self._waiting = data
             self._alarm = self.lane.alarms.call(self.loop, self.loop.time() + _MOMENT, self._give_up)
         else:
-            self._forget_timer()
+            if self._head_timer is not None:
+                self._forget_timer()
             reply = self.lane.ask(data[found[0] :], self._answer)
             self._reply = None if reply.done() else reply
+
+    def _body_in(self, data: bytes) -> tuple[int, int] | None:
+        """Where the body is of a request whose head was checked before: mostly it is that of the request before."""
+        found = None if self._form is None else self._form.body(data)
+        if found is None:
+            found = self.known.body(data)
+            self._form = None if found is None else self.known.form(data)
+        return found
 
     def _forget_waiting(self) -> bytes:
         """What waited for the rest of its request."""
@@ -125,12 +108,21 @@ class PatientProtocol(HttpToolsProtocol):
 
     def _at_beginning(self) -> bool:
         """Whether nothing of a request has come, all others are answered, and the client reads the answers."""
-        fresh = self._in_head and not self._begun and not self._head_size
-        return fresh and (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
+        if not self._in_head or self._begun or self._head_size or self.flow.write_paused:
+            return False
+        return self.cycle is None or bool(self.cycle.response_complete)
 
     def _is_answering(self) -> bool:
         """Whether a request that came whole the ordinary way is not answered yet."""
-        return self.cycle is not None and not (self.cycle.response_complete or self.cycle.more_body)
+        cycle = self.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.more_body)
+
+    def _is_within(self) -> bool:
+        """Whether a request has begun, and more of it should come."""
+        if self._is_deaf:
+            return False
+        unfinished = self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete
+        return self._begun or bool(self._waiting) or unfinished
 
     def _receive(self, data: bytes) -> None:
         """Give the bytes to uvicorn, until they make a request: what follows waits for its answer, as bytes."""
@@ -140,19 +132,37 @@ class PatientProtocol(HttpToolsProtocol):
                 self._rest = data[place:] + self._rest
                 self.flow.pause_reading()
                 return
-            size = LONGEST if self._in_head or not self._left else self._left
-            self._receive_piece(data[place : place + size])
-            place += size
+            end = place + self._extent(data, place)
+            self._receive_piece(data[place:end])
+            place = end
+
+    def _extent(self, data: bytes, place: int) -> int:
+        """How many bytes to take at a time: up to the end of a head or a body, so that what follows is kept apart.
+
+        Where a body in chunks ends is not known, so that a request that follows it within some bytes is taken with it.
+        """
+        if not self._in_head:
+            return self._left or LONGEST
+        end = (self._tail + data[place:]).find(HEAD_END)
+        return len(data) - place if end < 0 else end + len(HEAD_END) - len(self._tail)
 
     def _receive_piece(self, data: bytes) -> None:
         """Give bytes to uvicorn, within bounds."""
         if self._in_head:
             data = _without_upgrade(data)
+            self._tail = (self._tail + data)[1 - len(HEAD_END) :]
             room = max(0, self.limits.head_bytes - self._head_size)
             self._first = None if self._begun or self._head_size else data
             self._head_size += len(data)
             if len(data) > room and data.find(HEAD_END, 0, room + len(HEAD_END)) < 0:
-                self.transport.close()
+                self._refuse(HeadTooLongError(f"the head is too long: expected at most {self.limits.head_bytes} bytes"))
+                return
+        elif not self._left:
+            self._between += len(data)
+            if self._between > self.limits.head_bytes:
+                self._refuse(
+                    HeadTooLongError(f"expected at most {self.limits.head_bytes} bytes between or after chunks")
+                )
                 return
         super().data_received(data)
         if self._begun and self._head_timer is None:  # most heads come whole, and need no timer
@@ -162,17 +172,19 @@ class PatientProtocol(HttpToolsProtocol):
         """Send what came the short way, and go on with what came after it."""
         self._reply, self._latest = None, self.loop.time()
         self.server_state.total_requests += 1
-        if self._plain_transport.is_closing():
+        transport = self._plain_transport
+        if transport.is_closing():
             return
-        head = self._head(len(body), problem)
+        answer = self._whole(body, problem)
         if self._leaving or (problem is not None and problem.closes):
-            self._plain_transport.write(closing(head) + body)
+            transport.write(closing(answer))
             self.transport.close()
             return
-        self._plain_transport.write(head + body)
+        transport.write(answer)
         if self.timeout_keep_alive_task is None:
             self._close_later(self.timeout_keep_alive)
-        self._go_on()
+        if self._rest or self.flow.read_paused:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Take what came before the last answer."""
@@ -180,10 +192,63 @@ class PatientProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if data and not self.transport.is_closing():
             self.data_received(data)
+        if self._watch is not None:
+            self._end_soon()
 
-    def _head(self, length: int, problem: RequestError | None) -> bytes:
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends nothing more: what came whole is answered, then the connection ends."""
+        if self._reply is None and not self._is_answering() and not self._rest:
+            if self._is_within():
+                self._refuse(NotHTTPError("the connection ended within a request"))
+            self.transport.close()  # which sends what waits there, as the plain transport would not
+            return False
+        if self._watch is None:
+            self._watch = Watch(self._plain_transport, self.lane.alarms, self.loop, self._may_be_asked)
+        self._end_soon()
+        return True
+
+    def _end_soon(self) -> None:
+        """Close the connection with the answer to the last request that came; now, if there is none."""
+        if self._rest:
+            return
+        if self._reply is not None:
+            self._leaving = True
+        elif self._is_answering():
+            self.cycle.keep_alive = False
+        else:
+            self.transport.close()
+
+    def _may_be_asked(self) -> bool:
+        """Whether the client understands `100 Continue` now."""
+        if self._reply is not None:
+            return True
+        return self._is_answering() and not self.cycle.response_started and self.scope["http_version"] == "1.1"
+
+    def send_400_response(self, msg: str) -> None:
+        """What uvicorn calls when its parser fails."""
+        self._refuse(malformed(sys.exception()))
+
+    def _refuse(self, problem: RequestError) -> None:
+        """Answer what is no request, and take nothing more. To close at once would throw the answer away."""
+        self._is_deaf = True
+        self._forget_timer()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.close()
+                return
+        self._tell(problem)
+        self._plain_transport.write_eof()
+        self._head_timer = self.loop.call_later(_LINGER, self.transport.close)
+
+    def _tell(self, problem: RequestError) -> None:
+        self._plain_transport.write(closing(self._whole(problem.body(), problem)))
+
+    def _whole(self, body: bytes, problem: RequestError | None) -> bytes:
+        """An answer with its head."""
         defaults = self.server_state.default_headers
-        return self.heads.fine(length, defaults) if problem is None else self.heads.problem(problem, length, defaults)
+        return self.heads.fine(body, defaults) if problem is None else self.heads.problem(problem, body, defaults)
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -192,7 +257,8 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Its head is here."""
-        self._in_head = self._begun = False
+        check_version(self.parser.get_http_version())
+        self._in_head, self._begun, self._tail = False, False, b""
         self._forget_timer()
         self._left = _length_in(self.headers)
         super().on_headers_complete()
@@ -202,14 +268,14 @@ class PatientProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of its body."""
-        self._left = max(0, self._left - len(body))
+        self._left, self._between = max(0, self._left - len(body)), 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """All of it is here."""
         super().on_message_complete()
         self._forget_timer()
-        self._in_head, self._head_size, self._left = True, 0, 0
+        self._in_head, self._head_size, self._left, self._between = True, 0, 0, 0
 
     def on_response_complete(self) -> None:
         """It is answered."""
@@ -224,6 +290,8 @@ class PatientProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
         elif self._rest:
             self.loop.call_soon(self._resume)
+        elif self._watch is not None:
+            self._end_soon()
 
     def _resume(self) -> None:
         if self._reply is None and not self._is_answering() and not self.transport.is_closing():
@@ -270,6 +338,9 @@ class PatientProtocol(HttpToolsProtocol):
         """End."""
         self._forget_timer()
         self._forget_waiting()
+        if self._watch is not None:
+            self._watch.forget()
+            self._watch = None
         if self._reply is not None:
             self.lane.forget(self._reply)
             self._reply = None

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
@@ -41,6 +40,8 @@ class QueuedPart(NamedTuple):
     tokens: int
     first: int = 0
     """The number of its first sentence in the request."""
+    turn: int = 0
+    """Tokens that decide on its turn, where that are not all of it."""
 
 
 class AnswerPlace(Protocol):
@@ -56,30 +57,49 @@ class AnswerPlace(Protocol):
         """The error instead of it."""
 
 
-@dataclass(eq=False, slots=True)
 class QueuedJob(Alarm):
-    """A request, from its place in the queue to its answer; it rings when its time is over."""
+    """A request, from its place in the queue to its answer; it rings when its time, `seconds` in all, is over.
 
-    question: Question
-    parts: Sequence[QueuedPart]
-    """Empty once the job has left the queue for good."""
-    finish: Callable[[list[Any]], Any]
-    answer: AnswerPlace
-    seconds: float
-    """That it has."""
-    expire: Callable[[QueuedJob], None]
-    when: float = 0.0
-    waiting: int = 0
-    """Tokens of the parts that still wait."""
-    begun: int = 0
-    """Parts that wait no more: those with smaller numbers."""
-    answers: list[Any] = field(default_factory=list)
-    missing: int = 0
-    """Parts without an answer."""
+    `parts` is empty once the job has left the queue before they were all begun, `waiting` the tokens of those that
+    still wait, `begun` the number of those that do not, `missing` of those without an answer, `requests` how many
+    clients it is for.
+    """
+
+    __slots__ = (
+        "_expire",
+        "answer",
+        "answers",
+        "begun",
+        "finish",
+        "missing",
+        "parts",
+        "question",
+        "requests",
+        "seconds",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        question: Question,
+        parts: Sequence[QueuedPart],
+        finish: Callable[[list[Any]], Any],
+        answer: AnswerPlace,
+        when: float,
+        seconds: float,
+        expire: Callable[[QueuedJob], None],
+        requests: int = 1,
+    ) -> None:
+        self.question, self.finish, self.answer = question, finish, answer
+        self.parts: Sequence[QueuedPart] = parts
+        self.when, self.seconds, self._expire = when, seconds, expire
+        self.waiting, self.begun, self.requests = 0, 0, requests
+        self.missing = len(parts)
+        self.answers: list[Any] = [None] * len(parts)
 
     def ring(self) -> None:
         """Tell that it is too late."""
-        self.expire(self)
+        self._expire(self)
 
     def take(self, index: int, answer: Any) -> bool:
         """Keep the answer to one part; whether there is now something to tell the client."""
@@ -107,15 +127,21 @@ class FairQueue:
         tokens = 0
         for i, part in enumerate(job.parts):
             tokens += part.tokens
-            heapq.heappush(lane, (now + tokens / PACE, next(self._numbers), job, i))
+            heapq.heappush(lane, (now + (part.turn or tokens) / PACE, next(self._numbers), job, i))
         job.waiting = tokens
-        job.answers, job.missing = [None] * len(job.parts), len(job.parts)
         self.tokens += tokens
 
     def remove(self, job: QueuedJob) -> None:
         """Forget a job; its places in the lanes are skipped when their turn comes."""
         self.tokens -= job.waiting
         job.waiting, job.parts = 0, ()
+
+    def shrink(self, job: QueuedJob, tokens: int) -> None:
+        """Forget some tokens of a job of one part, if it still waits."""
+        if job.waiting:
+            job.parts = [job.parts[0]._replace(tokens=job.parts[0].tokens - tokens)]
+            job.waiting -= tokens
+            self.tokens -= tokens
 
     def take(self, most: int) -> list[Taken]:
         """The next parts of one question, with at most so many tokens unless the first has more."""

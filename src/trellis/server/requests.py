@@ -13,7 +13,7 @@ from trellis.models import CRF
 from trellis.models.data import Label
 from trellis.models.raw_text import inputs_of, parts_of, segments
 from trellis.server.answers import BestWriter, TagWriter, dumps, named, with_name
-from trellis.server.knowing import known_in_spans, known_labels, with_known
+from trellis.server.knowing import SpanReader, known_labels, with_known
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import InvalidRequestError, TooLargeError
 from trellis.server.questions import Asked, BestQuestion, ExplainQuestion, TagQuestion, TrellisQuestion
@@ -53,6 +53,15 @@ class PlainOptions(NamedTuple):
     seconds: float
 
 
+class Gatherable(NamedTuple):
+    """A request for the tags of token lists that may be answered together with others."""
+
+    model: ServedModel
+    seconds: float
+    packed: PackedTokens
+    tokens: int
+
+
 class Prepared(NamedTuple):
     """A request as the batcher takes it."""
 
@@ -68,16 +77,35 @@ class RequestReader:
     def __init__(self, shelf: ModelShelf, limits: ServerLimits) -> None:
         self._shelf, self._limits = shelf, limits
         self._plain: dict[bytes, PlainOptions] = {}
+        self._gathered = min(limits.batch_tokens, limits.tokens, limits.high_tokens)
 
     def tag(self, body: bytes) -> Prepared:
         """``/v1/tag``. Most requests of a client differ in their tokens only: what else they say is read once."""
         found = PackedTokens.read(body, "tokens")
         known = None if found is None else self._plain.get(found[1])
         if found is not None and known is not None:
-            model = self._shelf.get(known.model)
-            parts = sized(Asked(found[0] if isinstance(model.tagger, CRF) else list(found[0])), self._limits)
-            question, finish = _plain(model)
-            return Prepared(question, parts, finish, known.seconds)
+            return self.alone(self._shelf.get(known.model), found[0], known.seconds)
+        return self._tag_new(body, found)
+
+    def tag_soon(self, body: bytes) -> Prepared | Gatherable:
+        """The same, for who may ask several requests together."""
+        found = PackedTokens.read(body, "tokens")
+        known = None if found is None else self._plain.get(found[1])
+        if found is None or known is None:
+            return self._tag_new(body, found)
+        model, limits, packed = self._shelf.get(known.model), self._limits, found[0]
+        tokens, longest = packed.extent
+        if 0 < tokens <= self._gathered and longest <= limits.sentence_tokens and isinstance(model.tagger, CRF):
+            return Gatherable(model, known.seconds, packed, tokens)
+        return self.alone(model, packed, known.seconds)
+
+    def alone(self, model: ServedModel, packed: PackedTokens, seconds: float) -> Prepared:
+        """A request for the tags of token lists, by itself."""
+        parts = sized(Asked(packed if isinstance(model.tagger, CRF) else list(packed)), self._limits)
+        question, finish = _plain(model)
+        return Prepared(question, parts, finish, seconds)
+
+    def _tag_new(self, body: bytes, found: tuple[PackedTokens, bytes] | None) -> Prepared:
         fields = fields_with_tokens(body, found, _TAG)
         prepared = self._tag(fields)
         plain = _plain(self._model(fields))[0]
@@ -260,9 +288,9 @@ def correction_of(body: bytes, shelf: ModelShelf, limits: ServerLimits) -> Corre
     sized(Asked([tokens]), limits)
     text = fields.text("text") if "text" in fields else " ".join(tokens)
     if "tags" in fields:
-        labels = known_labels(fields.items("tags", str), len(tokens), tags, "tags")
+        labels = known_labels(fields.items("tags", str), len(tokens), "tags", tags)
     else:
-        labels = known_in_spans(fields.value("known_spans", list), len(tokens), tags, "known_spans")
+        labels = SpanReader(tags).labels_in(fields.value("known_spans", list), len(tokens), "known_spans")
     return Correction(text, tokens, labels)
 
 

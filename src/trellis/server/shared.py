@@ -31,6 +31,6 @@ class Shared(NamedTuple):
     def of(cls, shelf: ModelShelf, limits: ServerLimits) -> Shared:
         """New ones."""
         metrics, alarms = Metrics(), Alarms()
-        batcher = Batcher(limits, metrics.batch, alarms)
+        batcher = Batcher(limits, metrics.batch)
         metrics.watch_queue(lambda: batcher.queued)
         return cls(shelf, limits, alarms, metrics, batcher, Bodies(limits, alarms), RequestReader(shelf, limits))

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import NamedTuple
 
 from starlette.types import Scope
 
@@ -15,11 +16,31 @@ from trellis.server.security import HEADERS, Gate
 
 HEAD_END = b"\r\n\r\n"
 LONGEST, _MOST = 2048, 256  # bytes of a head that is remembered, and how many of them are
+_DIGITS = 9  # of a length
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?([0-9]{1,9})\r\n")
 _PLAIN = (b"POST", b"/v1/tag", "1.1")
 _OTHER_WAYS = frozenset((b"transfer-encoding", b"expect", b"upgrade", b"te", b"trailer", b"proxy-connection"))
 
 Headers = Sequence[tuple[bytes, bytes]]
+
+
+class HeadForm(NamedTuple):
+    """A head that was checked: what comes before the length that it gives, and after it."""
+
+    before: bytes
+    after: bytes
+
+    def body(self, data: bytes) -> tuple[int, int] | None:
+        """Where the body begins and ends of the request that these bytes begin with; None if its head is another."""
+        before, after = self
+        if not data.startswith(before):
+            return None
+        first = len(before)
+        last = data.find(after, first, first + _DIGITS + len(after))
+        length = data[first:last] if last > 0 else b""
+        if not length.isdigit():
+            return None
+        return last + len(after), last + len(after) + int(length)
 
 
 class KnownHeads:
@@ -46,6 +67,14 @@ class KnownHeads:
         """Where the body begins and ends of the request that these bytes begin with; None if its head is not known."""
         name = self._name(data)
         return (name[1], name[1] + name[2]) if name is not None and name[0] in self._known else None
+
+    def form(self, data: bytes) -> HeadForm | None:
+        """The known head that some bytes begin with, for a connection to remember; None if it may hold a key."""
+        end = data.find(HEAD_END, 0, LONGEST)
+        found = _LENGTH.search(data, 0, end + 2)
+        if found is None or self._gate.keys:
+            return None
+        return HeadForm(data[: found.start(1)], data[found.end(1) : end + len(HEAD_END)])
 
     def _name(self, data: bytes) -> tuple[bytes, int, int] | None:
         """A head without the length that it gives, where it ends, and the length."""
@@ -79,21 +108,22 @@ class AnswerHeads:
         self._defaults: Headers | None = None
         self._fine = b""
 
-    def fine(self, length: int, defaults: Headers) -> bytes:
-        """Of an answer; `defaults` are the server's own headers, a new list whenever they change."""
+    def fine(self, body: bytes, defaults: Headers) -> bytes:
+        """An answer with its head; `defaults` are the server's own headers, a new list whenever they change."""
         if defaults is not self._defaults:
             self._defaults, self._fine = defaults, _head(200, (*defaults, *HEADERS))
-        return self._fine + b"%d\r\n\r\n" % length
+        return b"%b%d\r\n\r\n%b" % (self._fine, len(body), body)
 
-    def problem(self, error: RequestError, length: int, defaults: Headers) -> bytes:
-        """Of a problem."""
+    def problem(self, error: RequestError, body: bytes, defaults: Headers) -> bytes:
+        """A problem with its head."""
         own = [(name.encode(), value.encode()) for name, value in error.headers().items()]
-        return _head(error.status, (*defaults, *HEADERS, *own)) + b"%d\r\n\r\n" % length
+        return _head(error.status, (*defaults, *HEADERS, *own)) + b"%d\r\n\r\n%b" % (len(body), body)
 
 
-def closing(head: bytes) -> bytes:
-    """The head of an answer that ends its connection."""
-    return head[:-2] + b"connection: close\r\n\r\n"
+def closing(answer: bytes) -> bytes:
+    """An answer that ends its connection."""
+    head, _, body = answer.partition(HEAD_END)
+    return head + b"\r\nconnection: close\r\n\r\n" + body
 
 
 def _head(status: int, headers: Headers) -> bytes:
