@@ -43,7 +43,7 @@ def binary_kind(head: bytes) -> str | None:
     """What a file that begins so is, or None if it may be text in an encoding that extends ASCII."""
     head = head[:_SAMPLE]
     named = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
-    return named or _zlib_kind(head) or _safetensors_kind(head) or _utf16_kind(head)
+    return named or _zlib_kind(head) or _safetensors_kind(head) or _utf16_kind(head) or _old_mac_kind(head)
 
 
 def _zlib_kind(head: bytes) -> str | None:
@@ -75,6 +75,13 @@ def _utf16_kind(head: bytes) -> str | None:
         if usual >= _MOSTLY * len(text) and ascii_zeros and not head[0 if order == "le" else 1 :: 2].count(0):
             return f"text in UTF-16 without a byte-order mark; pass --encoding utf-16-{order}"
     return None
+
+
+def _old_mac_kind(head: bytes) -> str | None:
+    """Lines that end as on old Macs would all be one line."""
+    if b"\n" in head or head.count(b"\r") < 2:
+        return None
+    return r"text whose lines end in CR (\r) alone; convert them to LF (\n), for example by tr '\r' '\n'"
 
 
 def _has_stray_zeros(head: bytes) -> bool:
