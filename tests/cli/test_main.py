@@ -53,6 +53,15 @@ def test_version_and_nothing(shell):
     assert run().returncode == 2
 
 
+def test_a_lack_of_memory_is_said_however_a_library_says_it(shell, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1200 bytes.")
+
+    monkeypatch.setattr(trellis.cli.score, "_read", fail)
+    done = shell("score", "a", "b")
+    assert (done.code, done.err) == (1, "trellis: out of memory\n")
+
+
 def test_an_unexpected_error_is_one_paragraph_too(shell, monkeypatch):
     monkeypatch.setattr(trellis.cli.score, "_read", lambda *_: 1 / 0)
     done = shell("score", "a", "b")

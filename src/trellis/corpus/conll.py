@@ -24,6 +24,7 @@ from trellis.corpus._errors import LineError, refuse
 from trellis.corpus._looks import SAMPLE
 from trellis.corpus._placing import check_placing
 from trellis.corpus._source import Source
+from trellis.counts import number_of
 from trellis.errors import CorpusError, DataError
 from trellis.text import Sentence
 
@@ -152,7 +153,7 @@ class _Layout:
             raise LineError(f"expected a blank line before {DOCSTART}, found it inside a sentence")
         if len(cells) != self.table.width:
             kind = "tabs" if self.tabs else "spaces"
-            columns = "1 column" if self.table.width == 1 else f"{self.table.width} columns"
+            columns = number_of(self.table.width, "column")
             raise LineError(f"expected {columns} separated by {kind}, as in line {self.first}, found {len(cells)}")
         if not cells[self.token]:
             raise LineError("expected a token, found an empty column")
