@@ -468,3 +468,15 @@ def test_a_run_that_did_nothing_needs_no_resume(ner_model, shards, tmp_path, mon
         with pytest.raises(ConfigError, match="no such extra"):
             tag_folder(ner_model, [shards], tmp_path / "out")
     assert tag_folder(ner_model, [shards], tmp_path / "out", workers=1).shards == 6
+
+
+def test_a_stop_removes_what_workers_had_begun_to_write(ner_model, shards, tmp_path, inline):
+    out = tmp_path / "out"
+
+    def interrupt(progress: FolderProgress) -> None:
+        (out / ".part-9.parquet.0123.partial").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tag_folder(ner_model, [shards], out, progress=interrupt)
+    assert [name for name in os.listdir(out) if name.endswith(".partial")] == []

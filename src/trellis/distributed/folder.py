@@ -139,10 +139,18 @@ def _opened(out: Path, about: dict[str, Any], resume: bool) -> Iterator[bool]:
         raise DataError(f"{out} cannot be written: {error.strerror or error}") from None
     with locked(out / META, "is tagging into it"):
         if known:
-            for folder, _, _ in os.walk(out):
-                files.remove_partial(folder)
+            _remove_partial(out)
         write_json(out / META / "job.json", about)
-        yield known
+        try:
+            yield known
+        except BaseException:
+            _remove_partial(out)  # of workers that were ended
+            raise
+
+
+def _remove_partial(out: Path) -> None:
+    for folder, _, _ in os.walk(out):
+        files.remove_partial(folder)
 
 
 def _check_folder(out: Path, about: dict[str, Any], resume: bool) -> bool:
