@@ -12,7 +12,7 @@ import trellis
 ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
-    ["arrays", "caching", "errors", "lazy"],
+    ["arrays", "caching", "counts", "errors", "lazy"],
     ["extras", "files", "frames", "scratch", "suggest", "untrusted"],
     ["aligned"],
     ["text", "tags", "ragged", "config", "store", "symbols", "vectors"],

@@ -29,7 +29,7 @@ def test_a_folder_becomes_a_folder_and_resume_goes_on(folder, shell, ner_model):
     assert done.out == ""
     assert done.err.splitlines() == [
         "out: 2 of 2 shards done: 3 rows, 11 tokens",
-        "out: 1 records could not be tagged: see out/_trellis/bad",
+        "out: 1 record could not be tagged: see out/_trellis/bad",
     ]
     record = json.loads(Path("out/a.jsonl").read_text().splitlines()[0])
     assert [*record] == ["line", "text", "tokens", "tags", "spans", "probabilities"]
@@ -80,7 +80,7 @@ def test_shards_that_fail_are_named_and_the_exit_code_says_so(folder, shell, ner
     Path("in/c.txt").write_bytes(b"%PDF-1.7 not a text")
     done = shell("tag", ner_model, "in", "--out", "out", "--workers", "1")
     assert done.code == 1
-    assert "1 shards failed; --resume tries them again:" in done.err
+    assert "1 shard failed; --resume tries them again:" in done.err
     assert "c.txt: expected text, found a PDF document" in done.err
     assert Path("out/a.parquet").exists()
 

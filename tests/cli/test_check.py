@@ -48,7 +48,7 @@ def test_warnings_alone_give_exit_code_0(train: Path) -> None:
     result = run(app, ["train.conll", "test.conll"])
     assert result.exit_code == 0
     assert "test.conll:1: 1 of 2 sentences (50.0%) are also in train.conll, this one at line 1" in result.output
-    assert "test.conll:4: the label 'B-ORG', here 1 times, does not occur in train.conll" in result.output
+    assert "test.conll:4: the label 'B-ORG', here 1 time, does not occur in train.conll" in result.output
 
 
 def test_json_has_everything(train: Path) -> None:

@@ -53,6 +53,15 @@ def test_version_and_nothing(shell):
     assert run().returncode == 2
 
 
+def test_a_lack_of_memory_is_said_however_a_library_says_it(shell, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1200 bytes.")
+
+    monkeypatch.setattr(trellis.cli.score, "_read", fail)
+    done = shell("score", "a", "b")
+    assert (done.code, done.err) == (1, "trellis: out of memory\n")
+
+
 def test_an_unexpected_error_is_one_paragraph_too(shell, monkeypatch):
     monkeypatch.setattr(trellis.cli.score, "_read", lambda *_: 1 / 0)
     done = shell("score", "a", "b")
@@ -93,3 +102,17 @@ def test_a_setting_nested_without_end_is_one_clear_error(here, shell):
     assert done.code == 2
     assert done.err.startswith("trellis: the value '[[[[")
     assert "is nested too deeply" in done.err
+
+
+def test_a_stop_while_the_program_is_imported_is_one_line():
+    code = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'typer': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from trellis.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "trellis: interrupted\n")

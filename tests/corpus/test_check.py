@@ -113,8 +113,8 @@ def test_empty_and_enormous_sentences(tmp_path: Path) -> None:
     read = corpus.read(path)
     report = check_files([CheckedFile("a", read.sentences, read.report)], longest=2)
     assert [(f.severity, f.kind, f.line, f.message) for f in report.findings] == [
-        ("warning", "empty sentence", 2, "1 sentences have no tokens"),
-        ("warning", "long sentence", 1, "1 sentences have more than 2 tokens, one 3"),
+        ("warning", "empty sentence", 2, "sentences without tokens: 1"),
+        ("warning", "long sentence", 1, "sentences with more than 2 tokens: 1, one with 3"),
     ]
 
 
@@ -123,7 +123,7 @@ def test_sentences_without_tags_beside_others_are_an_error(tmp_path: Path) -> No
     path.write_text('{"tokens": ["a"], "tags": ["O"]}\n{"tokens": ["b"]}\n')
     read = corpus.read(path)
     report = check_files([CheckedFile("a", read.sentences, read.report)])
-    assert [(f.kind, f.line, f.message) for f in report.findings] == [("untagged", 2, "1 sentences have no tags")]
+    assert [(f.kind, f.line, f.message) for f in report.findings] == [("untagged", 2, "sentences without tags: 1")]
 
 
 def test_untagged_files_alone_are_fine(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ def test_invisible_characters_are_named_and_joiners_inside_are_not(tmp_path: Pat
     content = f"{family}\tO\n{persian}\tO\n{nbsp}\tO\nzero\u200bwidth\tO\n\x07\tO\nend\u200d\tO\n"
     report = check(tmp_path, content)
     assert [(finding.line, finding.message) for finding in found(report, "invisible")] == [
-        (4, "the token 'zero\\u200bwidth', here 1 times, holds U+200B ZERO WIDTH SPACE"),
-        (5, "the token '\\x07', here 1 times, holds U+0007 control character"),
-        (6, "the token 'end\\u200d', here 1 times, holds U+200D ZERO WIDTH JOINER"),
+        (4, "the token 'zero\\u200bwidth', here 1 time, holds U+200B ZERO WIDTH SPACE"),
+        (5, "the token '\\x07', here 1 time, holds U+0007 control character"),
+        (6, "the token 'end\\u200d', here 1 time, holds U+200D ZERO WIDTH JOINER"),
     ]
 
 

@@ -91,7 +91,7 @@ def archive() -> bytes:
         (b"\x1f\x8b\x08\0", "gzip data; its name must end in .gz"),
         (zlib.compress(b"hello"), "zlib-compressed data"),
         (b"%PDF-1.7\n", "a PDF document"),
-        (b"PAR1\x15\x04", "a Parquet file"),
+        (b"PAR1\x15\x04", "a Parquet file, which train --stream and tag --out read"),
         (b"\x40\0\0\0\0\0\0\0" + b'{"__metadata__":{}}', "a safetensors file: is it a model?"),
     ],
 )  # fmt: skip
@@ -151,7 +151,8 @@ def test_a_docbin_is_read_by_spacy(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """spaCy itself is too large for the environment of the tests; this stands for what is used of it."""
     path = tmp_path / "a.spacy"
     path.write_bytes(docbin())
-    monkeypatch.setitem(sys.modules, "spacy", None)
+    for name in ("spacy", "spacy.tokens", "spacy.vocab"):  # other tests of the same process may have imported them
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(DataError, match=r"a.spacy: .spacy files need spaCy: pip install spacy"):
         corpus.read(path)
     with pytest.raises(DataError, match=r"a.spacy: expected conll, found a spaCy DocBin"):

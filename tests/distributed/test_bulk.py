@@ -214,3 +214,20 @@ class _Without:
     def find_spec(self, name: str, path: object = None, target: ModuleType | None = None) -> None:
         if name.partition(".")[0] == self._name:
             raise ModuleNotFoundError(f"No module named {self._name!r}", name=self._name)
+
+
+def test_columns_of_a_dict_must_have_one_length(ner_model):
+    with pytest.raises(DataError, match="expected columns of one length, found 1 in 'text' and 2 in 'id'"):
+        BulkTagger(ner_model)({"text": ["Anna slept."], "id": [1, 2]})
+
+
+def test_a_frame_with_a_name_twice_is_refused(ner_model):
+    frame = pd.DataFrame([["Anna slept.", "x"]], columns=["text", "text"])
+    with pytest.raises(DataError, match="expected columns of different names, found 'text' 2 times"):
+        BulkTagger(ner_model)(frame)
+
+
+def test_names_of_columns_may_be_numbers(ner_model):
+    frame = pd.DataFrame({"tokens": [["Anna", "slept"]], 7: ["x"]})
+    assert list(BulkTagger(ner_model)(frame)["tags"]) == BulkTagger(ner_model)({"tokens": [["Anna", "slept"]]})["tags"]
+    assert BulkTagger(ner_model, text="7")(frame.drop(columns="tokens"))["tokens"][0] == ["x"]

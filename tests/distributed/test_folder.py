@@ -451,3 +451,32 @@ def test_after_kill_9_of_the_whole_run_resume_goes_on(ner_model, shards, tmp_pat
     assert 3 <= report.before < 6
     tag_folder(ner_model, [shards], whole, workers=1)
     assert tree(out) == tree(whole)
+
+
+def test_a_mistake_in_the_command_leaves_no_folder(ner_model, shards, tmp_path):
+    with pytest.raises(ConfigError, match="unknown engine 'rya'"):
+        tag_folder(ner_model, [shards], tmp_path / "out", engine="rya")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_did_nothing_needs_no_resume(ner_model, shards, tmp_path, monkeypatch):
+    def fails(name: str, workers: int | None) -> None:
+        raise ConfigError("no such extra")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder, "open_engine", fails)
+        with pytest.raises(ConfigError, match="no such extra"):
+            tag_folder(ner_model, [shards], tmp_path / "out")
+    assert tag_folder(ner_model, [shards], tmp_path / "out", workers=1).shards == 6
+
+
+def test_a_stop_removes_what_workers_had_begun_to_write(ner_model, shards, tmp_path, inline):
+    out = tmp_path / "out"
+
+    def interrupt(progress: FolderProgress) -> None:
+        (out / ".part-9.parquet.0123.partial").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tag_folder(ner_model, [shards], out, progress=interrupt)
+    assert [name for name in os.listdir(out) if name.endswith(".partial")] == []

@@ -86,9 +86,9 @@ def test_sentences_without_annotations_are_left_out_with_a_warning() -> None:
     nlp.add_pipe("trellis_ner", config={"train": {"max_iterations": 5}})
     bare = example(nlp, ["Nobody", "slept"])
     named = example(nlp, ["Ada", "slept"], ents=["B-PER", "O"])
-    with pytest.warns(UserWarning, match="trellis_ner: 1 sentences are not annotated and are left out"):
+    with pytest.warns(UserWarning, match="trellis_ner: left out since they are not annotated: 1 sentence"):
         nlp.initialize(lambda: [bare, named])
-    with pytest.raises(DataError, match="trellis_ner: there is nothing to learn from: 1 sentences, none of them"):
+    with pytest.raises(DataError, match="trellis_ner: there is nothing to learn from: 1 sentence, none annotated"):
         nlp.initialize(lambda: [bare])
 
 

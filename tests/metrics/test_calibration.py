@@ -56,5 +56,5 @@ def test_impossible_input_is_named():
         calibration([0.5], [1, 1])
     with pytest.raises(ConfigError, match="bins must be at least 1"):
         calibration([0.5], [1], bins=0)
-    with pytest.raises(DataError, match="1 sentences of probabilities and 0 of gold"):
+    with pytest.raises(DataError, match="1 sentence of probabilities and 0 of gold"):
         span_calibration([{}], [])

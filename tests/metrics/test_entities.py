@@ -132,7 +132,7 @@ def test_nothing_scores_zero():
 
 
 def test_misalignment_is_named():
-    with pytest.raises(DataError, match="gold has 1 sentences, predicted has 2"):
+    with pytest.raises(DataError, match="gold has 1 sentence, predicted has 2"):
         entity_scores([["O"]], [["O"], ["O"]])
     with pytest.raises(DataError, match="sentence 1 has 2 gold tags and 1 predicted"):
         entity_scores([["O"], ["O", "O"]], [["O"], ["O"]])

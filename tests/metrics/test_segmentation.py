@@ -113,7 +113,7 @@ def test_what_cannot_be_scored_is_named():
         segmentation_scores([["a"], ["ab", "c"]], [["a"], ["a", "bd"]])
     with pytest.raises(DataError, match=r"from character 1: 'b' and ''"):
         segmentation_scores([["ab"]], [["a"]])
-    with pytest.raises(DataError, match="gold has 1 sentences, predicted has 0"):
+    with pytest.raises(DataError, match="gold has 1 sentence, predicted has 0"):
         segmentation_scores([["a"]], [])
     with pytest.raises(ConfigError, match="unknown alignment 'words'"):
         segmentation_scores([["a"]], [["a"]], alignment="words")

@@ -261,7 +261,7 @@ class TaggerContract:
             model.predict([["Anna"]], known=[["B-X"]])
         with pytest.raises(TrellisError):
             model.predict([["Anna"]], known=[["I-PER"]])
-        with pytest.raises(DataError, match="sentence 0 has 1 tokens and 2 labels"):
+        with pytest.raises(DataError, match="sentence 0 has 1 token and 2 labels"):
             model.predict([["Anna"]], known=[["O", "O"]])
 
     def test_the_tokenizer_is_learnt_and_kept(self, model, tmp_path):
@@ -294,10 +294,17 @@ class TaggerContract:
             self.make().fit([])
         with pytest.raises(ModelError, match="only the label 'O' occurs"):
             self.make().fit([["a", "b"]], [["O", "O"]])
-        with pytest.raises(DataError, match="sentence 1 has 2 tokens and 1 labels"):
+        with pytest.raises(DataError, match="sentence 1 has 2 tokens and 1 label"):
             self.make().fit([["a"], ["b", "c"]], [["O"], ["B-X"]])
         with pytest.raises(DataError, match="1 sequences of labels for 2 sentences"):
             self.make().fit([["a"], ["b"]], [["O"]])
+
+    def test_a_token_that_is_no_string_is_named_wherever_it_is(self, model):
+        for bad in (1.5, ["x"]):
+            with pytest.raises(DataError, match="sentence 1"):
+                self.make().fit([["abc", "d"], ["ef", bad]], [["O", "B-X"], ["O", "B-X"]])
+            with pytest.raises(DataError, match="sentence 1"):
+                model.predict([["abc"], ["ef", bad]])
         with pytest.raises(DataError, match=r"sentence 0 \(f.txt:3\) has no tags"):
             self.make().fit([Sentence(["a"], path="f.txt", lines=(3,))])
 

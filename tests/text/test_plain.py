@@ -148,7 +148,7 @@ def test_a_sentence_cannot_be_changed_but_be_given_other_tags() -> None:
         sentence.tags = ("Y",)  # type: ignore[misc]
     assert sentence.with_tags(["Y"]).tags == ("Y",)
     assert sentence.with_tags(None).tags is None
-    with pytest.raises(DataError, match="2 tags for 1 tokens"):
+    with pytest.raises(DataError, match="2 tags for 1 token"):
         sentence.with_tags(["Y", "Y"])
     with pytest.raises(DataError, match="tags must be a sequence of strings"):
         sentence.with_tags("Y")
@@ -175,11 +175,11 @@ def test_lines_are_one_a_token_or_one_for_all() -> None:
     ("make", "message"),
     [
         (lambda: Sentence(["a", "b"], ["X"], path="f", lines=[7, 8]), "f:7: 1 tags for 2 tokens: 'a b'"),
-        (lambda: Sentence(["a"], columns={"pos": []}), "0 values in column 'pos' for 1 tokens: 'a'"),
+        (lambda: Sentence(["a"], columns={"pos": []}), "0 values in column 'pos' for 1 token: 'a'"),
         (lambda: Sentence("abc"), "tokens must be a sequence of strings, got the string 'abc'"),
         (lambda: Sentence(["a"], "X"), "tags must be a sequence of strings, got the string 'X'"),
         (lambda: Sentence(["a"], offsets=[(0, 1)]), "offsets without the text they point into"),
-        (lambda: Sentence(["a"], text="a", offsets=[]), "0 offsets for 1 tokens: 'a'"),
+        (lambda: Sentence(["a"], text="a", offsets=[]), "0 offsets for 1 token: 'a'"),
         (lambda: Sentence(["b"], text="ab", offsets=[(0, 1)]), "offsets (0, 1) give 'a', not the token 'b'"),
         (lambda: Sentence(["b"], text="ab", offsets=[(-1, 2)]), "offsets (-1, 2) give 'ab', not the token 'b'"),
     ],

@@ -90,6 +90,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except MemoryError:
         _fail("out of memory", debug)
     except Exception as error:
+        if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # torch's way to say it
+            _fail("out of memory", debug)
         problem = f"{type(error).__name__}: {error}"
         _fail(f"unexpected {problem}\nThis is a mistake in Trellis; --debug shows where it happened.", debug)
     sys.exit(0)

@@ -14,6 +14,7 @@ import typer
 
 from trellis.cli._reading import remembered_options
 from trellis.cli._signals import stoppable
+from trellis.counts import number_of
 from trellis.errors import ConfigError, DataError
 from trellis.models import folder
 
@@ -120,15 +121,16 @@ def _tell(report: FolderReport, out: str, quiet: bool) -> None:
     before = f", {report.before:,} of them before" if report.before else ""
     done = report.shards - len(report.failed)
     if not quiet:
-        said = f"{done:,} of {report.shards:,} shards done{before}: {report.rows:,} rows, {report.tokens:,} tokens"
+        counts = f"{number_of(report.rows, 'row')}, {number_of(report.tokens, 'token')}"
+        said = f"{done:,} of {number_of(report.shards, 'shard')} done{before}: {counts}"
         typer.echo(f"{out}: {said}", err=True)
     if report.bad:
         bad = Path(out, "_trellis", "bad")
-        typer.echo(f"{out}: {report.bad:,} records could not be tagged: see {bad}", err=True)
+        typer.echo(f"{out}: {number_of(report.bad, 'record')} could not be tagged: see {bad}", err=True)
     if report.failed:
         some = [f"  {reason}" for reason in list(report.failed.values())[:_SHOWN]]
         more = [f"  and {len(report.failed) - _SHOWN:,} more"] if len(report.failed) > _SHOWN else []
-        what = f"{len(report.failed):,} shards failed; --resume tries them again:"
+        what = f"{number_of(len(report.failed), 'shard')} failed; --resume tries them again:"
         raise DataError("\n".join([what, *some, *more]))
 
 
@@ -167,7 +169,8 @@ class _Lines:
 def described(progress: FolderProgress, seconds: float) -> str:
     """Shards, tokens, the rate, and how long the rest will take at it; the rest has as many tokens per byte."""
     rate = progress.tokens / max(seconds, 1e-9)
-    said = f"{progress.shards:,} of {progress.all_shards:,} shards, {progress.tokens:,} tokens, {rate:,.0f} tokens/s"
+    shards = f"{progress.shards:,} of {number_of(progress.all_shards, 'shard')}"
+    said = f"{shards}, {number_of(progress.tokens, 'token')}, {rate:,.0f} tokens/s"
     if not progress.bytes or not progress.done_tokens:
         return said
     expected = progress.left * progress.done_tokens / progress.bytes

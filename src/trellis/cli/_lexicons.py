@@ -10,6 +10,7 @@ from typing import IO, Annotated
 import typer
 
 from trellis.corpus import dumps, open_output
+from trellis.counts import number_of
 from trellis.errors import ConfigError, DataError
 from trellis.lexicon import FORMATS, Lexicon, parse_strength, read_entries
 from trellis.models.occurrences import LexiconReport
@@ -66,7 +67,10 @@ def _read(path: str, form: str | None, strength: str, ignore_case: bool, given: 
         return stored.with_strength(default) if given else stored
     reading = read_entries(path, form, default, None)
     if not quiet:
-        typer.echo(f"{path}: {len(reading.entries):,} entries, {reading.format} since {reading.reason}", err=True)
+        typer.echo(
+            f"{path}: {number_of(len(reading.entries), 'entry', 'entries')}, {reading.format} since {reading.reason}",
+            err=True,
+        )
     return Lexicon(reading.entries, fold_case=ignore_case)
 
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from trellis.counts import number_of
+
 Tell = Callable[[int, int], None]
 """Called with how many more sentences and tokens are done."""
 
@@ -33,8 +35,3 @@ def counted(shown: bool) -> Iterator[Tell]:
             progress.update(line, description=said)
 
         yield tell
-
-
-def number_of(count: int, noun: str) -> str:
-    """A number and what it counts: 1 sentence, 2,000 sentences."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")

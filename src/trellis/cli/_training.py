@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 
 import trellis
-from trellis.cli._progress import number_of
 from trellis.cli._reading import Reader, tell_notes, tell_unseen
 from trellis.cli._signals import Stop, StoppableLine
 from trellis.cli._streamed import Streamed, StreamedOnce
 from trellis.cli._tasks import Setting, Task, in_scheme, training_setting
 from trellis.corpus import Corpus
+from trellis.counts import number_of
 from trellis.errors import DataError, DataWarning
 from trellis.lexicon import Lexicon
 from trellis.models import Tagger, folder

@@ -7,7 +7,6 @@ from typing import Annotated, Literal, cast
 import typer
 
 from trellis import corpus
-from trellis.cli._progress import number_of
 from trellis.cli._reading import (
     AlignOption,
     AnnotatorOption,
@@ -21,6 +20,7 @@ from trellis.cli._reading import (
     tell_notes,
 )
 from trellis.corpus import convert as conversion
+from trellis.counts import number_of
 from trellis.tags import Scheme
 
 _FORMATS = "\n\n".join(f"[bold]{name}[/bold]: {form.about}" for name, form in corpus.FORMATS.items())

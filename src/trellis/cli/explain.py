@@ -12,6 +12,7 @@ from rich.table import Table
 
 import trellis
 from trellis.cli._console import Output
+from trellis.counts import number_of
 from trellis.models import CRF, Tagger
 from trellis.models.explanation import Explanation
 from trellis.models.lattice_view import LatticeView
@@ -44,7 +45,7 @@ def explain(
         raise trellis.errors.DataError("there is nothing to explain: the text has no token")
     if token is not None and token >= len(sentence):
         raise trellis.errors.ConfigError(
-            f"--token {token}: the text has {len(sentence)} tokens, 0 to {len(sentence) - 1}"
+            f"--token {token}: the text has {number_of(len(sentence), 'token')}, 0 to {len(sentence) - 1}"
         )
     view = tagger.trellis(sentence, k=kbest)
     places = range(len(sentence)) if token is None else [token]

@@ -13,7 +13,7 @@ from rich.table import Table
 import trellis
 from trellis.cli import _heatmap
 from trellis.cli._console import Output
-from trellis.cli._progress import number_of
+from trellis.counts import number_of
 from trellis.metrics.report import percent
 from trellis.models import CRF, Tagger, folder
 from trellis.models.crf.features_view import WeightedFeature
@@ -102,10 +102,10 @@ def _print(
     console = Output(highlight=False)
     console.print(f"[bold]{escape(repr(tagger))}[/bold]")
     console.print(f"scheme {_scheme(tagger)}, raw text is split into {tagger.tokenizer_}", soft_wrap=True)
-    console.print(f"{len(tagger.labels_)} labels: {escape(' '.join(tagger.labels_))}")
+    console.print(f"{number_of(len(tagger.labels_), 'label')}: {escape(' '.join(tagger.labels_))}")
     if tagger.lexicon_ is not None:
         learned = ", matches are features" if tagger.lexical_ else ""
-        console.print(f"lexicon of {len(tagger.lexicon_):,} entries{learned}")
+        console.print(f"lexicon of {number_of(len(tagger.lexicon_), 'entry', 'entries')}{learned}")
     if heat_map is not None:
         console.print(heat_map.title)
         console.print(heat_map.to_rich(console.width))

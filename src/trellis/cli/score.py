@@ -12,6 +12,7 @@ from trellis.cli._console import Output
 from trellis.cli._reading import QuietOption, tell_reading
 from trellis.cli._tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
 from trellis.corpus import read
+from trellis.counts import number_of
 from trellis.errors import DataError
 from trellis.text import Sentence
 from trellis.untrusted import shown
@@ -110,7 +111,9 @@ def _check_tokens(gold: list[Sentence], predicted: list[Sentence], setting: Sett
     if setting.task in (Task.SEG, Task.SEG_POS):
         return
     if len(gold) != len(predicted):
-        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")
+        raise DataError(
+            f"gold has {number_of(len(gold), 'sentence')}, predicted has {len(predicted)}: expected the same number"
+        )
     for right, guess in zip(gold, predicted, strict=True):
         if right.tokens != guess.tokens:
             raise DataError(

@@ -23,6 +23,7 @@ from trellis.cli._reading import (
 )
 from trellis.cli._tagging import Job
 from trellis.corpus import FORMATS, open_output
+from trellis.counts import number_of
 from trellis.errors import ConfigError
 from trellis.models import Tagger, folder, select
 from trellis.models.selection import DEFAULT, MEASURES, Selected
@@ -121,4 +122,6 @@ def _text(sentence: Sentence) -> str:
 
 def _tell(pool: Sequence[Sentence], chosen: Sequence[Selected]) -> None:
     tokens, taken = sum(map(len, pool)), sum(len(pool[one.index]) for one in chosen)
-    typer.echo(f"{len(chosen):,} of {len(pool):,} sentences, {taken:,} of {tokens:,} tokens", err=True)
+    typer.echo(
+        f"{len(chosen):,} of {number_of(len(pool), 'sentence')}, {taken:,} of {number_of(tokens, 'token')}", err=True
+    )

@@ -23,8 +23,8 @@ _MAGIC = (
     (b"\xfd7zXZ\x00", "xz data; its name must end in .xz"),
     (b"\x28\xb5\x2f\xfd", "zstd data; its name must end in .zst"),
     *((bytes((0x80, version)), "a Python pickle, which is never opened") for version in (2, 3, 4, 5)),
-    (b"PAR1\x15", "a Parquet file"),
-    (b"ARROW1\x00\x00", "an Arrow file"),
+    (b"PAR1\x15", "a Parquet file, which train --stream and tag --out read"),
+    (b"ARROW1\x00\x00", "an Arrow file, which train --stream reads"),
     (b"SQLite format 3\x00", "an SQLite database"),
     (b"\x93NUMPY", "a NumPy array"),
     (b"\x89HDF\r\n", "an HDF5 file"),
@@ -43,7 +43,7 @@ def binary_kind(head: bytes) -> str | None:
     """What a file that begins so is, or None if it may be text in an encoding that extends ASCII."""
     head = head[:_SAMPLE]
     named = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
-    return named or _zlib_kind(head) or _safetensors_kind(head) or _utf16_kind(head)
+    return named or _zlib_kind(head) or _safetensors_kind(head) or _utf16_kind(head) or _old_mac_kind(head)
 
 
 def _zlib_kind(head: bytes) -> str | None:
@@ -75,6 +75,13 @@ def _utf16_kind(head: bytes) -> str | None:
         if usual >= _MOSTLY * len(text) and ascii_zeros and not head[0 if order == "le" else 1 :: 2].count(0):
             return f"text in UTF-16 without a byte-order mark; pass --encoding utf-16-{order}"
     return None
+
+
+def _old_mac_kind(head: bytes) -> str | None:
+    """Lines that end as on old Macs would all be one line."""
+    if b"\n" in head or head.count(b"\r") < 2:
+        return None
+    return r"text whose lines end in CR (\r) alone; convert them to LF (\n), for example by tr '\r' '\n'"
 
 
 def _has_stray_zeros(head: bytes) -> bool:

@@ -84,14 +84,15 @@ def _is_trusted(by_name: str, by_content: Guess | None) -> bool:
     """Whether a name decides on the format, whatever the content looks like."""
     if by_content is None or by_name in ("conllu", "segmented"):
         return True
-    return by_name == "conll" and by_content[0] not in ("conll", "conllu")
+    return by_name == "conll" and by_content[0] not in ("conll", "conllu", "wordtag")
 
 
 def _refuse_commas(source: Source, name: str, suffix: str) -> None:
     """Cells separated by commas are no words: to take them for such would train on nonsense."""
     if name == "segmented" and (suffix == ".csv" or is_comma_separated(source.head)):
+        marks = "semicolons" if source.head.count(";") > source.head.count(",") else "commas"
         raise DataError(
-            f"{source.name}: it looks like columns separated by commas, which no format has; separate them by tabs "
+            f"{source.name}: it looks like columns separated by {marks}, which no format has; separate them by tabs "
             "(a blank line after each sentence) for conll, or give --format segmented (for tag and convert --from "
             'segmented, in Python format="segmented") if these are lines of words'
         )

@@ -12,26 +12,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from trellis.corpus import conll, segmented
+from trellis.corpus import conll, segmented, wordtag
 from trellis.corpus._json import is_array
+from trellis.corpus._looks import CAPITALS, MOSTLY, SAMPLE, SPAN_LABEL, are_closed, mostly
 from trellis.untrusted import JSONSyntaxError, parse_json, parse_json_prefix
 
 Guess = tuple[str, str]
 """The name of a format, and what told."""
 
-SAMPLE = 500
-_MOSTLY = 0.95
 _UD_ROW = re.compile(r"1(?:-\d+)?(?:\t[^\t]*){9}")
 _BREAK = re.compile(r"\n[ \t]*\n(?=.*\S)")
-_TYPE = r"[-_][^\W\d]\S*"
-_SPAN_LABEL = re.compile(rf"[Oo0]|[BIESMLUW](?:{_TYPE})?|[biesmluw](?:{_TYPE})?|[^\W\d]\S*-[BIESMLU]")
-_CAPITALS = re.compile(r"[A-Z][A-Z0-9$*+|_-]{0,14}|[^\w\s]{1,5}|-[A-Z]{3}-")
-_SHORT = re.compile(r"[A-Za-z][\w$*+-]{0,3}")
 _MARK = re.compile(r"[^\w\s]{1,3}")
-_LONGEST_TAG = 20
 
 
 def guess_content(head: str) -> Guess | None:
@@ -50,11 +44,12 @@ def _guess_lines(head: str, lines: list[str]) -> Guess:
     data = [line for line in lines if not line.startswith(("# ", conll.DOCSTART))] or lines
     if any(_UD_ROW.fullmatch(line) for line in data[:20]):
         return "conllu", "it has ten columns that begin with word numbers"
-    if _mostly("\t" in line for line in data) and not _is_prose(data):
+    if mostly("\t" in line for line in data) and not _is_prose(data):
         return "conll", "it has columns separated by tabs"
     rows = [segmented.split_spaces(line) for line in data]
-    if _are_word_tags([item for row in rows for item in row]):
-        return "wordtag", "nearly every word has a slash and a tag"
+    delimiter = wordtag.find_delimiter([item for row in rows for item in row])
+    if delimiter:
+        return "wordtag", f"nearly every word has {wordtag.DELIMITERS[delimiter]} and a tag"
     told = _told_by_columns(head, rows, marked=len(data) < len(lines) and conll.DOCSTART in head)
     return ("conll", told) if told else ("segmented", "it has lines of words, not columns or JSON")
 
@@ -66,29 +61,15 @@ def is_comma_separated(head: str) -> bool:
     return _told_by_columns(head, rows, marked=False) is not None and "," in lines[0]
 
 
-def _mostly(facts: Iterable[object]) -> bool:
-    known = list(map(bool, facts))
-    return sum(known) >= _MOSTLY * len(known)
-
-
 def _is_prose(lines: Sequence[str]) -> bool:
     """Whether a cell of most lines is a text of several words."""
     return sum(any(cell.count(" ") >= 3 for cell in line.split("\t")) for line in lines) > len(lines) / 2
 
 
-def _are_word_tags(items: Sequence[str]) -> bool:
-    parts = [item.rpartition("/") for item in items]
-    if len(items) < 2 or not _mostly(bool(word and tag) for word, _, tag in parts):
-        return False
-    tags = [tag for word, _, tag in parts if word and tag]
-    looks = _mostly(any(form.fullmatch(tag) for form in (_SPAN_LABEL, _CAPITALS, _SHORT)) for tag in tags)
-    return looks or _is_closed(tags)
-
-
 def _told_by_columns(head: str, rows: list[list[str]], *, marked: bool) -> str | None:
     """What tells that these are columns separated by spaces, or one token per line."""
     width, count = Counter(map(len, rows)).most_common(1)[0]
-    if count < _MOSTLY * len(rows):
+    if count < MOSTLY * len(rows):
         return None
     has_breaks = _BREAK.search(head) is not None
     if width == 1:
@@ -106,19 +87,14 @@ def _told_by_columns(head: str, rows: list[list[str]], *, marked: bool) -> str |
 
 
 def _told_by_tags(values: Sequence[str], has_breaks: bool) -> str | None:
-    if len(values) >= 2 and _mostly(_SPAN_LABEL.fullmatch(value) for value in values):
+    if len(values) >= 2 and mostly(SPAN_LABEL.fullmatch(value) for value in values):
         return "labels of spans"
     repeats = 1 < len(set(values)) < len(values) or has_breaks
     words = sum(value[0].isalpha() for value in values)  # a text whose lines all end in a point has none
     is_long = len(values) >= 100 and not has_breaks  # no sentence has a hundred tokens
-    if 3 <= len(values) <= 2 * words and repeats and not is_long and _mostly(map(_CAPITALS.fullmatch, values)):
+    if 3 <= len(values) <= 2 * words and repeats and not is_long and mostly(map(CAPITALS.fullmatch, values)):
         return "tags in capitals"
-    return "a closed set of tags" if has_breaks and len(set(values)) > 1 and _is_closed(values) else None
-
-
-def _is_closed(values: Sequence[str]) -> bool:
-    few = len(values) >= 20 and 4 * len(set(values)) <= len(values)
-    return few and all(len(value) <= _LONGEST_TAG for value in values)
+    return "a closed set of tags" if has_breaks and len(set(values)) > 1 and are_closed(values) else None
 
 
 def _guess_json(head: str, line: str) -> str | None:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from trellis.corpus._source import ReadReport
+from trellis.counts import number_of
 from trellis.tags import Detection, Scheme, Style, detect, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
 from trellis.untrusted import shown
@@ -148,7 +149,7 @@ def _reading(file: CheckedFile) -> Iterator[Finding]:
         yield Finding("error", "unreadable", file.path, error.line, f"{error.problem}: {error.text[:80]!r}")
     more = file.report.skipped - len(file.report.errors)
     if more:
-        yield Finding("error", "unreadable", file.path, None, f"{more} more lines cannot be read", more)
+        yield Finding("error", "unreadable", file.path, None, f"{number_of(more, 'more line')} cannot be read", more)
     if not file.sentences:
         yield Finding("error", "no sentences", file.path, None, "the file has no sentences")
 
@@ -157,7 +158,7 @@ def _tagging(file: CheckedFile, fit: Detection | None) -> Iterator[Finding]:
     untagged = [sentence for sentence in file.sentences if sentence.tags is None]
     if untagged and fit is not None:
         line = untagged[0].line_of(0)
-        yield Finding("error", "untagged", file.path, line, f"{len(untagged)} sentences have no tags", len(untagged))
+        yield Finding("error", "untagged", file.path, line, f"sentences without tags: {len(untagged):,}", len(untagged))
     if fit is None or fit.scheme is Scheme.PLAIN:
         return
     for sentence in file.sentences:
@@ -187,7 +188,7 @@ def _repeats(files: Sequence[CheckedFile]) -> Iterator[Finding]:
 
 def _repeat(file: CheckedFile, kind: str, other: str, pairs: list[tuple[Sentence, Sentence]]) -> Finding:
     sentence, first = pairs[0]
-    count = f"{len(pairs)} of {len(file.sentences)} sentences ({len(pairs) / len(file.sentences):.1%})"
+    count = f"{len(pairs)} of {number_of(len(file.sentences), 'sentence')} ({len(pairs) / len(file.sentences):.1%})"
     have = "have other tags where they are also in" if kind == "conflict" else "are also in"
     message = f"{count} {have} {other}, this one at line {first.line_of(0)}"
     return Finding("warning", kind, file.path, sentence.line_of(0), message, len(pairs))
@@ -198,7 +199,9 @@ def _unseen_labels(files: Sequence[CheckedFile]) -> Iterator[Finding]:
         unseen = file.tags.keys() - files[0].tags.keys()
         first = _first_lines(file, unseen) if unseen else {}
         for tag in sorted(unseen):
-            message = f"the label {shown(tag)}, here {file.tags[tag]} times, does not occur in {files[0].path}"
+            message = (
+                f"the label {shown(tag)}, here {number_of(file.tags[tag], 'time')}, does not occur in {files[0].path}"
+            )
             yield Finding("warning", "unseen label", file.path, first[tag], message, file.tags[tag])
 
 
@@ -215,11 +218,11 @@ def _first_lines(file: CheckedFile, tags: Set[str]) -> dict[str, int | None]:
 def _lengths(file: CheckedFile, longest: int) -> Iterator[Finding]:
     empty = [sentence for sentence in file.sentences if not sentence.tokens]
     if empty:
-        message = f"{len(empty)} sentences have no tokens"
+        message = f"sentences without tokens: {len(empty):,}"
         yield Finding("warning", "empty sentence", file.path, empty[0].line_of(0), message, len(empty))
     enormous = [sentence for sentence in file.sentences if len(sentence) > longest]
     if enormous:
-        message = f"{len(enormous)} sentences have more than {longest} tokens, one {max(map(len, enormous))}"
+        message = f"sentences with more than {longest} tokens: {len(enormous):,}, one with {max(map(len, enormous)):,}"
         yield Finding("warning", "long sentence", file.path, enormous[0].line_of(0), message, len(enormous))
 
 
@@ -235,7 +238,7 @@ def _invisible(file: CheckedFile) -> Iterator[Finding]:
                 first[token] = sentence.line_of(position)
     for token, line in first.items():
         names = ", ".join(f"U+{ord(c):04X} {unicodedata.name(c, 'control character')}" for c in suspects[token])
-        message = f"the token {token!a:.80}, here {file.vocabulary[token]} times, holds {names}"
+        message = f"the token {token!a:.80}, here {number_of(file.vocabulary[token], 'time')}, holds {names}"
         yield Finding("warning", "invisible", file.path, line, message, file.vocabulary[token])
 
 

@@ -21,7 +21,10 @@ from dataclasses import dataclass
 
 from trellis.corpus._cells import Interned, Table, format_rows
 from trellis.corpus._errors import LineError, refuse
+from trellis.corpus._looks import SAMPLE
+from trellis.corpus._placing import check_placing
 from trellis.corpus._source import Source
+from trellis.counts import number_of
 from trellis.errors import CorpusError, DataError
 from trellis.text import Sentence
 
@@ -32,7 +35,6 @@ Column = int | str
 _COMMENT = re.compile(r"#(?:[ \t]|$)")
 _EDGES = re.compile(r"(?m)^\t|\t$")
 _SPACES = re.compile(r"[ \t]+")
-_SAMPLE = 500
 _BRAT = re.compile(r"T\d+\t\S+ \d+ \d+(?:;\d+ \d+)*\t")
 _WORDS = frozenset(("word", "words", "token", "tokens", "text", "form"))
 _TAGS = frozenset(("tag", "tags", "label", "labels", "ner", "ner_tag", "ner_tags", "pos", "pos_tag", "upos", "entity"))
@@ -49,7 +51,7 @@ class Preface:
 def read(
     source: Source,
     *,
-    tokens: Column = 0,
+    tokens: Column | None = None,
     tags: Column | None = -1,
     columns: Sequence[str] | None = None,
     separator: str | None = None,
@@ -59,7 +61,7 @@ def read(
 
     `tokens` and `tags` choose a column by its index (from 0, or from the end) or by its name in `columns`,
     which names all columns of the file; without it the names are "0", "1" and so on. ``tags=None`` reads no
-    tags.
+    tags. Without `tokens` it is the first column, and a file whose first column looks like something else is refused.
     """
     layout = _find_layout(source, tokens, tags, columns, separator, comment)
     if layout is None:
@@ -151,8 +153,8 @@ class _Layout:
             raise LineError(f"expected a blank line before {DOCSTART}, found it inside a sentence")
         if len(cells) != self.table.width:
             kind = "tabs" if self.tabs else "spaces"
-            expected = f"{self.table.width} columns separated by {kind}, as in line {self.first}"
-            raise LineError(f"expected {expected}, found {len(cells)}")
+            columns = number_of(self.table.width, "column")
+            raise LineError(f"expected {columns} separated by {kind}, as in line {self.first}, found {len(cells)}")
         if not cells[self.token]:
             raise LineError("expected a token, found an empty column")
         if self.tag is not None and not cells[self.tag]:
@@ -161,7 +163,7 @@ class _Layout:
 
 def _find_layout(
     source: Source,
-    tokens: Column,
+    tokens: Column | None,
     tags: Column | None,
     columns: Sequence[str] | None,
     separator: str | None,
@@ -179,13 +181,25 @@ def _find_layout(
         _refuse_other_tables(line, columns)
         if len(names) != width:
             raise LineError(f"expected the {len(names)} columns {', '.join(names)}, found {width}")
-        token = _index(tokens, names)
+        token = 0 if tokens is None else _index(tokens, names)
         tag = None if tags is None else _index(tags, names)
     except LineError as problem:
         raise CorpusError(str(problem), path=source.name, line=number, text=line) from None
     tag = None if tag == token else tag  # a file of one column has no tags
     extra = [(name, i) for i, name in enumerate(names) if i not in (token, tag)]
-    return _Layout(number, Table(width), tabs, comment, token, tag, extra)
+    layout = _Layout(number, Table(width), tabs, comment, token, tag, extra)
+    if tokens is None and width > 1:
+        _check_placing(source, layout)
+    return layout
+
+
+def _check_placing(source: Source, layout: _Layout) -> None:
+    """Refuse a file whose first lines show that its tokens are elsewhere."""
+    lines = (line for line in source.head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t"))
+    rows = [cells for cells in (layout.tabbed(line).split("\t") for line in lines) if cells[0] != DOCSTART]
+    whole = [cells for cells in rows if len(cells) == layout.table.width]
+    tags = None if layout.tag is None else [cells[layout.tag] for cells in whole]
+    check_placing(source.name, [cells[layout.token] for cells in whole], tags)
 
 
 def _refuse_other_tables(line: str, columns: Sequence[str] | None) -> None:
@@ -205,7 +219,7 @@ def _is_tabbed(line: str, head: str) -> bool:
     """Whether tabs alone separate columns; not where some lines have spaces instead and all have as many columns so."""
     if "\t" not in line:
         return False
-    lines = [own for own in head.split("\n", _SAMPLE)[:_SAMPLE] if own.strip(" \t") and not own.startswith(DOCSTART)]
+    lines = [own for own in head.split("\n", SAMPLE)[:SAMPLE] if own.strip(" \t") and not own.startswith(DOCSTART)]
     data = [own for own in lines if _COMMENT.match(own) is None]
     if all("\t" in own for own in data):
         return True

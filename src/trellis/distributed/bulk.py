@@ -11,7 +11,7 @@ from trellis.corpus.tables import arrow
 from trellis.distributed.answering import Answered, Item, Wanted, answer
 from trellis.distributed.columns import ERROR, OUTPUTS, PYTHON_OPTION, NameTaken, arrow_type, column_names
 from trellis.distributed.opening import fingerprint, opened
-from trellis.distributed.tables import check_columns, column_names_of, sentences_of, texts_of, with_answers
+from trellis.distributed.tables import check_columns, check_table, column_names_of, sentences_of, texts_of, with_answers
 from trellis.errors import ConfigError, DataError, TrellisError
 from trellis.models import Tagger
 from trellis.suggest import did_you_mean
@@ -84,6 +84,7 @@ class BulkTagger:
 
     def ask(self, table: Any) -> tuple[Answered, list[str]]:
         """The answers for the rows of a table, and the names of the columns that they make."""
+        check_table(table)
         name, is_text = self._input(column_names_of(table))
         items = texts_of(table, name) if is_text else sentences_of(table, name)
         return self.answer(items), column_names(self.wanted, with_tokens=is_text)

@@ -151,10 +151,14 @@ class SparkEngine(Engine):
 ENGINES: dict[str, type[Engine]] = {"local": LocalEngine, "ray": RayEngine, "spark": SparkEngine}
 
 
-def open_engine(name: str, workers: int | None) -> Engine:
-    """An engine by its name, with this many workers; by default with as many as it has cores."""
+def check_engine(name: str, workers: int | None) -> None:
+    """Refuse a name that no engine has, and a number of workers that none can have."""
     if name not in ENGINES:
         raise ConfigError(f"unknown engine {name!r}, expected one of {', '.join(ENGINES)}")
     if workers is not None and not 1 <= workers <= 100_000:
         raise ConfigError(f"the number of workers must be in 1..100000, got {workers}")
+
+
+def open_engine(name: str, workers: int | None) -> Engine:
+    """An engine by its name, with this many workers; by default with as many as it has cores."""
     return ENGINES[name](workers)  # type: ignore[call-arg]

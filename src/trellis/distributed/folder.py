@@ -21,7 +21,7 @@ import trellis
 from trellis import files
 from trellis.corpus.tables import parquet
 from trellis.distributed.bulk import BulkTagger
-from trellis.distributed.engines import open_engine
+from trellis.distributed.engines import check_engine, open_engine
 from trellis.distributed.reading import ShardReader
 from trellis.distributed.running import FolderProgress, FolderReport, ShardRun
 from trellis.distributed.shard import META, ShardJob
@@ -77,6 +77,7 @@ def tag_folder(
 
     """
     check_form(to)
+    check_engine(engine, workers)
     shards = find_shards(inputs)
     form = common_format(shards, format)
     if PARQUET in (to, form):
@@ -138,10 +139,18 @@ def _opened(out: Path, about: dict[str, Any], resume: bool) -> Iterator[bool]:
         raise DataError(f"{out} cannot be written: {error.strerror or error}") from None
     with locked(out / META, "is tagging into it"):
         if known:
-            for folder, _, _ in os.walk(out):
-                files.remove_partial(folder)
+            _remove_partial(out)
         write_json(out / META / "job.json", about)
-        yield known
+        try:
+            yield known
+        except BaseException:
+            _remove_partial(out)  # of workers that were ended
+            raise
+
+
+def _remove_partial(out: Path) -> None:
+    for folder, _, _ in os.walk(out):
+        files.remove_partial(folder)
 
 
 def _check_folder(out: Path, about: dict[str, Any], resume: bool) -> bool:
@@ -155,7 +164,7 @@ def _check_folder(out: Path, about: dict[str, Any], resume: bool) -> bool:
             some = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
             raise DataError(f"{out} holds other things ({some}): choose a folder that is empty or does not exist")
         return False
-    if not resume:
+    if not resume and _has_output(out):
         raise DataError(f"{out} holds tagged shards already: go on with --resume, or choose another folder")
     if _has_output(out):
         _check_same(out, before, about)

@@ -35,11 +35,27 @@ def _is_pandas(table: Any) -> bool:
     return type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns")
 
 
+def check_table(table: Any) -> None:
+    """Refuse a table that has a name twice, or columns of different lengths, as only a dict can have them."""
+    names = column_names_of(table)
+    _check_names(names)
+    if isinstance(table, Mapping):
+        lengths = {str(name): len(values) for name, values in table.items()}
+        other = next((name for name in names if lengths[name] != lengths[names[0]]), None)
+        if other is not None:
+            first = f"{lengths[names[0]]} in {names[0]!r}"
+            raise DataError(f"expected columns of one length, found {first} and {lengths[other]} in {other!r}")
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = next((one for one, many in Counter(names).items() if many > 1), None)
+    if twice is not None:
+        raise DataError(f"expected columns of different names, found {twice!r} {names.count(twice)} times")
+
+
 def check_columns(schema: Any, name: str, *, is_text: bool) -> None:
     """Refuse an Arrow schema that has a name twice, or a column to be tagged whose type holds no texts or tokens."""
-    twice = next((one for one, many in Counter(schema.names).items() if many > 1), None)
-    if twice is not None:
-        raise DataError(f"expected columns of different names, found {twice!r} {schema.names.count(twice)} times")
+    _check_names(schema.names)
     kind = schema.field(name).type
     if not (_holds_texts(kind) if is_text else _holds_tokens(kind)):
         raise DataError(f"expected {'strings' if is_text else 'lists of strings'} in the column {name!r}, found {kind}")
@@ -118,7 +134,8 @@ def _values(table: Any, name: str) -> list[Any]:
     """The values of a column as Python has them; of Arrow, strings that are not UTF-8 are errors."""
     if is_arrow(table):
         return _arrow_values(table.column(name))
-    return [value.tolist() if hasattr(value, "tolist") else value for value in table[name]]
+    key = next(key for key in (table.columns if _is_pandas(table) else table) if str(key) == name)
+    return [value.tolist() if hasattr(value, "tolist") else value for value in table[key]]
 
 
 def _arrow_values(column: Any) -> list[Any]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
+from trellis.counts import number_of
 from trellis.errors import DataError
 from trellis.lexicon.matching import Boundaries, Folding, Matcher, Matches
 from trellis.untrusted import shown
@@ -208,7 +209,7 @@ class Lexicon:
     def __repr__(self) -> str:
         """How many entries, and the first."""
         some = ", ".join(repr(entry.surface) for entry, _ in zip(self, range(3), strict=False))
-        return f"Lexicon({len(self):,} entries: {some}{', ...' if len(self) > 3 else ''})"
+        return f"Lexicon({number_of(len(self), 'entry', 'entries')}: {some}{', ...' if len(self) > 3 else ''})"
 
     @property
     def labels(self) -> tuple[str, ...]:

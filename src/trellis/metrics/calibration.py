@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trellis.arrays import FloatArray
+from trellis.counts import number_of
 from trellis.errors import ConfigError, DataError
 from trellis.metrics.matching import check_aligned
 from trellis.metrics.report import Grid, Report, percent
@@ -97,7 +98,7 @@ def span_calibration(
 ) -> Calibration:
     """Calibration of spans: for each sentence, the probability of each proposed span."""
     if len(probabilities) != len(gold):
-        raise DataError(f"{len(probabilities)} sentences of probabilities and {len(gold)} of gold spans")
+        raise DataError(f"{number_of(len(probabilities), 'sentence')} of probabilities and {len(gold)} of gold spans")
     answers = [
         (probability, span in true)
         for proposed, true in zip(probabilities, map(set, gold), strict=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trellis.arrays import IntArray
+from trellis.counts import number_of
 from trellis.metrics.matching import compare, tally, tally_sentences
 from trellis.metrics.prf import SCORE_COLUMNS, Score, averages, per_type
 from trellis.metrics.report import Grid, Report, percent
@@ -38,7 +39,7 @@ class EntityScores(Report):
         rows = [(name, *score.cells()) for name, score in self.types.items()]
         means = (("micro", self.micro), ("macro", self.macro), ("weighted", self.weighted))
         rows += [(f"{name} average", *score.cells()) for name, score in means]
-        title = f"Spans of {self.tokens} tokens, token accuracy {percent(self.accuracy)}"
+        title = f"Spans of {number_of(self.tokens, 'token')}, token accuracy {percent(self.accuracy)}"
         return Grid(title, ("type", *SCORE_COLUMNS), tuple(rows))
 
 

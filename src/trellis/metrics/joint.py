@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trellis.arrays import IntArray
+from trellis.counts import number_of
 from trellis.metrics.alignment import word_offsets
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, averages, per_type
 from trellis.metrics.report import Grid, Report
@@ -44,7 +45,9 @@ class JointScores(Report):
         renamed = [("segmentation" if row[0] == "all" else row[0], *row[1:]) for row in about.rows]
         rows = [*renamed, ("joint", *self.tagged.cells())]
         rows += [(tag, *score.cells()) for tag, score in self.tags.items()]
-        return Grid(f"Tagged words of {self.words.sentences} sentences", ("words", *SCORE_COLUMNS), tuple(rows))
+        return Grid(
+            f"Tagged words of {number_of(self.words.sentences, 'sentence')}", ("words", *SCORE_COLUMNS), tuple(rows)
+        )
 
 
 def joint_scores(gold: TaggedWords, predicted: TaggedWords, *, vocabulary: Container[str] | None = None) -> JointScores:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.arrays import BoolArray, IntArray
+from trellis.counts import number_of
 from trellis.errors import DataError
 from trellis.metrics.prf import Tally
 from trellis.tags import Scheme, Style
@@ -89,7 +90,9 @@ def match_chunks(gold: Chunks, predicted: Chunks, size: int) -> BoolArray:
 def check_aligned(gold: Sequence[Sequence[object]], predicted: Sequence[Sequence[object]]) -> list[int]:
     """The length of each sentence; if the corpora differ in it, the error names the first such sentence."""
     if len(gold) != len(predicted):
-        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")
+        raise DataError(
+            f"gold has {number_of(len(gold), 'sentence')}, predicted has {len(predicted)}: expected the same number"
+        )
     lengths, others = list(map(len, gold)), list(map(len, predicted))
     if lengths != others:
         index = next(i for i, (a, b) in enumerate(zip(lengths, others, strict=True)) if a != b)

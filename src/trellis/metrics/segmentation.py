@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 
 from trellis.arrays import IntArray
+from trellis.counts import number_of
 from trellis.errors import ConfigError, DataError
 from trellis.metrics.alignment import common_words, same_offsets
 from trellis.metrics.prf import SCORE_COLUMNS, Score, score
@@ -54,7 +55,7 @@ class SegmentationScores(Report):
                 ("out of vocabulary", self.oov_recall, self.oov_words),
             ):
                 rows.append((name, "", percent(recall), "", str(count), "", ""))
-        return Grid(f"Words of {self.sentences} sentences", ("words", *SCORE_COLUMNS), tuple(rows))
+        return Grid(f"Words of {number_of(self.sentences, 'sentence')}", ("words", *SCORE_COLUMNS), tuple(rows))
 
 
 def segmentation_scores(
@@ -103,7 +104,9 @@ def _right_words(gold: Words, predicted: Words, alignment: Alignment) -> list[li
 def check_texts(gold: Words, predicted: Words) -> None:
     """Refuse words that do not spell the same texts."""
     if len(gold) != len(predicted):
-        raise DataError(f"gold has {len(gold)} sentences, predicted has {len(predicted)}: expected the same number")
+        raise DataError(
+            f"gold has {number_of(len(gold), 'sentence')}, predicted has {len(predicted)}: expected the same number"
+        )
     for index, (true, guess) in enumerate(zip(gold, predicted, strict=True)):
         left, right = "".join(true), "".join(guess)
         if left != right:

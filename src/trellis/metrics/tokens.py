@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trellis.arrays import IntArray
+from trellis.counts import number_of
 from trellis.errors import DataError
 from trellis.metrics.matching import check_aligned
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, per_type
@@ -67,7 +68,7 @@ class TaggingScores(Report):
         if self.unknown_accuracy is not None:
             parts.append(f"unknown words {percent(self.unknown_accuracy)}")
         rows = tuple((tag, *score.cells()) for tag, score in self.tags.items())
-        return Grid(f"Tags of {self.tokens} tokens: {', '.join(parts)}", ("tag", *SCORE_COLUMNS), rows)
+        return Grid(f"Tags of {number_of(self.tokens, 'token')}: {', '.join(parts)}", ("tag", *SCORE_COLUMNS), rows)
 
 
 def tagging_scores(

@@ -24,6 +24,7 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.counts import number_of
 from trellis.errors import ModelError
 from trellis.lexicon import Lexicon
 from trellis.lexicon.columns import with_columns
@@ -182,7 +183,7 @@ class Tagger(Trainable[C], ABC):
         if spans is None:
             return [own for block in self._posteriors(inputs) for own in block.spans()]
         if len(spans) != len(inputs):
-            raise ModelError(f"spans are given for {len(spans)} sentences, but there are {len(inputs)}")
+            raise ModelError(f"spans are given for {number_of(len(spans), 'sentence')}, but there are {len(inputs)}")
         parts = ((block, spans[block.first :][: len(block)]) for block in self._posteriors(inputs))
         return [own for block, part in parts for own in block.span_probabilities(part)]
 

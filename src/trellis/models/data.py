@@ -17,6 +17,7 @@ import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.caching import cached
+from trellis.counts import number_of
 from trellis.errors import ConfigError, DataError, ModelError, TagError
 from trellis.tags import (
     Detection,
@@ -80,7 +81,9 @@ class Labelled:
             if not {*map(type, tags)} <= {list, tuple}:
                 tags = [_checked(i, own) for i, own in enumerate(tags, first)]
             if len(tags) != len(items):
-                raise DataError(f"{len(tags)} sequences of labels for {len(items)} sentences: expected as many")
+                raise DataError(
+                    f"{len(tags)} sequences of labels for {number_of(len(items), 'sentence')}: expected as many"
+                )
         _check_lengths(items, tags, first)
         partial = not all(issubclass(kind, str) for kind in set(map(type, chain.from_iterable(tags))))
         if partial:
@@ -272,7 +275,10 @@ def _check_lengths(items: Sequence[Any], labels: Sequence[Sequence[Label]], firs
         return
     for i, (item, own) in enumerate(zip(items, labels, strict=True), first):
         if len(own) != len(item):
-            raise DataError(f"{name_of(i, item)} has {len(item)} tokens and {len(own)} labels: expected as many")
+            raise DataError(
+                f"{name_of(i, item)} has {number_of(len(item), 'token')} and {number_of(len(own), 'label')}: "
+                "expected as many"
+            )
 
 
 def check_sized(number: int, item: Any) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import BoolArray, IntArray
+from trellis.counts import number_of
 from trellis.errors import ModelError
 from trellis.metrics import Grid, Report
 from trellis.models import states
@@ -87,7 +88,7 @@ def explain(
     """Compare the best labelling of one sequence with the best that has another label at `position`."""
     tokens = len(scores.emissions)
     if not 0 <= position < tokens:
-        raise ModelError(f"position must be in 0..{tokens - 1} of {tokens} tokens, got {position}")
+        raise ModelError(f"position must be in 0..{tokens - 1} of {number_of(tokens, 'token')}, got {position}")
     best = chain.viterbi(scores).tags
     other = chain.viterbi(scores, allowed=_elsewhere(scores, position, int(best[position]), state_labels)).tags
     labels, alternative = (states.to_labels(path, state_labels) for path in (best, other))

@@ -31,6 +31,7 @@ import numpy as np
 from trellis import _native, chain
 from trellis.arrays import FloatArray, IntArray
 from trellis.caching import cached
+from trellis.counts import number_of
 from trellis.errors import ChainError, ModelError, NoPathError
 from trellis.models.conditions import conditioned
 from trellis.models.data import Label, Labelled, name_of, tokens_of
@@ -121,7 +122,9 @@ class Posterior:
     def span_probabilities(self, spans: Sequence[Sequence[Span]]) -> list[list[ScoredSpan]]:
         """The exact probabilities of the given spans of each input."""
         if len(spans) != len(self.scores.lengths):
-            raise ModelError(f"spans are given for {len(spans)} sentences, but there are {len(self.scores.lengths)}")
+            raise ModelError(
+                f"spans are given for {number_of(len(spans), 'sentence')}, but there are {len(self.scores.lengths)}"
+            )
         table = self.tags.table_of_spans(spans, self.scores.lengths)
         return self._scored(table, self._span_probabilities(table))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,8 @@ def tokenizer_for(setting: Any, inputs: Sequence[Any]) -> Splitter:
         return splitter(setting)
     if are_characters(inputs):
         return splitter("characters")
-    strings = all(isinstance(token, str) for item in inputs for token in tokens_of(item)[:1])
+    kinds = set(map(type, chain.from_iterable(map(tokens_of, inputs))))
+    strings = all(issubclass(kind, str) for kind in kinds)  # else the model says so, with the place
     plain = splitter("words")
     return plain if not strings or _is_split_by(inputs, plain) else learned_words(inputs)
 

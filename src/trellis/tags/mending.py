@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
+from trellis.counts import number_of
 from trellis.errors import TagError
 from trellis.tags.checking import validate_tags
 from trellis.tags.detection import Detection, respelled
@@ -99,7 +100,7 @@ def refusal(mended: Mended, found: Detection, place: Place) -> str:
     sequences = len({item.sequence for item in mended.bad})
     return (
         f"{place(first.sequence, first.position)}: {named(first, found)}; {counted(len(mended.bad))} "
-        f"in {sequences:,} of {len(mended.tags):,} sentences"
+        f"in {sequences:,} of {number_of(len(mended.tags), 'sentence')}"
     )
 
 
@@ -118,7 +119,7 @@ def summary(mended: Mended, found: Detection, place: Place) -> list[str]:
     if not mended.bad:
         return []
     if mended.dropped:
-        done = f"{mended.dropped:,} of {len(mended.tags):,} sentences dropped for bad tags"
+        done = f"{mended.dropped:,} of {number_of(len(mended.tags), 'sentence')} dropped for bad tags"
         items = [f"{place(bad.sequence, bad.position)}: {bad.tag}: {bad.reason}" for bad in mended.bad[:SHOWN]]
         more = len(mended.bad) - SHOWN
     else:

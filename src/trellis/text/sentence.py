@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from html import escape
 from itertools import accumulate
 
+from trellis.counts import number_of
 from trellis.errors import DataError
 
 Offsets = tuple[int, int]
@@ -136,7 +137,8 @@ class Sentence:
         return f"{self.where}: " if self.where else ""
 
     def _mismatch(self, what: str, count: int) -> str:
-        return f"{self._prefix}{count} {what} for {len(self.tokens)} tokens: {' '.join(self.tokens[:8])!r:.80}"
+        tokens = number_of(len(self.tokens), "token")
+        return f"{self._prefix}{count} {what} for {tokens}: {' '.join(self.tokens[:8])!r:.80}"
 
 
 _FIELDS = tuple(item.name for item in fields(Sentence))

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from trellis import config
 from trellis.arrays import Arrays
+from trellis.counts import number_of
 from trellis.frames import data_frame
 from trellis.training.objective import Vector
 
@@ -109,7 +110,7 @@ class History:
 
         kept = f", weights of step {self.kept + 1} kept" if self.steps else ""
         curve = draw_curve(self) if len(self.steps) > 1 else ""
-        return f"<div>{len(self.steps)} steps, ended: {self.reason}{kept}</div>{curve}"
+        return f"<div>{number_of(len(self.steps), 'step')}, ended: {self.reason}{kept}</div>{curve}"
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -9,7 +9,7 @@ import transformers
 from tests.nn.tiny import PIECES, wordpiece
 from trellis import CRF, Sentence
 from trellis.compat.transformers import TokenClassificationPipeline, pipeline
-from trellis.errors import ConfigError
+from trellis.errors import ConfigError, DataError
 
 TEXT = "Maria Berg flew from Oslo to Lima."
 
@@ -104,3 +104,9 @@ def test_what_is_not_known_is_refused(tagger: CRF, options: dict[str, object], m
     if "aggregation_strategy" in options:
         with pytest.raises(ConfigError, match=message):
             pipeline("ner", tagger)(TEXT, aggregation_strategy="mean")
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"Anna", {"text": "Anna"}])
+def test_what_is_no_text_is_named(tagger, wrong):
+    with pytest.raises(DataError, match="expected a text, or texts in a list or another iterable, got"):
+        pipeline("ner", model=tagger)(wrong)

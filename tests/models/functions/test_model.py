@@ -165,7 +165,7 @@ def test_a_function_that_fails_or_gives_no_number_is_named(value: object, messag
         (lambda: FeatureFunctions("A", [], STATES, weights=[1, math.inf]), "weights must be 2 finite numbers"),
         (lambda: textbook().score(SENTENCE, [1, 2]), "sentence 0 has 3 places, but 2 labels"),
         (lambda: textbook().score(SENTENCE, [1, 2, 3]), "unknown label 3, expected one of"),
-        (lambda: textbook().fit([SENTENCE], []), "there are 1 sentences, but labels for 0"),
+        (lambda: textbook().fit([SENTENCE], []), "there are 1 sentence, but labels for 0"),
         (lambda: textbook().fit([], []), "nothing to learn from: X has no sentence"),
         (lambda: textbook().predict("abc"), "X must be a list of sentences"),
         (lambda: textbook().predict(5), "X must be a list of sentences, got 5"),

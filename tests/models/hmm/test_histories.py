@@ -260,7 +260,7 @@ def test_other_mistakes_are_named() -> None:
         HMM.from_probabilities([1.0], [[1.0]], [[1.0]], order=2)
     with pytest.raises(ModelError, match="continues from a model of order 2, but this one is of order 1"):
         HMM().fit(X, Y).set_params(order=2).fit(X, Y, warm_start=True)
-    with pytest.raises(ModelError, match="spans are given for 1 sentences, but there are 2"):
+    with pytest.raises(ModelError, match="spans are given for 1 sentence, but there are 2"):
         HMM(order=2).fit(BIO).span_probabilities([["a"], ["b"]], [[]])
 
 

@@ -6,6 +6,7 @@ from typing import Any, Optional
 from trellis import config
 from trellis.compat.spacy.opened import Opened
 from trellis.corpus.spacy import sentences_of, tagged_sentence
+from trellis.counts import number_of
 from trellis.errors import ConfigError, DataError, warn
 from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
@@ -53,9 +54,11 @@ class Learning(Opened):
                 found += 1
                 yield sentence
         if not found:
-            raise DataError(f"{self.name}: there is nothing to learn from: {missing} sentences, none of them annotated")
+            raise DataError(
+                f"{self.name}: there is nothing to learn from: {number_of(missing, 'sentence')}, none annotated"
+            )
         if missing:
-            warn(f"{self.name}: {missing} sentences are not annotated and are left out", UserWarning)
+            warn(f"{self.name}: left out since they are not annotated: {number_of(missing, 'sentence')}", UserWarning)
 
     def _taught(self, span: Any) -> Sentence | None:
         """A sentence with what is to be learned as its tags; without tags if it is not annotated."""

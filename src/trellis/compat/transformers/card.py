@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from trellis import __version__
+from trellis.counts import number_of
 from trellis.frames import Grid
 from trellis.models import Tagger
 from trellis.tags import Scheme
@@ -57,7 +58,7 @@ def _labels(tagger: Tagger[Any]) -> str:
     tags = tagger.tagset_
     scheme = "" if tags.scheme is Scheme.PLAIN else f", in the scheme {tags.scheme.value}"
     spelled = ", ".join(f"`{label}`" for label in tags.labels)
-    return f"## Labels\n\n{len(tags)} labels{scheme}: {spelled}\n"
+    return f"## Labels\n\n{number_of(len(tags), 'label')}{scheme}: {spelled}\n"
 
 
 def _figures(record: Mapping[str, Any]) -> str:

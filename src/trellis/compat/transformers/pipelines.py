@@ -6,16 +6,17 @@ A tagger labels words, so there are no subwords to bring together: the strategie
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
 from trellis.compat.transformers.hub import from_pretrained
-from trellis.errors import ConfigError
+from trellis.errors import ConfigError, DataError
 from trellis.models import Tagged, Tagger
 from trellis.suggest import did_you_mean
 from trellis.text import Sentence
+from trellis.untrusted import shown
 
 Entity = dict[str, Any]
 
@@ -70,6 +71,8 @@ class TokenClassificationPipeline:
             return self._entities(self.model(inputs), how)
         if isinstance(inputs, list | tuple):
             return [self._entities(one, how) for one in self.model.annotate(inputs)]
+        if not isinstance(inputs, Iterable) or isinstance(inputs, bytes | Mapping):
+            raise DataError(f"expected a text, or texts in a list or another iterable, got {shown(inputs)}")
         return self._stream(iter(inputs), how)
 
     def _stream(self, inputs: Iterator[Any], how: str) -> Iterator[list[Entity]]:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from trellis import chain
 from trellis.aligned import plain_array
 from trellis.arrays import FloatArray, IntArray
+from trellis.counts import number_of
 from trellis.errors import ModelError, NotFittedError
 from trellis.models.functions.evaluation import (
     Evaluated,
@@ -170,7 +171,7 @@ class FeatureFunctions:
         if not isinstance(y, Sized):
             raise ModelError(f"y must be a list of labels for each sentence, got {shown(y)}")
         if len(X) != len(y):
-            raise ModelError(f"there are {len(X)} sentences, but labels for {len(y)}")
+            raise ModelError(f"there are {number_of(len(X), 'sentence')}, but labels for {len(y)}")
         for n, (x, own) in enumerate(zip(X, y, strict=True)):
             if not isinstance(own, Sized):
                 raise ModelError(f"sentence {n}: expected a list of labels, one per place, got {shown(own)}")

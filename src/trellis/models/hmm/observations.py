@@ -55,7 +55,10 @@ def index_symbols(
     """
     check_symbols(inputs)
     index = {} if before is None else dict(before)
-    found = dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs)))
+    try:
+        found = dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs)))
+    except TypeError:
+        _raise_no_symbols(inputs)
     for symbol in found if team.count == 1 else _by_first_use(inputs, team):
         index.setdefault(symbol, len(index))
     return index

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -70,7 +71,8 @@ class Vocabulary:
         """The sentences as numbers."""
         lengths = np.fromiter(map(len, inputs), dtype=np.int64, count=len(inputs))
         numbers = _Numbers()
-        with_ends = _native.number_strings([tokens_of(item) for item in inputs], numbers)
+        with _hashing(inputs):
+            with_ends = _native.number_strings([tokens_of(item) for item in inputs], numbers)
         kinds = with_ends[with_ends > 0].astype(np.int64) - 1
         _check_strings(inputs, numbers)
         columns = {name: symbols.ids(list(column_of(inputs, name))) for name, symbols in self.columns.items()}
@@ -129,7 +131,8 @@ class TokenCounts:
         tokens: Counter[str] = Counter()
         values: dict[str, Counter[str]] = {name: Counter() for name in columns}
         for inputs in windows:
-            own = Counter(_flat_tokens(inputs))
+            with _hashing(inputs):
+                own = Counter(_flat_tokens(inputs))
             _check_strings(inputs, own)
             tokens.update(own)
             for name, counts in values.items():
@@ -156,6 +159,16 @@ def learn_vocabulary(seen: TokenCounts, *, lower: bool, min_freq: int, before: V
 
 def _flat_tokens(inputs: Sequence[Any]) -> Iterable[str]:
     return chain.from_iterable(map(tokens_of, inputs))
+
+
+@contextmanager
+def _hashing(inputs: Sequence[Any]) -> Iterator[None]:
+    """Name the token that has no hash, such as a list."""
+    try:
+        yield
+    except TypeError:
+        _check_strings(inputs, [None])
+        raise
 
 
 def _check_strings(inputs: Sequence[Any], distinct: Iterable[Any]) -> None:

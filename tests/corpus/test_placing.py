@@ -1,0 +1,119 @@
+"""Tokens and tags that are not where a reader looks for them: told, never learned from in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trellis import corpus
+from trellis.corpus import CorpusError
+from trellis.errors import DataError
+
+NAMES = ["Ada", "Bo", "Cy", "Dee", "Eve", "Fay"]
+SENTENCES = [
+    [(name, "NNP", "B-PER"), (verb, "VBD", "O"), (place, "NNP", "B-LOC"), (".", ".", "O")]
+    for name in NAMES
+    for verb, place in (("left", "Oslo"), ("saw", "Rome"))
+]
+
+
+def written(path: Path, *order: int, separator: str = "\t", counted: bool = False) -> Path:
+    """The sentences with the parts of their tokens in this order."""
+    rows = [
+        [
+            separator.join([*([str(number)] if counted else []), *(token[part] for part in order)])
+            for number, token in enumerate(sentence, 1)
+        ]
+        for sentence in SENTENCES
+    ]
+    path.write_text("\n\n".join("\n".join(own) for own in rows) + "\n")
+    return path
+
+
+def inline(path: Path, *order: int, delimiter: str) -> Path:
+    items = [" ".join(delimiter.join(token[part] for part in order) for token in sentence) for sentence in SENTENCES]
+    path.write_text("\n".join(items) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+@pytest.mark.parametrize("tag", [1, 2])
+def test_a_tag_before_its_token_is_refused_with_the_options_that_read_it(
+    tmp_path: Path, tag: int, separator: str
+) -> None:
+    path = written(tmp_path / "a.conll", tag, 0, separator=separator)
+    with pytest.raises(DataError, match=r"a\.conll: .*tags in the first \('.*give --tokens -1 --tags 0"):
+        corpus.read(path)
+    assert corpus.read(path, tokens=-1, tags=0).sentences[0].tokens == ("Ada", "left", "Oslo", ".")
+    assert corpus.read(path, tokens=0).sentences[0].tokens == tuple(token[tag] for token in SENTENCES[0])
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_numbers_before_the_tokens_are_refused(tmp_path: Path, separator: str) -> None:
+    path = written(tmp_path / "a.conll", 0, 2, separator=separator, counted=True)
+    with pytest.raises(DataError, match="numbers that count them; give --tokens 1"):
+        corpus.read(path)
+    with pytest.raises(DataError, match="numbers that count them"):
+        corpus.read(path, tags=None)
+    assert corpus.read(path, tokens=1).sentences[0].tokens == ("Ada", "left", "Oslo", ".")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ["3 C", "1 H", "1 H", "2 C"] * 20,  # Eisner's ice creams
+        [f"{number} NUM" for number in (1, 7, 4, 2, 9, 3)],
+        ["A AE1", "B B", "O OW0", "X K"] * 9,
+        ["I O", "B B-VIT", "E I-VIT", "O O"] * 9,
+        [f"{'ACGT'[i % 4]} {i}" for i in range(200)],
+        ["王 B-PER", "伟 I-PER", "去 O"] * 9,
+    ],
+)
+def test_few_tokens_and_many_numbers_are_read(tmp_path: Path, rows: list[str]) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("\n".join(rows) + "\n")
+    assert corpus.read(path).sentences[0].tokens == tuple(row.split()[0] for row in rows)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.conll", "a.pos"])
+@pytest.mark.parametrize("delimiter", ["/", "|", "_"])
+@pytest.mark.parametrize("tag", [1, 2])
+def test_tags_behind_a_slash_a_bar_or_an_underline_are_read(
+    tmp_path: Path, tag: int, delimiter: str, name: str
+) -> None:
+    path = inline(tmp_path / name, 0, tag, delimiter=delimiter)
+    read = corpus.read(path)
+    assert read.format == "wordtag"
+    assert read.sentences[0].tokens == ("Ada", "left", "Oslo", ".")
+    assert read.sentences[0].tags == tuple(token[tag] for token in SENTENCES[0])
+    assert corpus.read(path, format="wordtag").sentences == read.sentences
+
+
+@pytest.mark.parametrize("delimiter", ["/", "|", "_"])
+def test_items_of_three_parts_are_refused(tmp_path: Path, delimiter: str) -> None:
+    path = inline(tmp_path / "a.iob", 0, 1, 2, delimiter=delimiter)
+    with pytest.raises(CorpusError, match=r"a\.iob:1: expected items of two parts, word.TAG, found more parts: 'Ada"):
+        corpus.read(path)
+
+
+@pytest.mark.parametrize("text", ["snake_case big_words\n", "snake_case new_york old_word one_more\n", "a|b c|d\n"])
+def test_words_with_underlines_are_words(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(text)
+    assert corpus.read(path).format == "segmented"
+
+
+@pytest.mark.parametrize("format", [None, "conll", "segmented"])
+def test_lines_that_end_in_carriage_returns_are_refused(tmp_path: Path, format: str | None) -> None:
+    path = tmp_path / "a.conll"
+    path.write_bytes(b"Ada\tB-PER\rleft\tO\r\rBo\tB-PER\r")
+    with pytest.raises(DataError, match=r"a\.conll: expected text, found text whose lines end in CR \(\\r\) alone"):
+        corpus.read(path, format=format)
+
+
+def test_semicolons_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("word;tag\nAda;B-PER\n")
+    with pytest.raises(DataError, match="columns separated by semicolons, which"):
+        corpus.read(path)
