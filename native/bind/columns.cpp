@@ -3,24 +3,10 @@
 #include "bind/refusing.h"
 #include "bind/texts.h"
 
-#include <algorithm>
-
 namespace nb = nanobind;
 
 namespace trellis {
 namespace {
-
-// The number of a cell's string. Strings of one character are found by it.
-int32_t number_of(PyObject* cell, Column& column, std::string& spare) {
-  const int64_t code = one_character(cell);
-  if (code < 0) return int32_t(column.values.add(text_of(cell, spare)));
-  int32_t number = column.characters.find(uint32_t(code));
-  if (number < 0) {
-    number = int32_t(column.values.add(text_of(cell, spare)));
-    column.characters.add(uint32_t(code), number);
-  }
-  return number;
-}
 
 std::string named(Py_ssize_t sentence) { return "sentence " + std::to_string(sentence); }
 
@@ -31,34 +17,53 @@ Items sentence_of(PyObject* sentence, Py_ssize_t number) {
   return items_of(sentence, named(number) + " must be a sequence of strings");
 }
 
-}  // namespace
-
-void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column) {
-  constexpr Py_ssize_t ahead = 8;  // strings are fetched this many steps before they are read
+// take(cell) for each string of a column. Fills offsets if they are empty; if they are not, the lengths must agree with
+// them.
+template <typename Take>
+void for_cells(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, Take take) {
   const Items outer = items_of(sentences.ptr(), "sentences must be a sequence");
   const bool first = offsets.empty();
   if (first) offsets.push_back(0);
-  std::string spare;
+  int64_t tokens = 0;
   for (Py_ssize_t b = 0; b < outer.size(); ++b) {
     fetch_sentences(outer, b);
+    if (b + 1 < outer.size()) fetch_strings(outer[b + 1]);
     const nb::object sentence = outer.owned(b);
     const Items inner = sentence_of(sentence.ptr(), b);
     const Py_ssize_t length = inner.size();
-    for (Py_ssize_t t = 0; t < std::min(ahead, length); ++t) __builtin_prefetch(inner[t]);
     for (Py_ssize_t t = 0; t < length; ++t) {
-      if (t + ahead < length) __builtin_prefetch(inner[t + ahead]);
+      if (t + items_ahead < length) fetch_string(inner[t + items_ahead]);
       PyObject* cell = inner[t];
       if (!PyUnicode_Check(cell))
         refuse({b, t}, std::string(what) + " must be a string, got " + type_name(cell));
-      column.cells.push_back(number_of(cell, column, spare));
+      take(cell);
     }
+    tokens += length;
     if (first) {
-      offsets.push_back(int64_t(column.cells.size()));
-    } else if (offsets[size_t(b) + 1] != int64_t(column.cells.size())) {
-      const int64_t tokens = offsets[size_t(b) + 1] - offsets[size_t(b)];
-      refuse(named(b) + " has " + std::to_string(tokens) + " tokens and " + std::to_string(length) + " values of " + what);
+      offsets.push_back(tokens);
+    } else if (offsets[size_t(b) + 1] != tokens) {
+      const int64_t expected = offsets[size_t(b) + 1] - offsets[size_t(b)];
+      refuse(named(b) + " has " + std::to_string(expected) + " tokens and " + std::to_string(length) + " values of " + what);
     }
   }
+}
+
+}  // namespace
+
+void read_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column) {
+  std::string spare;
+  for_cells(sentences, what, offsets, [&](PyObject* cell) {
+    const int64_t code = one_character(cell);
+    column.cells.push_back(code < 0 ? int32_t(column.values.add(text_of(cell, spare))) : column.number_of(uint32_t(code)));
+  });
+}
+
+void copy_column(nb::handle sentences, const char* what, std::vector<int64_t>& offsets, RawCells& cells) {
+  std::string spare;
+  for_cells(sentences, what, offsets, [&](PyObject* cell) {
+    const int64_t code = one_character(cell);
+    code < 0 ? cells.add(text_of(cell, spare)) : cells.add_character(uint32_t(code));
+  });
 }
 
 }  // namespace trellis

@@ -2,27 +2,19 @@
 // inference.cpp; it is trellis.features.
 #include "features/dataset.h"
 
-#include "base/block.h"
 #include "bind/array.h"
 #include "bind/attributes.h"
-#include "bind/calls.h"
 #include "bind/module.h"
 #include "bind/reading.h"
+#include "bind/ready_weights.h"
 #include "features/bundling.h"
 #include "features/edges.h"
-#include "features/value_scorer.h"
-#include "text/token_lists.h"
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
-
-#include <algorithm>
-#include <atomic>
-#include <mutex>
 
 namespace nb = nanobind;
 
@@ -76,22 +68,6 @@ std::vector<std::vector<nb::bytes>> feature_strings(const TemplateSet& set, cons
   return tokens;
 }
 
-// Weights of pairs as a model has them.
-struct LearnedPairs {
-  Flat<const int64_t> ends;
-  Flat<const uint16_t> labels;
-  Flat<const double> weights;
-  int64_t L;
-
-  Pairs pairs() const { return {ends.data(), labels.data(), int64_t(ends.size()), L}; }
-};
-
-// Weights made ready for scoring; keeps the array of labels that it points into.
-struct ReadyWeights {
-  WeightTable<double> table;
-  nb::object labels;
-};
-
 void emissions_of(const Dataset& data, const ReadyWeights& weights, const Array<double>& out) {
   double* emissions = out.data();
   nb::gil_scoped_release release;
@@ -103,113 +79,6 @@ void edges_of(const Dataset& data, const ReadyWeights& weights, const Array<doub
   nb::gil_scoped_release release;
   score_edges(data, weights.table, edges);
 }
-
-// A model that scores tokens, with the Python objects that it points into. Each call has a scorer for itself, which
-// remembers words; as many are made as calls run at the same time.
-class TokenScorer {
- public:
-  TokenScorer(nb::object set, nb::object attributes, const LearnedPairs& learned, const Folding& folding)
-      : set_(nb::cast<const TemplateSet&>(set)),
-        attributes_(nb::cast<Attributes&>(attributes)),
-        parts_(nb::make_tuple(set, attributes, learned.labels)),
-        folding_(folding.empty() ? nullptr : std::make_shared<const Folding>(folding)) {
-    nb::gil_scoped_release release;
-    if (make_values(learned, single_)) return;
-    if (make_values(learned, double_)) return;
-    names_ = std::make_unique<WeightTable<double>>(learned.pairs());
-    names_->fill(learned.weights.data());
-    names_->forget_ends();
-  }
-
-  nb::tuple score(const nb::list& columns, const std::vector<std::string>& names) {
-    const Borrowed own(*this);
-    std::vector<int64_t> offsets;
-    for (size_t c = 0; c < columns.size() && c < own.scorer->columns().size(); ++c)
-      read_column(columns[c], names[c].c_str(), offsets, *own.scorer->columns()[c]);
-    return scored(*own.scorer, offsets);
-  }
-  // The same for a model that looks at tokens alone.
-  nb::tuple score_lists(const TokenLists& lists) {
-    const Borrowed own(*this);
-    if (own.scorer->columns().size() != 1) throw nb::value_error("the templates look at more than tokens");
-    Column& column = *own.scorer->columns()[0];
-    for (int64_t n = 0; n < lists.offsets.back(); ++n) column.cells.push_back(int32_t(column.values.add(lists[n])));
-    return scored(*own.scorer, lists.offsets);
-  }
-  // What is remembered, to measure and to test without it.
-  void forget() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    scorers_ -= int(idle_.size());
-    idle_.clear();
-  }
-  bool folds() const { return folding_ && !names_; }
-  bool by_names() const { return names_ != nullptr; }
-  int64_t bytes() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    int64_t sum = 0;
-    for (const auto& scorer : idle_) sum += scorer->bytes();
-    return sum;
-  }
-
- private:
-  // A scorer for one call, in order again after it even if it ends with an error.
-  struct Borrowed {
-    TokenScorer& from;
-    std::unique_ptr<Scorer> scorer;
-
-    explicit Borrowed(TokenScorer& from) : from(from), scorer(from.take()) {}
-    ~Borrowed() { from.give_back(std::move(scorer)); }
-  };
-
-  static nb::tuple scored(Scorer& scorer, const std::vector<int64_t>& offsets) {
-    const size_t N = size_t(offsets.back()), L = size_t(scorer.labels());
-    auto* emissions = new Block<double>(int64_t(N * L));
-    nb::capsule owner(emissions, [](void* p) noexcept { delete static_cast<Block<double>*>(p); });
-    constexpr int64_t per_token = 256;  // operations, for words that are known
-    without_lock(int64_t(N) * per_token, [&] { scorer.score(offsets, *emissions); });
-    nb::ndarray<nb::numpy, double> array(static_cast<double*>(*emissions), {N, L}, owner);
-    return nb::make_tuple(array, copy_of(offsets.data(), offsets.size()));
-  }
-  template <typename R>
-  bool make_values(const LearnedPairs& learned, std::shared_ptr<const ValueWeights<R>>& values) const {
-    const double* from = learned.weights.data();
-    const std::vector<R> weights(from, from + learned.weights.size());
-    if (!std::equal(weights.begin(), weights.end(), from)) return false;
-    auto made = std::make_shared<ValueWeights<R>>(set_);
-    if (made->make(attributes_.strings(), learned.pairs(), weights.data())) values = std::move(made);
-    return values != nullptr;
-  }
-  std::unique_ptr<Scorer> take() {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (!idle_.empty()) {
-        std::unique_ptr<Scorer> scorer = std::move(idle_.back());
-        idle_.pop_back();
-        return scorer;
-      }
-      ++scorers_;
-    }
-    if (single_) return std::make_unique<ValueScorer<float>>(single_, set_.columns, folding_);
-    if (double_) return std::make_unique<ValueScorer<double>>(double_, set_.columns, folding_);
-    return std::make_unique<NameScorer>(set_, attributes_.view(), *names_);
-  }
-  void give_back(std::unique_ptr<Scorer> scorer) {
-    scorer->finish(Scorer::most_bytes / std::max(1, scorers_.load()));
-    const std::lock_guard<std::mutex> lock(mutex_);
-    idle_.push_back(std::move(scorer));
-  }
-
-  const TemplateSet& set_;
-  const Attributes& attributes_;
-  nb::object parts_;
-  std::shared_ptr<const Folding> folding_;
-  std::shared_ptr<const ValueWeights<float>> single_;
-  std::shared_ptr<const ValueWeights<double>> double_;
-  std::unique_ptr<WeightTable<double>> names_;  // if the model's names cannot be read back
-  std::mutex mutex_;                            // of what follows
-  std::vector<std::unique_ptr<Scorer>> idle_;
-  std::atomic<int> scorers_{0};
-};
 
 }  // namespace
 
@@ -282,19 +151,6 @@ void bind_dataset(nb::module_& m) {
         self->table.fill(weights.data());
         self->table.forget_ends();
       }, unconverted(), unconverted(), unconverted(), nb::arg());
-  nb::class_<TokenScorer>(m, "TokenScorer")
-      .def("__init__", [](TokenScorer* self, nb::object set, nb::object attributes, const Flat<const int64_t>& ends,
-                          const Flat<const uint16_t>& labels, const Flat<const double>& weights, int64_t L,
-                          const Folding& folding) {
-        new (self) TokenScorer(set, attributes, {ends, labels, weights, L}, folding);
-      }, nb::arg(), nb::arg(), unconverted(), unconverted(), unconverted(), nb::arg(), nb::arg())
-      .def("score", &TokenScorer::score)
-      .def("score_lists", &TokenScorer::score_lists)
-      .def("forget", &TokenScorer::forget)
-      .def_prop_ro("folds", &TokenScorer::folds)
-      .def_prop_ro("by_names", &TokenScorer::by_names)
-      .def_prop_ro("bytes", &TokenScorer::bytes)
-      .def_prop_ro_static("most_bytes", [](nb::handle) { return Scorer::most_bytes; });
   m.def("compile_tokens", &compile_tokens);
   m.def("compile_features", [](nb::handle sentences, Attributes& attributes, bool grow) {
     return std::make_shared<Dataset>(read_features(sentences, attributes, grow));

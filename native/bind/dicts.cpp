@@ -41,11 +41,15 @@ int32_t DictReader::number_elsewhere(PyObject* key, size_t place) {
   return guess.number;
 }
 
-bool DictReader::look(DictEntry& entry, size_t place) {
+bool DictReader::look(DictEntry& entry) {
   PyObject* value = entry.value;
   entry.has_text = false;
   if (value == Py_True || value == Py_False) {
     entry.size = value == Py_True;
+  } else if (is_plain(value)) {
+    entry.has_text = true;
+    entry.size = 1.0;
+    entry.code = FeatureMemory::code_of(plain_text(value));
   } else if (is_text(value)) {
     if (!is_readable(value)) return false;
     entry.has_text = true;
@@ -60,9 +64,14 @@ bool DictReader::look(DictEntry& entry, size_t place) {
   } else {
     return false;
   }
-  if (!std::isfinite(entry.size) || !is_text(entry.key) || !is_readable(entry.key)) return false;
-  entry.number = number_of(entry.key, place);
-  return true;
+  const Guess& guess = guesses_[entry.place % places];
+  if (guess.object != entry.key) {
+    if (!is_text(entry.key) || !is_readable(entry.key)) return false;
+    entry.number = number_elsewhere(entry.key, entry.place);
+  } else {
+    entry.number = guess.number;
+  }
+  return std::isfinite(entry.size);
 }
 
 int32_t DictReader::find_long(const DictEntry& entry) {
@@ -78,18 +87,33 @@ int32_t DictReader::named(const DictEntry& entry) {
   return int32_t(attributes_.find(name_));
 }
 
-// A feature of value 0 changes no score: with `grow` it gets a number, and that is all.
-void DictReader::put(const DictEntry& entry, DictFeatures& out) {
-  int32_t attribute = find(entry);
-  if (attribute == FeatureMemory::unknown && (grow_ || entry.size != 0.0)) {
-    if (!grow_ || entry.number < 0) attribute = named(entry);
-    out.fresh.push_back({out.attributes.size(), entry});
-  } else if (attribute < 0 || entry.size == 0.0) {
-    return;
+// Whether it is new, and then what attribute it has. A feature of value 0 changes no score: with `grow` it gets a number,
+// and that is all.
+bool DictReader::is_fresh(const DictEntry& entry, int32_t& attribute) {
+  if (attribute != FeatureMemory::unknown || (!grow_ && entry.size == 0.0)) return false;
+  if (!grow_ || entry.number < 0) attribute = named(entry);
+  return true;
+}
+
+// Without a branch for features that have no attribute: which ones these are cannot be guessed.
+void DictReader::put(const DictEntry* first, const DictEntry* last, DictFeatures& out) {
+  size_t at = out.attributes.size();
+  out.attributes.resize(at + size_t(last - first));
+  for (const DictEntry* entry = first; entry != last; ++entry) {
+    int32_t attribute = find(*entry);
+    bool kept = (attribute >= 0) & (entry->size != 0.0);
+    if (is_fresh(*entry, attribute)) {
+      out.fresh.push_back({at, *entry});
+      kept = true;
+    }
+    if (kept & ((entry->size != 1.0) | !out.values.empty())) {
+      out.values.resize(at, 1.0);
+      out.values.push_back(entry->size);
+    }
+    out.attributes[at] = attribute;
+    at += kept;
   }
-  if (entry.size != 1.0 && out.values.empty()) out.values.assign(out.attributes.size(), 1.0);
-  if (entry.size != 1.0 || !out.values.empty()) out.values.push_back(entry.size);
-  out.attributes.push_back(attribute);
+  out.attributes.resize(at);
 }
 
 bool DictReader::gather(PyObject* dict) {
@@ -97,9 +121,11 @@ bool DictReader::gather(PyObject* dict) {
   Py_ssize_t position = 0;
   PyObject *key, *value;
   for (size_t place = 0; PyDict_Next(dict, &position, &key, &value); ++place) {
-    if (guesses_[place % places].object != key) fetch_object(key);
+    const bool is_known = guesses_[place % places].object == key;
+    if (is_known && value == Py_False && !grow_) continue;  // nothing comes of it
+    if (!is_known) fetch_object(key);
     fetch_object(value);
-    entries_.emplace_back(key, value);
+    entries_.emplace_back(key, value, place);
   }
   return true;
 }
@@ -108,6 +134,8 @@ bool DictReader::gather(PyObject* dict) {
 void DictReader::read(PyObject* const* dicts, size_t count, DictFeatures& out) {
   constexpr size_t batch = 16;
   size_t ends[batch];
+  out.ends.reserve(count);
+  out.attributes.reserve(count * batch);
   for (size_t first = 0; first < count; first += batch) {
     entries_.clear();
     const size_t most = std::min(batch, count - first);
@@ -117,9 +145,9 @@ void DictReader::read(PyObject* const* dicts, size_t count, DictFeatures& out) {
     for (; read < most && gather(dicts[first + read]); ++read) ends[read] = entries_.size();
     size_t at = 0;
     for (size_t d = 0; d < read; ++d) {
-      for (const size_t begin = at; at < ends[d]; ++at) {
+      for (; at < ends[d]; ++at) {
         DictEntry& entry = entries_[at];
-        if (!look(entry, at - begin)) {
+        if (!look(entry)) {
           read = d;
           break;
         }
@@ -128,7 +156,8 @@ void DictReader::read(PyObject* const* dicts, size_t count, DictFeatures& out) {
     }
     at = 0;
     for (size_t d = 0; d < read; ++d) {
-      for (; at < ends[d]; ++at) put(entries_[at], out);
+      put(entries_.data() + at, entries_.data() + ends[d], out);
+      at = ends[d];
       out.ends.push_back(out.attributes.size());
     }
     if (read < most) return;

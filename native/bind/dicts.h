@@ -13,12 +13,13 @@ namespace trellis {
 // An entry of a dict, with its key and its value: its name is that of the key, or `key:text` if the value is a text. What it points to is borrowed.
 struct DictEntry {
   DictEntry() = default;
-  DictEntry(PyObject* key, PyObject* value) : key(key), value(value) {}
+  DictEntry(PyObject* key, PyObject* value, size_t place) : key(key), value(value), place(uint16_t(place)) {}
 
   PyObject *key, *value;
   uint64_t code;   // of a text
   double size;     // 1 for a text
   int32_t number;  // of the key in the memory, or -1
+  uint16_t place;  // in its dict, or a multiple of 65536 less
   bool has_text;
 };
 
@@ -43,9 +44,8 @@ class DictReader {
   // Up to the first object that is no such dict.
   void read(PyObject* const* dicts, size_t count, DictFeatures& out);
 
-  // Fills in what an entry with this key and value is, the one at this place of its dict; false if the value is neither
-  // text nor number nor bool.
-  bool look(DictEntry& entry, size_t place);
+  // Fills in what an entry with this key, value and place is; false if the value is neither text nor number nor bool.
+  bool look(DictEntry& entry);
   // Its attribute in the memory.
   int32_t find(const DictEntry& entry) {
     if (entry.number < 0) return FeatureMemory::unknown;
@@ -66,17 +66,14 @@ class DictReader {
   static constexpr size_t places = 64, addresses = 256;
 
   bool gather(PyObject* dict);
-  int32_t number_of(PyObject* key, size_t place) {
-    const Guess& guess = guesses_[place % places];
-    return guess.object == key ? guess.number : number_elsewhere(key, place);
-  }
   Guess& guess_at(PyObject* key) {
     const auto address = reinterpret_cast<uintptr_t>(key);
     return guesses_[places + (address >> 4 ^ address >> 12) % addresses];
   }
   int32_t number_elsewhere(PyObject* key, size_t place);
   int32_t find_long(const DictEntry& entry);
-  void put(const DictEntry& entry, DictFeatures& out);
+  bool is_fresh(const DictEntry& entry, int32_t& attribute);
+  void put(const DictEntry* first, const DictEntry* last, DictFeatures& out);
   int32_t named(const DictEntry& entry);
 
   const FeatureMemory& memory_;

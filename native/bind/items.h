@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace trellis {
@@ -28,6 +29,23 @@ class Items {
   nanobind::object own_;
   bool is_list_;
 };
+
+// Brings near a string: it mostly lies in two cache lines, the text in the second.
+inline void fetch_string(const PyObject* text) {
+  __builtin_prefetch(text);
+  __builtin_prefetch(reinterpret_cast<const char*>(text) + 48);
+}
+
+constexpr Py_ssize_t items_ahead = 24;
+
+// The first strings of a sentence, if it is a list.
+inline void fetch_strings([[maybe_unused]] PyObject* sentence) {
+#if !defined(Py_LIMITED_API)
+  if (!PyList_Check(sentence)) return;
+  const Py_ssize_t count = std::min(items_ahead, PyList_GET_SIZE(sentence));
+  for (Py_ssize_t t = 0; t < count; ++t) fetch_string(PyList_GET_ITEM(sentence, t));
+#endif
+}
 
 // While sentence b of a list of lists is read: brings near the items of later ones.
 inline void fetch_sentences([[maybe_unused]] const Items& outer, [[maybe_unused]] Py_ssize_t b) {

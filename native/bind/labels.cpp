@@ -1,4 +1,6 @@
 // Python strings to small integers: the one loop over labels or words that nothing can do without.
+#include "bind/labels.h"
+
 #include "bind/array.h"
 #include "bind/items.h"
 #include "bind/module.h"
@@ -63,29 +65,38 @@ nb::tuple count_steps(const Array<const uint32_t>& codes) {
   return nb::make_tuple(to_numpy(std::move(before)), to_numpy(std::move(after)), to_numpy(std::move(counts)));
 }
 
-// A list for each sequence with names[ids[t]] for each of its tokens: the way back.
+// The lists of `name_lists`, for lengths that anybody may have written.
 nb::list name_numbers(const nb::list& names, const Array<const int64_t>& ids, const Array<const int64_t>& lengths) {
-  const int64_t* id = ids.data();
-  const int64_t* end = id + ids.size();
-  nb::object lists = nb::steal(PyList_New(Py_ssize_t(lengths.size())));
-  if (!lists.is_valid()) throw nb::python_error();
+  std::vector<int64_t> offsets(lengths.size() + 1, 0);
   for (size_t b = 0; b < lengths.size(); ++b) {
     const int64_t length = lengths.data()[b];
-    if (length < 0 || length > end - id) throw nb::value_error("lengths do not add up to the number of labels");
-    PyObject* own = PyList_New(Py_ssize_t(length));
+    if (length < 0 || length > int64_t(ids.size()) - offsets[b])
+      throw nb::value_error("lengths do not add up to the number of labels");
+    offsets[b + 1] = offsets[b] + length;
+  }
+  return name_lists(names, ids.data(), offsets);
+}
+
+}  // namespace
+
+nb::list name_lists(const nb::list& names, const int64_t* ids, const std::vector<int64_t>& offsets) {
+  nb::object lists = nb::steal(PyList_New(Py_ssize_t(offsets.size()) - 1));
+  if (!lists.is_valid()) throw nb::python_error();
+  for (size_t b = 0; b + 1 < offsets.size(); ++b) {
+    const int64_t* id = ids + offsets[b];
+    const Py_ssize_t length = Py_ssize_t(offsets[b + 1] - offsets[b]);
+    PyObject* own = PyList_New(length);
     if (!own) throw nb::python_error();
     NB_LIST_SET_ITEM(lists.ptr(), Py_ssize_t(b), own);
-    for (int64_t t = 0; t < length; ++t, ++id) {
-      if (*id < 0 || *id >= NB_LIST_GET_SIZE(names.ptr())) throw nb::index_error("a label has no name");
-      PyObject* name = NB_LIST_GET_ITEM(names.ptr(), Py_ssize_t(*id));
+    for (Py_ssize_t t = 0; t < length; ++t) {
+      if (id[t] < 0 || id[t] >= NB_LIST_GET_SIZE(names.ptr())) throw nb::index_error("a label has no name");
+      PyObject* name = NB_LIST_GET_ITEM(names.ptr(), Py_ssize_t(id[t]));
       Py_INCREF(name);
-      NB_LIST_SET_ITEM(own, Py_ssize_t(t), name);
+      NB_LIST_SET_ITEM(own, t, name);
     }
   }
   return nb::borrow<nb::list>(lists);
 }
-
-}  // namespace
 
 void bind_labels(nb::module_& m) {
   m.def("number_strings", &number_strings);

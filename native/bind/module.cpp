@@ -50,6 +50,7 @@ NB_MODULE(_native, m) {
   bind_dropout(m);
   bind_expectation(m);
   bind_inference(m);
+  bind_labeller(m);
   bind_labels(m);
   bind_lstm(m);
   bind_objective(m);
@@ -57,6 +58,7 @@ NB_MODULE(_native, m) {
   bind_spelling(m);
   bind_text(m);
   bind_token_lists(m);
+  bind_token_scorer(m);
   bind_vectors(m);
 }
 

@@ -12,6 +12,7 @@ void bind_descent(nanobind::module_& m);
 void bind_dropout(nanobind::module_& m);
 void bind_expectation(nanobind::module_& m);
 void bind_inference(nanobind::module_& m);
+void bind_labeller(nanobind::module_& m);
 void bind_labels(nanobind::module_& m);
 void bind_lstm(nanobind::module_& m);
 void bind_objective(nanobind::module_& m);
@@ -19,6 +20,7 @@ void bind_segments(nanobind::module_& m);
 void bind_spelling(nanobind::module_& m);
 void bind_text(nanobind::module_& m);
 void bind_token_lists(nanobind::module_& m);
+void bind_token_scorer(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);
 
 }  // namespace trellis

@@ -82,10 +82,11 @@ class FeatureReader {
   }
 
   void entries(PyObject* dict) {
-    DictEntry entry;
+    PyObject *found_key, *found_value;
     Py_ssize_t position = 0;
-    for (size_t place = 0; PyDict_Next(dict, &position, &entry.key, &entry.value); ++place) {
-      if (depth_ == 1 && dicts_.look(entry, place)) {
+    for (size_t place = 0; PyDict_Next(dict, &position, &found_key, &found_value); ++place) {
+      DictEntry entry(found_key, found_value, place);
+      if (depth_ == 1 && dicts_.look(entry)) {
         put(attribute_of(entry), entry.size);
         continue;
       }

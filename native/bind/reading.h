@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bind/attributes.h"
+#include "features/raw_cells.h"
 
 #include <nanobind/nanobind.h>
 
@@ -10,6 +11,8 @@ namespace trellis {
 // One column: a sequence of sentences, each a sequence of strings. Fills offsets if they are empty; if they are
 // not, the lengths must agree with them.
 void read_column(nanobind::handle sentences, const char* what, std::vector<int64_t>& offsets, Column& column);
+// The same without numbers, which takes a third of the time.
+void copy_column(nanobind::handle sentences, const char* what, std::vector<int64_t>& offsets, RawCells& cells);
 
 // Ready features: for each token a list or set of strings, or a dict whose values are booleans, numbers, strings
 // (`key:value`), or again such lists and dicts (`key:inner`).

@@ -38,6 +38,17 @@ inline int64_t one_character(PyObject* text) {
 #endif
 }
 
+#if !defined(Py_LIMITED_API)
+// Nearly all strings are str itself and ASCII: that is seen, and their bytes are found, without looking at the type.
+inline bool is_plain(PyObject* object) { return PyUnicode_CheckExact(object) && PyUnicode_IS_COMPACT_ASCII(object); }
+inline std::string_view plain_text(PyObject* text) {
+  return {static_cast<const char*>(PyUnicode_DATA(text)), size_t(PyUnicode_GET_LENGTH(text))};
+}
+#else
+inline bool is_plain(PyObject*) { return false; }
+inline std::string_view plain_text(PyObject*) { return {}; }
+#endif
+
 // What text_of gives, by reading memory only, so that threads may do it while another one holds the interpreter lock for them. The
 // limited API has no way to do that: there is no reading by several threads with it.
 #if !defined(Py_LIMITED_API)
@@ -45,6 +56,7 @@ constexpr bool threads_read = true;
 // Strings made by very old extensions are not, before Python has looked at them.
 inline bool is_readable(PyObject* text) { return !PyUnicode_Check(text) || PyUnicode_IS_READY(text); }
 inline std::string_view read_text(PyObject* object, std::string& spare) {
+  if (is_plain(object)) return plain_text(object);
   if (PyBytes_Check(object) || PyUnicode_IS_COMPACT_ASCII(object)) return text_of(object, spare);
   const int kind = PyUnicode_KIND(object);
   const void* data = PyUnicode_DATA(object);

@@ -84,6 +84,17 @@ struct Column {
   std::vector<int32_t> cells;  // [N]
   CharacterNumbers characters;
 
+  // The number of the string of this one character.
+  int32_t number_of(uint32_t character) {
+    int32_t number = characters.find(character);
+    if (number < 0) {
+      std::string text;
+      append_character(text, character);
+      number = int32_t(values.add(text));
+      characters.add(character, number);
+    }
+    return number;
+  }
   int64_t bytes() const {
     return values.bytes() + characters.bytes() + int64_t(cells.capacity() * sizeof(int32_t));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "features/numbering.h"
+#include "features/raw_cells.h"
 #include "features/scoring.h"
 
 namespace trellis {
@@ -12,25 +13,32 @@ class Scorer {
   // All that is kept, strings and rows and their numbers, takes at most this many bytes.
   static constexpr int64_t most_bytes = 96 << 20;
 
-  explicit Scorer(int columns) {
-    for (int c = 0; c < columns || c == 0; ++c) columns_.push_back(std::make_unique<Column>());
+  explicit Scorer(int columns) : raw_(size_t(std::max(columns, 1))) {
+    for (size_t c = 0; c < raw_.size(); ++c) columns_.push_back(std::make_unique<Column>());
   }
   virtual ~Scorer() = default;
 
-  // The columns to read the next sentences into, empty of cells.
+  // What the columns of the next sentences are read into, empty before.
+  std::vector<RawCells>& raw() { return raw_; }
+  // The columns themselves: numbers for all that was read, or to be filled directly.
   std::vector<std::unique_ptr<Column>>& columns() { return columns_; }
-  // emissions[N, L] of the sentences that were read
+  void number() {
+    for (size_t c = 0; c < raw_.size(); ++c) raw_[c].number(*columns_[c]);
+  }
+  // emissions[N, L] of the sentences whose cells have numbers
   virtual void score(const std::vector<int64_t>& offsets, double* emissions) = 0;
   virtual int64_t labels() const = 0;
   int64_t bytes() const {
     int64_t bytes = row_bytes();
     for (const auto& column : columns_) bytes += column->bytes();
+    for (const RawCells& cells : raw_) bytes += cells.bytes();
     return bytes;
   }
   // After the last of these, with `most` bytes to keep.
   void finish(int64_t most) {
     most_ = most;
     for (auto& column : columns_) column->cells.clear();
+    for (RawCells& cells : raw_) cells.clear();
     if (bytes() <= most) return;
     for (auto& column : columns_) column = std::make_unique<Column>();
     forget();
@@ -40,6 +48,7 @@ class Scorer {
   virtual void forget() = 0;
   virtual int64_t row_bytes() const = 0;
 
+  std::vector<RawCells> raw_;
   std::vector<std::unique_ptr<Column>> columns_;
   int64_t most_ = most_bytes;
 };

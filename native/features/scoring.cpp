@@ -34,7 +34,7 @@ WeightTable<R>::WeightTable(const Pairs& pairs) : pairs_(pairs), places_(size_t(
       owners_.push_back(int32_t(a));
     }
   }
-  rows_.resize(owners_.size() * size_t(pairs.labels_in_all));
+  rows_.resize(owners_.size() * size_t(pairs.labels_in_all) + rows_padding);
   weights_.resize(pairs.attributes ? size_t(pairs.ends[pairs.attributes - 1]) : 0);
 }
 
@@ -53,15 +53,10 @@ template class WeightTable<float>;
 template class WeightTable<double>;
 
 void add_bundle(const Dataset& data, const WeightTable<double>& weights, int64_t u, double* row) {
-  constexpr int64_t near = 6, far = 12;
-  const int64_t end = data.bundle_ends[size_t(u)];
-  for (int64_t e = data.bundle_begin(u); e < end; ++e) {
-    if (e + far < int64_t(data.attributes.size())) {
-      weights.fetch_place(data.attributes[size_t(e + far)]);
-      weights.fetch_weights(data.attributes[size_t(e + near)]);
-    }
-    weights.add(data.attributes[size_t(e)], data.value(e), row);
-  }
+  const double* values = data.values.empty() ? nullptr : data.values.data();
+  const int64_t all = int64_t(data.attributes.size());
+  weight_kernels<double>().add(
+      weights.view(), {data.attributes.data(), values, data.bundle_begin(u), data.bundle_ends[size_t(u)], all}, row);
 }
 
 namespace {

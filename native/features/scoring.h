@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "features/dataset.h"
 #include "features/rows.h"
+#include "features/weights.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -44,42 +45,19 @@ class WeightTable {
   // After the last fill: only the array of labels is needed from now on.
   void forget_ends() { pairs_.ends = nullptr; }
   int64_t labels() const { return pairs_.labels_in_all; }
-  // Bring near what `add` will read: first its place, then its weights.
-  void fetch_place(int64_t a) const { __builtin_prefetch(&places_[size_t(a)]); }
-  void fetch_weights(int64_t a) const {
-    const Place place = places_[size_t(a)];
-    if (place.count < 0) {
-      const R* row = rows_.data() + int64_t(place.begin) * pairs_.labels_in_all;
-      for (int64_t l = 0; l < pairs_.labels_in_all; l += 64 / int64_t(sizeof(R))) __builtin_prefetch(row + l);
-    } else {
-      __builtin_prefetch(pairs_.labels + place.begin);
-      __builtin_prefetch(weights_.data() + place.begin);
-    }
-  }
-  // row[l] += value * weight[a, l]
-  void add(int64_t a, R value, R* row) const {
-    const Place place = places_[size_t(a)];
-    if (place.count < 0) {
-      add_row(row, rows_.data() + int64_t(place.begin) * pairs_.labels_in_all, value, pairs_.labels_in_all);
-    } else {
-      for (uint32_t p = place.begin; p < place.begin + uint32_t(place.count); ++p)
-        row[pairs_.labels[p]] += value * weights_[p];
-    }
+  // What the kernels read.
+  WeightView<R> view() const {
+    return {places_.data(), rows_.data(), weights_.data(), pairs_.labels, pairs_.labels_in_all};
   }
 
  private:
-  struct Place {
-    uint32_t begin;  // its first pair, or its row
-    int32_t count;   // its pairs, or -1 for a row
-  };
   Pairs pairs_;
-  std::vector<Place> places_;     // [A]
-  std::vector<int32_t> owners_;   // of the rows
+  std::vector<WeightPlace> places_;  // [A]
+  std::vector<int32_t> owners_;      // of the rows
   std::vector<R> rows_, weights_;
 };
 
-// row[l] += sum over the attributes (a, v) of bundle u of v * weights[a, l]. What later attributes need is fetched
-// ahead, since bundles are scored in about their order.
+// row[l] += sum over the attributes (a, v) of bundle u of v * weights[a, l]. Bundles are scored in about their order.
 void add_bundle(const Dataset& data, const WeightTable<double>& weights, int64_t u, double* row);
 
 // f(first, last) for chunks of 0 .. count - 1, shared out.

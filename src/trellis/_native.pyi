@@ -300,6 +300,17 @@ class Weights:
         /,
     ) -> None: ...
 
+class Labeller:
+    def __init__(
+        self,
+        names: list[str],
+        transitions: npt.NDArray[np.float64],
+        start: npt.NDArray[np.float64],
+        end: npt.NDArray[np.float64],
+        /,
+    ) -> None: ...
+    def best(self, data: Dataset, weights: Weights, /) -> list[list[str]] | None: ...
+
 class TokenScorer:
     bytes: int
     most_bytes: int
@@ -320,6 +331,7 @@ class TokenScorer:
     def score(
         self, columns: list[list[Any]], names: list[str], /
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
+    def best(self, columns: list[list[Any]], names: list[str], labeller: Labeller, /) -> list[list[str]] | None: ...
     def score_lists(self, lists: TokenLists, /) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
 
 class Objective:

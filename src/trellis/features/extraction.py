@@ -78,6 +78,16 @@ class TemplateExtractor:
         except ValueError as error:
             raise DataError(str(error)) from None
 
+    def best(
+        self, sentences: Sequence[Tokens | Sentence], scorer: _native.TokenScorer, labeller: _native.Labeller
+    ) -> list[list[str]] | None:
+        """The best labels of each sentence; None if there is a problem, which the scores of `score` will show."""
+        columns, names = self._columns(sentences)
+        try:
+            return scorer.best(columns, names, labeller)
+        except ValueError as error:
+            raise DataError(str(error)) from None
+
     @property
     def looks_at_tokens_only(self) -> bool:
         """Whether the templates need no other column."""

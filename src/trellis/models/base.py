@@ -75,6 +75,8 @@ class Tagger(Trainable[C], ABC):
         self, X: Iterable[Any], *, known: Known | None = None, lexicon: LexiconOption = "own"
     ) -> list[list[str]]:
         """The best labels of each input, with `known` labels and a `lexicon` the best with these (see `posterior`)."""
+        if known is None and not self._lexicons(lexicon):
+            return self._decode(listed(X))
         return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.best()]
 
     def tag(
@@ -208,6 +210,18 @@ class Tagger(Trainable[C], ABC):
         """The labels, as scikit-learn calls them."""
         return list(self.labels_)
 
+    def _decode(self, inputs: Sequence[Any]) -> list[list[str]]:
+        """The best labels block by block, without a posterior where the family needs none."""
+        size = sentences_at_once(len(self._fitted_tags()), self._cells())
+        if len(inputs) <= size:
+            return self._decode_block(inputs, 0)
+        blocks = (self._decode_block(inputs[i : i + size], i) for i in range(0, len(inputs), size))
+        return [own for block in blocks for own in block]
+
+    def _decode_block(self, inputs: Sequence[Any], first: int) -> list[list[str]]:
+        best = self._decoded(self._for_scores(inputs, [])) if len(inputs) else []
+        return self._posterior(inputs, None, first, lexicon=None).best() if best is None else best
+
     def _posteriors(
         self,
         X: Iterable[Any],
@@ -234,8 +248,7 @@ class Tagger(Trainable[C], ABC):
     ) -> Posterior:
         tags, finer = self._fitted_tags(), self._state_labels()
         lexicons = self._lexicons(lexicon)
-        as_given = self._folds_itself() and not self.lexical_
-        scores = self._scores(inputs if as_given else self._prepared(inputs, lexicons))
+        scores = self._scores(self._for_scores(inputs, lexicons))
         found = find(inputs, lexicons, tags) if lexicons else None
         choices = None if known is None else known.allowed(tags)
         scores = _restricted(scores, choices, finer)
@@ -248,6 +261,10 @@ class Tagger(Trainable[C], ABC):
         across = Gaps.of(gaps[bridged], scores.lengths)
         parts, found = applied(ScoredInputs(open_, tags, finer, inputs, first, choices, across), found)
         return Posterior(alone, tags, finer, inputs, first, parts, found)
+
+    def _for_scores(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
+        """The inputs as `_scores` takes them."""
+        return inputs if self._folds_itself() and not self.lexical_ else self._prepared(inputs, lexicons)
 
     def _prepared(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
         """The inputs as the model sees them, with the matches of lexicons if it has learned from these."""

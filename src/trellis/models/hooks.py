@@ -3,8 +3,8 @@
 A family says where the scores come from (`_scores`), how it learns (`_learn`), and what it stores (`_state`,
 `_restore`); one whose chain has states finer than labels also says which label each of them stands for
 (`_state_labels`), one whose transitions depend on their place how many scores a token has (`_cells`), one that
-folds full-width forms natively that it does (`_folds_itself`), and one that learns from sentences on disk how
-(`_learn_stream`). It overrides nothing else.
+folds full-width forms natively that it does (`_folds_itself`), one that finds the best labels without the scores of a
+posterior how (`_decoded`), and one that learns from sentences on disk how (`_learn_stream`). It overrides nothing else.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class FamilyHooks(Estimator[C], ABC):
     def _folds_itself(self) -> bool:
         """Whether `_scores` takes inputs as they are given, and folds full-width forms on its own."""
         return False
+
+    def _decoded(self, inputs: Sequence[Any]) -> list[list[str]] | None:
+        """The best labels of inputs as `_scores` takes them; None if `_scores` must be asked, for an error too."""
+        return None
 
     def _cells(self) -> int:
         """How many scores a token of a fitted model's chain has: with more of them, fewer sentences make a block."""

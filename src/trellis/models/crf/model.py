@@ -15,7 +15,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, final
 
+import numpy as np
+
 from trellis import _native, chain
+from trellis.aligned import plain_array
 from trellis.arrays import Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
 from trellis.features import (
@@ -42,6 +45,7 @@ from trellis.models.states import stored_states
 from trellis.models.streams.once import LabelledStream
 from trellis.store import Stored
 from trellis.tags import TagStates
+from trellis.text import PackedTokens
 from trellis.text.widths import FOLDED_POINTS
 from trellis.training import History
 from trellis.training.processes import Team, leaves_among, refuse_several
@@ -64,6 +68,7 @@ class CRF(Tagger[CRFConfig]):
     """What the weights are about: the labels, as the scheme that is learned tells them apart."""
     _cached: Extractor | None = None
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
+    _labeller: tuple[CRFWeights, _native.Labeller] | None = None
 
     @property
     def learns_lexicons(self) -> bool:
@@ -155,6 +160,24 @@ class CRF(Tagger[CRFConfig]):
         emissions, offsets = extractor.score(inputs, self._token_scorer(p, extractor.templates))
         steps = None if p.edges is None else extractor.compile_edges(inputs, p.edges.index, grow=False)
         return chained(emissions, offsets[1:] - offsets[:-1], p, steps)
+
+    def _decoded(self, inputs: Sequence[Any]) -> list[list[str]] | None:
+        p, extractor = self._fitted(), self._extractor()
+        if p.edges is not None or p.histories is not None or isinstance(inputs, PackedTokens):
+            return None
+        labeller = self._chain_labeller(p)
+        if isinstance(extractor, TemplateExtractor):
+            return extractor.best(inputs, self._token_scorer(p, extractor.templates), labeller)
+        return labeller.best(extractor.compile(inputs, p.index, grow=False), p.ready)
+
+    def _chain_labeller(self, p: CRFWeights) -> _native.Labeller:
+        """What finds the best labels with these transitions; made when first asked for."""
+        if self._labeller is None or self._labeller[0] is not p:
+            labels, states = self.labels_, self._state_labels()
+            names = list(labels) if states is None else [labels[state] for state in states.tolist()]
+            chain_of_states = (plain_array(scores, np.float64) for scores in (p.transitions, p.start, p.end))
+            self._labeller = p, _native.Labeller(names, *chain_of_states)
+        return self._labeller[1]
 
     def _token_scorer(self, p: CRFWeights, templates: Templates) -> _native.TokenScorer:
         """What scores tokens with these weights; made when first asked for."""

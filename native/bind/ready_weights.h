@@ -1,0 +1,16 @@
+// Weights of attributes as Python holds them, made ready for scoring.
+#pragma once
+
+#include "features/scoring.h"
+
+#include <nanobind/nanobind.h>
+
+namespace trellis {
+
+// Keeps the array of labels that it points into.
+struct ReadyWeights {
+  WeightTable<double> table;
+  nanobind::object labels;
+};
+
+}  // namespace trellis
