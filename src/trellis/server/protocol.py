@@ -26,6 +26,7 @@ from trellis.server.problems import HeadTooLongError, NotHTTPError, RequestError
 from trellis.server.wire import HEAD_END, LONGEST, AnswerHeads, HeadForm, KnownHeads, closing
 
 _MOMENT = 0.02  # seconds that a known head waits for its body
+_AT_A_TIME = 32 * 2**10  # bytes of a body in chunks until others have their turn: tiny chunks take long
 _LINGER = 0.5  # seconds in which a client whose connection ends with a problem may read it
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
@@ -130,9 +131,12 @@ class PatientProtocol(HttpToolsProtocol):
         """Give the bytes to uvicorn, until they make a request: what follows waits for its answer, as bytes."""
         place = 0
         while place < len(data) and not self._is_deaf:
-            if self._is_answering():
+            is_long = place >= _AT_A_TIME and not self._in_head and not self._left
+            if is_long or self._is_answering():
                 self._rest = data[place:] + self._rest
                 self.flow.pause_reading()
+                if is_long:
+                    self.loop.call_soon(self._resume)
                 return
             end = place + self._extent(data, place)
             self._receive_piece(data[place:end])
