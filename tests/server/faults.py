@@ -17,6 +17,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -104,6 +105,24 @@ class Siege:
         if status == 200 and answer["results"] != [{"tags": self.taggers[model].predict([tokens])[0]}]:
             self.mixed += 1
 
+    def pipeline(self, rng: random.Random) -> None:
+        """Several requests, each of a length of its own, in pieces of any size: their answers come in their order."""
+        counts = [rng.randrange(1, 40) for _ in range(rng.randrange(1, 10))]
+        data = b"".join(tagging(rng, count) for count in counts)
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=10) as sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while data:
+                size = rng.choice([1, 20, 300, 5000])
+                sock.sendall(data[:size])
+                data = data[size:]
+                time.sleep(rng.choice([0, 0, 0.001, 0.03]))
+            sock.shutdown(socket.SHUT_WR)
+            found = b"".join(iter(lambda: sock.recv(65536), b""))
+        answers = re.findall(rb"HTTP/1.1 200 .*?\r\n\r\n(\{.*?\]\}\]\})", found, re.DOTALL)
+        lengths = [len(json.loads(answer)["results"][0]["tags"]) for answer in answers]
+        whole = len(lengths) == len(counts) or b"HTTP/1.1 4" not in found  # a killed worker leaves the rest unanswered
+        self.mixed += lengths != counts[: len(lengths)] or not whole
+
     def disturb(self, rng: random.Random) -> None:
         """Bytes of any kind, in a request or instead of one; the client may leave at any moment."""
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=5) as sock:
@@ -132,6 +151,16 @@ class Siege:
         file = self.models["crf"] / "model.safetensors"
         whole = file.with_suffix(".whole").read_bytes()
         file.write_bytes(rng.choice([whole[: len(whole) // 2], b"", whole]))
+
+
+def tagging(rng: random.Random, count: int) -> bytes:
+    """A request for as many tags, with its length, or in chunks."""
+    body = json.dumps({"tokens": [["Anna"] * count], "probabilities": False}).encode()
+    if rng.random() < 0.7:
+        return HEAD.format(len(body)).encode() + body
+    place = rng.randrange(1, len(body))
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(own), own) for own in (body[:place], body[place:]))
+    return HEAD.replace("Content-Length: {}", "Transfer-Encoding: chunked").encode() + chunks + b"0\r\n\r\n"
 
 
 def anything(rng: random.Random) -> bytes:
@@ -174,7 +203,7 @@ def besieged(seconds: float) -> list[str]:
         shutil.copy(models["crf"] / "model.safetensors", models["crf"] / "model.whole")
         with running(*(f"{name}={path}" for name, path in models.items()), "--workers", 2, "--timeout", 5) as server:
             siege = Siege(server, models, seconds)
-            siege.run(siege.ask, siege.ask, siege.disturb, siege.disturb, siege.kill, siege.replace)
+            siege.run(siege.ask, siege.ask, siege.pipeline, siege.disturb, siege.disturb, siege.kill, siege.replace)
             (models["crf"] / "model.safetensors").write_bytes((models["crf"] / "model.whole").read_bytes())
             server.until("/readyz", lambda content: not content["problems"])
             code, errors = server.stop()

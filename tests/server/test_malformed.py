@@ -57,7 +57,7 @@ def check_problem(found: bytes, status: int, message: str) -> Any:
 
 
 @pytest.mark.parametrize(("data", "status", "message"), NOT_HTTP)
-@pytest.mark.parametrize("before", ["nothing", "an ordinary request", "a short one", "both at once"])
+@pytest.mark.parametrize("before", ["nothing", "an ordinary request", "a short one", "both at once", "a head alone"])
 def test_what_is_not_http_is_told_in_the_form_of_all_problems(
     shelf: ModelShelf, short: list[bytes], before: str, data: bytes, status: int, message: str
 ) -> None:
@@ -74,7 +74,10 @@ def test_what_is_not_http_is_told_in_the_form_of_all_problems(
         elif before == "both at once":
             streams[1].write(request(PLAIN) + data)
             assert (await answer(streams))[0] == 200
-        streams[1].write(data if before != "both at once" else b"")
+        elif before == "a head alone":
+            streams[1].write(b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + data)
+            assert b" 200 " in (await streams[0].readuntil(b"\r\n\r\n")).splitlines()[0]
+        streams[1].write(data if before not in ("both at once", "a head alone") else b"")
         check_problem(await closed(streams), status, message)
         assert (await asked(port, request(PLAIN)))[0] == 200
 

@@ -23,18 +23,19 @@ class JoinedTransport:
             data, self._head = self._head + data, b""
         elif data.startswith(b"HTTP/"):
             self._head = data
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
             return
         self._transport.write(data)
 
     def close(self) -> None:
         """Send what waits, and end."""
-        self._flush()
+        self.flush()
         if not self._transport.is_closing() and self._transport.get_write_buffer_size():
             self._loop.call_later(self._seconds, self._transport.abort)
         self._transport.close()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send a head that waits."""
         head, self._head = self._head, b""
         if head and not self._transport.is_closing():
             self._transport.write(head)

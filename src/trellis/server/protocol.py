@@ -16,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trellis.server.alarms import Call
 from trellis.server.app import Application
+from trellis.server.chunks import ChunkEnd
 from trellis.server.joined import JoinedTransport
 from trellis.server.lane import Lane, Reply
 from trellis.server.limits import ServerLimits
@@ -25,6 +26,7 @@ from trellis.server.problems import HeadTooLongError, NotHTTPError, RequestError
 from trellis.server.wire import HEAD_END, LONGEST, AnswerHeads, HeadForm, KnownHeads, closing
 
 _MOMENT = 0.02  # seconds that a known head waits for its body
+_AT_A_TIME = 32 * 2**10  # bytes of a body in chunks until others have their turn: tiny chunks take long
 _LINGER = 0.5  # seconds in which a client whose connection ends with a problem may read it
 _UPGRADE = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
 
@@ -56,6 +58,7 @@ class PatientProtocol(HttpToolsProtocol):
         self._reply: Reply | None = None  # to the request that goes the short way, one at a time
         self._rest = b""  # what came before that was answered
         self._alarm: Call | None = None
+        self._chunks = ChunkEnd()  # of a body without a length
         self._form: HeadForm | None = None  # the head that went the short way last
         self._waiting = b""  # the beginning of a request that may go the short way
         self._leaving, self._latest = False, 0.0
@@ -68,7 +71,7 @@ class PatientProtocol(HttpToolsProtocol):
         """The next bytes: a whole request that goes the short way, or any part of another one."""
         if self._is_deaf:
             return
-        if self._reply is not None or self._is_answering():  # the client does not wait for its answer
+        if self._reply is not None or self._rest or self._is_answering():  # the client does not wait for its answer
             self._rest += data
             self.flow.pause_reading()
             return
@@ -128,21 +131,21 @@ class PatientProtocol(HttpToolsProtocol):
         """Give the bytes to uvicorn, until they make a request: what follows waits for its answer, as bytes."""
         place = 0
         while place < len(data) and not self._is_deaf:
-            if self._is_answering():
+            is_long = place >= _AT_A_TIME and not self._in_head and not self._left
+            if is_long or self._is_answering():
                 self._rest = data[place:] + self._rest
                 self.flow.pause_reading()
+                if is_long:
+                    self.loop.call_soon(self._resume)
                 return
             end = place + self._extent(data, place)
             self._receive_piece(data[place:end])
             place = end
 
     def _extent(self, data: bytes, place: int) -> int:
-        """How many bytes to take at a time: up to the end of a head or a body, so that what follows is kept apart.
-
-        Where a body in chunks ends is not known, so that a request that follows it within some bytes is taken with it.
-        """
+        """How many bytes to take at a time: up to the end of a head or a body, so that what follows is kept apart."""
         if not self._in_head:
-            return self._left or LONGEST
+            return self._left or self._chunks.extent(data[place : place + LONGEST])
         end = (self._tail + data[place:]).find(HEAD_END)
         return len(data) - place if end < 0 else end + len(HEAD_END) - len(self._tail)
 
@@ -198,9 +201,7 @@ class PatientProtocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """The client sends nothing more: what came whole is answered, then the connection ends."""
         if self._reply is None and not self._is_answering() and not self._rest:
-            if self._is_within():
-                self._refuse(NotHTTPError("the connection ended within a request"))
-            self.transport.close()  # which sends what waits there, as the plain transport would not
+            self._end_now()
             return False
         if self._watch is None:
             self._watch = Watch(self._plain_transport, self.lane.alarms, self.loop, self._may_be_asked)
@@ -216,7 +217,12 @@ class PatientProtocol(HttpToolsProtocol):
         elif self._is_answering():
             self.cycle.keep_alive = False
         else:
-            self.transport.close()
+            self._end_now()
+
+    def _end_now(self) -> None:
+        if self._is_within():
+            self._refuse(NotHTTPError("the connection ended within a request"))
+        self.transport.close()  # which sends what waits there, as the plain transport would not
 
     def _may_be_asked(self) -> bool:
         """Whether the client understands `100 Continue` now."""
@@ -238,6 +244,7 @@ class PatientProtocol(HttpToolsProtocol):
             if self.cycle.response_started:
                 self.transport.close()
                 return
+        self.transport.flush()  # type: ignore[attr-defined]
         self._tell(problem)
         self._plain_transport.write_eof()
         self._head_timer = self.loop.call_later(_LINGER, self.transport.close)
@@ -258,7 +265,7 @@ class PatientProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Its head is here."""
         check_version(self.parser.get_http_version())
-        self._in_head, self._begun, self._tail = False, False, b""
+        self._in_head, self._begun, self._tail, self._chunks = False, False, b"", ChunkEnd()
         self._forget_timer()
         self._left = _length_in(self.headers)
         super().on_headers_complete()
