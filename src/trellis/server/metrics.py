@@ -22,9 +22,10 @@ class Times(Histogram):
     """A histogram that counts many values at a time."""
 
     def observe_many(self, amounts: Sequence[float]) -> None:
-        """Count each."""
-        if len(amounts) == 1:
-            self.observe(amounts[0])
+        """Count each; by private fields of the histogram, if this version of prometheus-client has them."""
+        if len(amounts) == 1 or not all(hasattr(self, name) for name in ("_upper_bounds", "_buckets", "_sum")):
+            for amount in amounts:
+                self.observe(amount)
             return
         found = Counted(bisect_left(self._upper_bounds, amount) for amount in amounts)
         for bucket, count in found.items():
