@@ -38,13 +38,42 @@ int initial_threads() {
   return count > 0 ? std::min(count, most_threads) : available_cores();
 }
 
-// Numbered tasks that threads take one after another; the first exception is thrown when all is done.
+// Which thread of a job this is, while it works: what a task begins, its thread does alone.
+constexpr int outside = -1;
+thread_local int own_number = outside;
+
+// Numbered tasks. Thread k of n begins with the k-th of n equal ranges of them, and helps the others when that is done:
+// in call after call the same data then meet the same core, which has them in its caches. Caches of far cores are as
+// slow as memory. The first exception is thrown when all is done.
 class Job {
  public:
-  Job(int64_t count, const std::function<void(int64_t)>& task) : count_(count), task_(task) {}
+  Job(int64_t count, int threads, const std::function<void(int64_t)>& task) : ranges_(size_t(threads)), task_(task) {
+    for (int k = 0; k < threads; ++k) {
+      ranges_[size_t(k)].next.store(count * k / threads, std::memory_order_relaxed);
+      ranges_[size_t(k)].end = count * (k + 1) / threads;
+    }
+  }
 
-  void work() {
-    for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) {
+  int threads() const { return int(ranges_.size()); }
+
+  void work(int thread) {
+    own_number = thread;
+    for (int i = 0; i < threads(); ++i) work_in(ranges_[size_t((thread + i) % threads())]);
+    own_number = outside;
+  }
+
+  void finish() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  struct alignas(64) Range {
+    std::atomic<int64_t> next{0};
+    int64_t end = 0;
+  };
+
+  void work_in(Range& range) {
+    for (int64_t i; (i = range.next.fetch_add(1, std::memory_order_relaxed)) < range.end;) {
       try {
         task_(i);
       } catch (...) {
@@ -54,14 +83,8 @@ class Job {
     }
   }
 
-  void finish() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  const int64_t count_;
+  std::vector<Range> ranges_;
   const std::function<void(int64_t)>& task_;
-  std::atomic<int64_t> next_{0};
   std::mutex mutex_;
   std::exception_ptr error_;
 };
@@ -74,19 +97,18 @@ class Pool {
     std::unique_lock<std::mutex> one_job(job_mutex_, std::try_to_lock);
     if (!one_job.owns_lock()) return run_here(count, task);  // another thread of the program is using the pool
     grow(threads - 1);
-    Job job(count, task);
+    Job job(count, threads, task);
     job_ = &job;
-    const int helpers = int(workers_.size()) < threads - 1 ? int(workers_.size()) : threads - 1;
-    seats_.store(helpers);
+    joining_.store(threads);
     {
       std::lock_guard<std::mutex> lock(wake_mutex_);
       generation_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
-    job.work();
+    job.work(0);
     // No one may join any more; wait for those who did, not for those who are still waking up. A helper counts itself
-    // in before it looks for a seat, so that it is either seen here or sees no seat.
-    seats_.store(0);
+    // in before it looks whether it may join, so that it is either seen here or sees that it may not.
+    joining_.store(0);
     while (active_.load()) std::this_thread::yield();
     job.finish();
   }
@@ -99,12 +121,14 @@ class Pool {
   void grow(int wanted) {
     while (int(workers_.size()) < wanted) {
       const uint64_t seen = generation_.load();
-      workers_.emplace_back([this, seen] { serve(seen); });
+      const int number = int(workers_.size()) + 1;
+      workers_.emplace_back([this, number, seen] { serve(number, seen); });
       workers_.back().detach();
     }
   }
 
-  void serve(uint64_t seen) {
+  // Worker `number` is thread `number` of every job that has so many; thread 0 is the one that calls.
+  void serve(int number, uint64_t seen) {
     for (;;) {
       const auto until = std::chrono::steady_clock::now() + std::chrono::microseconds(100);
       while (generation_.load(std::memory_order_acquire) == seen && std::chrono::steady_clock::now() < until)
@@ -115,10 +139,7 @@ class Pool {
       }
       seen = generation_.load(std::memory_order_acquire);
       active_.fetch_add(1);
-      int seats = seats_.load();
-      while (seats > 0 && !seats_.compare_exchange_weak(seats, seats - 1)) {
-      }
-      if (seats > 0) job_->work();
+      if (number < joining_.load()) job_->work(number);
       active_.fetch_sub(1);
     }
   }
@@ -127,7 +148,7 @@ class Pool {
   std::condition_variable wake_;
   std::vector<std::thread> workers_;
   std::atomic<uint64_t> generation_{0};
-  std::atomic<int> seats_{0}, active_{0};
+  std::atomic<int> joining_{0}, active_{0};  // threads below the first number may join; those that did
   Job* job_ = nullptr;
 };
 
@@ -147,16 +168,18 @@ Pool& the_pool() {
   return *pool;
 }
 
-// GNU OpenMP's way to run something on a team of threads; null if the process does not have it.
-using RunTeam = void (*)(void (*)(void*), void*, unsigned threads, unsigned flags);
+// GNU OpenMP's way to run something on a team of threads, if the process has it.
+struct Team {
+  void (*run)(void (*)(void*), void*, unsigned threads, unsigned flags) = nullptr;
+  int (*number)() = nullptr;  // of the thread that asks
 
-RunTeam team_runner() {
+  Team() {
 #if defined(__unix__)
-  return reinterpret_cast<RunTeam>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
-#else
-  return nullptr;
+    run = reinterpret_cast<decltype(run)>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+    number = reinterpret_cast<decltype(number)>(dlsym(RTLD_DEFAULT, "omp_get_thread_num"));
 #endif
-}
+  }
+};
 
 }  // namespace
 
@@ -168,16 +191,20 @@ int num_threads() {
 
 void set_num_threads(int count) { thread_count.store(count); }
 
+int task_thread() { return own_number == outside ? 0 : own_number; }
+
 void run_tasks(int64_t count, int threads, const std::function<void(int64_t)>& task) {
-  if (threads <= 1 || count <= 1) return Pool::run_here(count, task);
-  the_pool().run(count, threads, task);
+  if (threads <= 1 || count <= 1 || own_number != outside) return Pool::run_here(count, task);
+  the_pool().run(count, int(std::min<int64_t>(threads, count)), task);
 }
 
 void run_beside_torch(int64_t count, int threads, const std::function<void(int64_t)>& task) {
-  static const RunTeam run_team = team_runner();
-  if (!run_team || threads <= 1 || count <= 1) return run_tasks(count, threads, task);
-  Job job(count, task);
-  run_team([](void* data) { static_cast<Job*>(data)->work(); }, &job, unsigned(threads), 0);
+  static const Team team;
+  if (!team.run || !team.number || threads <= 1 || count <= 1 || own_number != outside)
+    return run_tasks(count, threads, task);
+  Job job(count, int(std::min<int64_t>(threads, count)), task);
+  const auto work = [](void* data) { static_cast<Job*>(data)->work(team.number()); };
+  team.run(work, &job, unsigned(job.threads()), 0);
   job.finish();
 }
 

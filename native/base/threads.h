@@ -11,8 +11,12 @@ int num_threads();
 void set_num_threads(int count);
 
 // Runs task(0) .. task(count - 1), on up to `threads` threads, the calling one among them. An exception of a task
-// is thrown again here.
+// is thrown again here. Each thread begins with its own share of the tasks, the same in every call: what works on the
+// same data should number its tasks in the same order. What a task itself runs stays on its thread.
 void run_tasks(int64_t count, int threads, const std::function<void(int64_t)>& task);
+
+// Inside a task: which of the threads runs it, from 0. Only for memory that each thread has for itself.
+int task_thread();
 
 // The same on the threads of torch's OpenMP runtime if that is in the process. They wait for work by watching for it,
 // as ours do: between torch's own operations, two pools would keep each other from the cores.

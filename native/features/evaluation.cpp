@@ -9,6 +9,7 @@
 // gradient is then off by about 1e-7 of the counts it is made of.
 #include "features/evaluation.h"
 
+#include "base/threads.h"
 #include "features/edges.h"
 #include "features/finer.h"
 #include "features/objective.h"
@@ -21,14 +22,15 @@
 namespace trellis {
 namespace {
 
-// Sentences go through inference some thousands of tokens at a time, or as many as have a few megabytes of edges: what
-// passes between its stages stays in cache.
-std::vector<int64_t> cut_shards(const Borrowed<int64_t>& sentences, int64_t edge_bytes) {
-  constexpr int64_t most = 16384, least = 64, most_bytes = 1 << 20;
-  const int64_t tokens = edge_bytes ? std::clamp(most_bytes / edge_bytes, least, most) : most;
-  std::vector<int64_t> cuts{0};
+// Sentences go through inference as many at a time as fit, with all that passes between its stages, into the cache of
+// one core; fewer, if there are not enough of them for many cores.
+std::vector<int64_t> cut_shards(const Borrowed<int64_t>& sentences, int64_t token_bytes) {
+  constexpr int64_t most = 8192, few = 1024, least = 64, most_bytes = 1 << 20, shards = 16;
   const int64_t* offsets = sentences.data();
   const int64_t B = int64_t(sentences.size()) - 1;
+  const int64_t wanted = std::clamp(offsets[B] / shards, few, most);
+  const int64_t tokens = std::max(std::min(wanted, most_bytes / token_bytes), least);
+  std::vector<int64_t> cuts{0};
   for (int64_t b = 1; b < B; ++b)
     if (offsets[b + 1] - offsets[cuts.back()] > tokens) cuts.push_back(b);
   cuts.push_back(B);
@@ -54,25 +56,59 @@ class EvaluationIn final : public Evaluation {
 
   Outcome evaluate(const double* weights, double* gradient, double* loss) override {
     cut_sentences();
-    std::vector<double> step_sums(size_t(S_ * S_), 0.0);
     const std::vector<R> chain = chain_scores(weights);
-    Plan<R> plan(objective_.plan(), objective_.pairs(), room_.rows(Plan<R>::row_cells(objective_.plan(), L_)));
+    Plan<R> plan(objective_.plan(), objective_.pairs(), rows_.numbers(Plan<R>::row_cells(objective_.plan(), L_)));
     plan.score_rows(weights);
-    *loss = 0.0;
-    for (size_t s = 0; s + 1 < shards_.size(); ++s) {
-      const Outcome outcome = evaluate_shard(s, plan, chain, weights, gradient, step_sums, loss);
-      if (outcome.status != exact) return {outcome.status, outcome.sequence + shards_[s]};
-    }
+    const ShardSums sums = evaluate_shards(plan, chain, weights, gradient);
+    if (sums.outcome.status != exact) return sums.outcome;
+    *loss = sums.loss;
     if (!gradient) return {};
     plan.add_gradient(gradient);
-    objective_.add_step_gradient(step_sums.data(), 1.0, gradient + objective_.first_step());
+    objective_.add_step_gradient(sums.steps.data(), 1.0, gradient + objective_.first_step());
     return {};
   }
 
  private:
+  // Of some shards, one after another.
+  struct ShardSums {
+    std::vector<double> steps;  // derivatives of the transitions [S, S]
+    double loss = 0.0;
+    Outcome outcome;  // the first problem
+
+    explicit ShardSums(int64_t S) : steps(size_t(S * S), 0.0) {}
+    void add(const ShardSums& other) {
+      for (size_t i = 0; i < steps.size(); ++i) steps[i] += other.steps[i];
+      loss += other.loss;
+      if (outcome.status == exact) outcome = other.outcome;
+    }
+  };
+
   // Of the plan that the objective has now.
   void cut_sentences() {
-    shards_ = cut_shards(objective_.plan().offsets, objective_.has_edges() ? L_ * L_ * int64_t(sizeof(R)) : 0);
+    const int64_t cells = objective_.has_edges() ? L_ * L_ : L_;
+    shards_ = cut_shards(objective_.plan().offsets, cells * int64_t(sizeof(R)));
+  }
+
+  // Each thread takes shards from emissions to derivatives by itself: only weights and rows travel between cores. Edges
+  // of all shards are added to the same gradient, so there the threads share each shard.
+  ShardSums evaluate_shards(Plan<R>& plan, const std::vector<R>& chain, const double* weights, double* gradient) {
+    constexpr int64_t most_tasks = 64, most_bytes = 8 << 20;
+    const int64_t shards = int64_t(shards_.size()) - 1;
+    const int64_t affordable = std::clamp<int64_t>(most_bytes / (S_ * S_ * int64_t(sizeof(double))), 4, most_tasks);
+    const int64_t tasks = edge_plan_ ? 1 : std::min(shards, affordable);
+    std::vector<ShardSums> found(static_cast<size_t>(tasks), ShardSums(S_));
+    const int threads = num_threads();
+    rooms_.resize(std::max(rooms_.size(), size_t(threads)));
+    run_tasks(tasks, threads, [&](int64_t task) {
+      ShardSums& own = found[size_t(task)];
+      Room<R>& room = rooms_[size_t(task_thread())];
+      for (int64_t s = shards * task / tasks; s < shards * (task + 1) / tasks && own.outcome.status == exact; ++s) {
+        own.outcome = evaluate_shard(size_t(s), room, plan, chain, weights, gradient, own.steps, &own.loss);
+        own.outcome.sequence += shards_[size_t(s)];
+      }
+    });
+    for (size_t task = 1; task < found.size(); ++task) found[0].add(found[task]);
+    return std::move(found[0]);
   }
 
   // Transitions, then start, then end, in R.
@@ -85,18 +121,18 @@ class EvaluationIn final : public Evaluation {
     return scores;
   }
 
-  Outcome evaluate_shard(size_t s, Plan<R>& plan, const std::vector<R>& chain, const double* weights,
+  Outcome evaluate_shard(size_t s, Room<R>& room, Plan<R>& plan, const std::vector<R>& chain, const double* weights,
                          double* gradient, std::vector<double>& step_sums, double* loss) {
     const int64_t first = shards_[s], last = shards_[s + 1];
     const int64_t* offsets = objective_.plan().offsets.data();
     const Supervision& known = objective_.supervision();
     const int64_t from = offsets[first], to = offsets[last];
-    room_.emissions.resize(std::max(room_.emissions.size(), size_t((to - from) * L_)));
-    room_.derivatives.resize(gradient ? room_.emissions.size() : 0);
-    plan.score_tokens(weights, first, last, room_.emissions.data());
+    room.emissions.resize(std::max(room.emissions.size(), size_t((to - from) * L_)));
+    room.derivatives.resize(gradient ? room.emissions.size() : 0);
+    plan.score_tokens(weights, first, last, room.emissions.data());
     const std::vector<double> ones(size_t(last - first), 1.0);
     Shard<R> shard{layout_of(offsets, first, last),
-                   room_.emissions.data(),
+                   room.emissions.data(),
                    chain.data(),
                    chain.data() + S_ * S_,
                    chain.data() + S_ * S_ + S_,
@@ -105,11 +141,11 @@ class EvaluationIn final : public Evaluation {
                    known.sentence_weights ? known.sentence_weights + first : ones.data(),
                    known.token_weights ? known.token_weights + from : nullptr,
                    S_,
-                   gradient ? room_.derivatives.data() : nullptr};
+                   gradient ? room.derivatives.data() : nullptr};
     const Outcome outcome = objective_.finer() ? evaluate_finer(shard, step_sums, loss)
-                            : edge_plan_       ? evaluate_edges(s, shard, weights, gradient, step_sums, loss)
+                            : edge_plan_       ? evaluate_edges(s, room, shard, weights, gradient, step_sums, loss)
                                                : shard.run(step_sums, loss);
-    if (outcome.status == exact && gradient) plan.take_derivatives(first, last, room_.derivatives.data());
+    if (outcome.status == exact && gradient) plan.take_derivatives(first, last, room.derivatives.data());
     return outcome;
   }
 
@@ -130,24 +166,25 @@ class EvaluationIn final : public Evaluation {
     return outcome;
   }
 
-  Outcome evaluate_edges(size_t s, Shard<R>& shard, const double* weights, double* gradient,
+  Outcome evaluate_edges(size_t s, Room<R>& room, Shard<R>& shard, const double* weights, double* gradient,
                          std::vector<double>& step_sums, double* loss) {
     const size_t cells = size_t(shard.layout->pairs() * L_ * L_);
-    room_.edges.resize(std::max(room_.edges.size(), cells + 1));  // never null, even if no sentence has two tokens
-    room_.edge_derivatives.resize(room_.edges.size());
-    edge_plan_->score(s, weights + objective_.first_edge(), room_.edges.data());
-    shard.edges = room_.edges.data();
-    shard.edge_derivatives = gradient ? room_.edge_derivatives.data() : nullptr;
+    room.edges.resize(std::max(room.edges.size(), cells + 1));  // never null, even if no sentence has two tokens
+    room.edge_derivatives.resize(room.edges.size());
+    edge_plan_->score(s, weights + objective_.first_edge(), room.edges.data());
+    shard.edges = room.edges.data();
+    shard.edge_derivatives = gradient ? room.edge_derivatives.data() : nullptr;
     const Outcome outcome = shard.run(step_sums, loss);
     if (outcome.status == exact && gradient)
-      edge_plan_->add_gradient(s, room_.edge_derivatives.data(), gradient + objective_.first_edge());
+      edge_plan_->add_gradient(s, room.edge_derivatives.data(), gradient + objective_.first_edge());
     return outcome;
   }
 
   const Objective& objective_;
   int64_t L_, S_;
   std::vector<int64_t> shards_;  // sentences at which shards begin, and B
-  Room<R> room_;
+  Rows<R> rows_;
+  std::vector<Room<R>> rooms_;   // of threads
   std::optional<EdgePlan<R>> edge_plan_;
 };
 

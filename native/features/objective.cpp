@@ -63,7 +63,8 @@ void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start
 Outcome Objective::evaluate(const double* weights, double* gradient, double* loss) {
   make_plan();
   if (!evaluation_) evaluation_ = make_evaluation(*this, single_precision_);
-  if (gradient) std::fill_n(gradient, size(), 0.0);
+  if (gradient)
+    for_chunks(size(), [&](int64_t first, int64_t last) { std::fill(gradient + first, gradient + last, 0.0); });
   return evaluation_->evaluate(weights, gradient, loss);
 }
 

@@ -6,13 +6,18 @@
 
 namespace trellis {
 
-// Memory for one evaluation after another.
+// Memory for one shard after another.
 template <typename R>
 struct Room {
   std::vector<R> emissions, derivatives, edges, edge_derivatives;
+};
 
-  // With at least this many numbers, finite ones.
-  R* rows(int64_t count) {
+// Memory for the rows of one evaluation after another.
+template <typename R>
+class Rows {
+ public:
+  // At least this many numbers, finite ones.
+  R* numbers(int64_t count) {
     if (count > count_) rows_ = Block<R>(0), rows_ = Block<R>(count, R(0)), count_ = count;
     return rows_;
   }

@@ -1,5 +1,6 @@
 #include "features/plan_data.h"
 
+#include "base/threads.h"
 #include "features/windows.h"
 
 #include <algorithm>
@@ -82,11 +83,11 @@ class Planning {
   PlanArrays<Vector> make() {
     plan_.offsets = data_.offsets;
     number_rows();
-    // Rows between, so that reading whole vectors of attributes never touches a bundle that is being written.
-    plan_.bundle_row = int64_t(plan_.row_attributes.size()) + rows_padding / pairs_.labels_in_all + 1;
-    plan_.token_row = plan_.bundle_row + int64_t(row_bundles_.size());
-    list_bundles();
-    list_tokens();
+    // Rows between, so that reading whole vectors of one kind never touches what is being written of the next one.
+    const int64_t between = rows_padding / pairs_.labels_in_all + 1, bundles = int64_t(row_bundles_.size());
+    plan_.bundle_row = int64_t(plan_.row_attributes.size()) + between;
+    plan_.token_row = plan_.bundle_row + bundles + (bundles ? between : 0);
+    run_tasks(2, num_threads(), [&](int64_t kind) { kind == 0 ? list_tokens() : list_bundles(); });
     invert();
     return std::move(plan_);
   }
@@ -156,12 +157,22 @@ class Planning {
     finish_lists(plan_.token_parts), finish_pairs(plan_.token_pairs);
   }
 
-  // From items to lists. Only pairs that occur in lists of pairs get a list of uses.
+  // From items to lists.
   void invert() {
+    run_tasks(3, num_threads(), [&](int64_t kind) {
+      kind == 0 ? invert_tokens() : kind == 1 ? invert_attributes() : invert_pairs();
+    });
+  }
+  void invert_tokens() {
     plan_.bundle_uses =
-        inverse(plan_.bundle_row, plan_.token_row - plan_.bundle_row, {{&plan_.token_parts, plan_.token_row}});
+        inverse(plan_.bundle_row, int64_t(row_bundles_.size()), {{&plan_.token_parts, plan_.token_row}});
+  }
+  void invert_attributes() {
     plan_.attribute_uses = inverse(0, int64_t(plan_.row_attributes.size()),
                                    {{&plan_.bundle_parts, plan_.bundle_row}, {&plan_.token_parts, plan_.token_row}});
+  }
+  // Only pairs that occur in lists of pairs get a list of uses.
+  void invert_pairs() {
     std::vector<int32_t> found, places(pairs_.attributes ? size_t(pairs_.ends[pairs_.attributes - 1]) : 0, -1);
     for (const Lists* lists : {&plan_.bundle_pairs, &plan_.token_pairs}) {
       for (int64_t at = 0; at < lists->begin(lists->size()); ++at) {

@@ -45,7 +45,8 @@ class WindowPlanning {
       plan_.gap = std::max(plan_.gap, int64_t(groups.size()) - 1);
     }
     release(same_), release(row_of_);
-    plan_.token_row = int64_t(row_bundles_.size());
+    // Rows between, so that reading whole vectors of units never touches a token that is being written.
+    plan_.token_row = int64_t(row_bundles_.size()) + rows_padding / pairs_.labels_in_all + 1;
     list_attributes();
     list_uses();
     plan_.places.insert(plan_.places.end(), rows_ahead, 0);

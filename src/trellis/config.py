@@ -58,6 +58,7 @@ T = TypeVar("T")
 _LARGEST = int(sys.float_info.max)
 _UNSET = "unset"
 """None in TOML, for a setting whose default is not None."""
+_KNOWN_HINTS: dict[type[Any], dict[str, Any]] = {}
 
 
 def setting(default: T, explanation: str) -> T:
@@ -79,7 +80,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
     """The configuration with these values, each checked against its type; missing ones take their default."""
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     names = [item.name for item in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in values:
         if key not in names:
@@ -90,6 +91,13 @@ def from_dict(cls: type[T], values: Mapping[str, Any], *, where: str = "") -> T:
         return cls(**checked)
     except TypeError as error:
         raise ConfigError(f"{where or cls.__name__}: {error}") from None
+
+
+def _hints(cls: type[Any]) -> dict[str, Any]:
+    """The types of the settings; to work them out takes a millisecond."""
+    if cls not in _KNOWN_HINTS:
+        _KNOWN_HINTS[cls] = typing.get_type_hints(cls)
+    return _KNOWN_HINTS[cls]
 
 
 def to_toml(config: Any) -> str:
@@ -287,7 +295,7 @@ def _toml_lines(config: Any, section: str) -> list[str]:
             nested += [*comment, f"[{name}]", *_toml_lines(value, f"{name}.")]
         elif value is None and item.default is None:
             plain += [*comment, f"# {item.name} is not set", ""]
-        elif value is None and not _may_be_unset(typing.get_type_hints(type(config))[item.name]):
+        elif value is None and not _may_be_unset(_hints(type(config))[item.name]):
             raise ConfigError(
                 f"setting {section}{item.name!r} is None, which is not its default and cannot be said in TOML"
             )

@@ -171,6 +171,35 @@ def test_owlqn_stays_in_the_orthant_of_a_step(size):
     assert slope == pytest.approx(uphill @ (cut - x), abs=1e-9)
 
 
+@pytest.mark.parametrize("size", [1, 7, 256, 2048, 2049, 20_011])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 12])
+def test_a_step_is_learned_with_all_its_products(size, count):
+    random = np.random.default_rng(size + count)
+    x, x_before, g, g_before, v = random.normal(size=(5, size))
+    vectors = list(random.normal(size=(count, size)).astype(np.float32))
+    s, y = np.empty((2, size), dtype=np.float32)
+    found = _native.learn_step(x, x_before, g, g_before, v, vectors, s, y).reshape(3, count + 3)
+    assert s.tolist() == (x - x_before).astype(np.float32).tolist()
+    assert y.tolist() == (g - g_before).astype(np.float32).tolist()
+    three = np.array([s, y, v], dtype=np.float64)
+    expected = three @ np.array([*vectors, *three], dtype=np.float64).T
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 255, 2049, 20_011])
+def test_long_vectors_are_combined(size):
+    random = np.random.default_rng(size)
+    v, out = random.normal(size=(2, size))
+    vectors = list(random.normal(size=(5, size)).astype(np.float32))
+    factors = random.normal(size=5)
+    _native.combine_steps(vectors, factors.tolist(), v, -2.0, out)
+    np.testing.assert_allclose(out, factors @ np.array(vectors, dtype=np.float64) - 2.0 * v, rtol=1e-12, atol=1e-12)
+    gradient = random.normal(size=size)
+    expected = gradient + 0.5 * v
+    assert _native.add_decay(v, 0.5, gradient) == pytest.approx(float(v @ v))
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_a_gradient_that_is_not_a_number_is_not_hidden_by_owlqn():
     assert np.isnan(pseudo_gradient(np.array([0.0, 1.0]), np.full(2, np.nan), 0.5)).all()
 
