@@ -1,5 +1,5 @@
 // Strings with numbers, most of which are short: those of up to seven bytes are keys themselves, so that to find one
-// takes no other memory than its bucket. Where its weights are lies beside its number, since both are asked for at once.
+// takes no other memory than its bucket. Where its weights are lies beside its number: both are asked for at once.
 #pragma once
 
 #include "features/key_table.h"
