@@ -20,7 +20,8 @@ class Labeller {
 
   Labeller(nanobind::list names, Numbers transitions, Numbers start, Numbers end)
       : names_(std::move(names)), transitions_(std::move(transitions)), start_(std::move(start)), end_(std::move(end)) {
-    if (start_.size() != names_.size() || end_.size() != names_.size() || transitions_.size() != names_.size() * names_.size())
+    const size_t L = names_.size();
+    if (start_.size() != L || end_.size() != L || transitions_.size() != L * L)
       throw nanobind::value_error("a chain of L states has (L, L) transitions, L starts and L ends");
   }
   int64_t labels() const { return int64_t(start_.size()); }

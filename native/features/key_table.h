@@ -23,7 +23,7 @@ class KeyTable {
 
   // The value of a key, with `value` if it is new.
   V& add(uint64_t key, const V& value) {
-    if (count_ * 3 > buckets() * size * 2) grow();
+    if (count_ * 3 >= buckets() * size * 2) grow();  // a place must stay free: searches end there
     auto [bucket, at] = place(key);
     if (bucket->keys[at] == no_key) bucket->keys[at] = key, bucket->values[at] = value, ++count_;
     return bucket->values[at];

@@ -52,6 +52,12 @@ class Origins {
   bool readable() const { return readable_; }
   const std::vector<Reading>& readings() const { return readings_; }
   const std::vector<Shape>& shapes() const { return shapes_; }
+  // The shape that is this reading and nothing else, or -1.
+  int shape_alone(int reading) const {
+    for (size_t s = 0; s < shapes_.size(); ++s)
+      if (shapes_[s].parts.size() == 1 && shapes_[s].parts[0].reading == reading) return int(s);
+    return -1;
+  }
   int reach() const { return reach_; }  // how many rows away templates look at most
 
   // f(form, values) for each way in which a template makes this name. False if there are too many to try: names that

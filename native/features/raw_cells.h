@@ -47,9 +47,11 @@ class RawCells {
   // Most words have up to 16 bytes: two copies that may overlap take less than a call of memcpy.
   static void copy(std::string_view from, char* to) {
     const size_t size = from.size();
-    if (size > 16 || size < 2) return void(std::memcpy(to, from.data(), size));
+    if (size > 16) return void(std::memcpy(to, from.data(), size));
     if (size >= 8) return copy_ends<uint64_t>(from, to);
-    size >= 4 ? copy_ends<uint32_t>(from, to) : copy_ends<uint16_t>(from, to);
+    if (size >= 4) return copy_ends<uint32_t>(from, to);
+    if (size >= 2) return copy_ends<uint16_t>(from, to);
+    if (size) *to = from[0];
   }
   template <typename Word>
   static void copy_ends(std::string_view from, char* to) {

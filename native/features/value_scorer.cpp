@@ -46,19 +46,18 @@ void ValueScorer<R>::list_column(size_t c) {
   if (c == 0) {
     row(0);  // where templates without cells go
     for (size_t s = 0; s < shapes.size(); ++s)
-      if (shapes[s].parts.empty()) own.always.push_back({s, std::vector<int32_t>(shapes[s].first_rows.size(), 0)});
+      if (shapes[s].parts.empty()) own.always.push_back({int(s), std::vector<int32_t>(shapes[s].first_rows.size(), 0)});
   }
   for (size_t r = 0; r < model_->origins.readings().size(); ++r) {
     if (size_t(model_->origins.readings()[r].column) != c) continue;
     own.readings.push_back(int(r));
-    own.alone.emplace_back();
+    Alone& alone = own.alone.emplace_back();
+    alone.shape = model_->origins.shape_alone(int(r));
+    if (alone.shape >= 0)
+      for (const int first : shapes[size_t(alone.shape)].first_rows) alone.rows.push_back(row(first));
     bool kept = false;
-    for (size_t s = 0; s < shapes.size(); ++s) {
-      for (const Part& part : shapes[s].parts) kept |= part.reading == int(r) && shapes[s].parts.size() > 1;
-      if (shapes[s].parts.size() != 1 || shapes[s].parts[0].reading != int(r)) continue;
-      own.alone.back().push_back({s, {}});
-      for (const int first : shapes[s].first_rows) own.alone.back().back().rows.push_back(row(first));
-    }
+    for (const Shape& shape : shapes)
+      for (const Part& part : shape.parts) kept |= part.reading == int(r) && shape.parts.size() > 1;
     own.kept.push_back(kept ? int(own.width++) : -1);
   }
 }
@@ -165,16 +164,9 @@ void ValueScorer<R>::look_up(size_t c) {
   for_wanted([](Wanted& wanted, const ValueIndex& known, size_t) { known.fetch_ends(wanted.search); });
   for_wanted([](Wanted& wanted, const ValueIndex& known, size_t) { known.fetch_string(wanted.search); });
   for_wanted([&](Wanted& wanted, const ValueIndex& known, size_t r) {
-    wanted.number = known.find(wanted.search);
-    if (wanted.number < 0) return;
-    for (const Alone& alone : own_[c].alone[r]) __builtin_prefetch(model_->grams[alone.shape].slots() + wanted.number);
-  });
-  for_wanted([&](Wanted& wanted, const ValueIndex&, size_t r) {
-    if (wanted.number < 0) return;
-    for (const Alone& alone : own_[c].alone[r]) {
-      const Grams<R>& grams = model_->grams[alone.shape];
-      grams.fetch_weights(grams.slots()[wanted.number]);
-    }
+    wanted.value = known.find(wanted.search);
+    const int shape = own_[c].alone[r].shape;
+    if (wanted.value.number >= 0 && shape >= 0) model_->grams[size_t(shape)].fetch_weights(wanted.value.slot);
   });
 }
 
@@ -190,16 +182,14 @@ void ValueScorer<R>::see(size_t c, const int64_t* tokens, size_t count) {
   for (size_t i = 0; i < count; ++i, used_rows_ += width) {
     double* rows = rows_.numbers + used_rows_ * L;
     std::fill_n(rows, width * L, 0.0);
-    const auto add = [&](const Alone& alone, int32_t number) {
-      const Grams<R>& grams = model_->grams[alone.shape];
-      gram_kernels<R>().add_to(grams.table(), grams.slots()[number], alone.rows.data(), rows);
+    const auto add = [&](const Alone& alone, const GramSlot& slot) {
+      gram_kernels<R>().add_to(model_->grams[size_t(alone.shape)].table(), slot, alone.rows.data(), rows);
     };
-    for (const Alone& alone : own.always) add(alone, 0);
+    for (const Alone& alone : own.always) add(alone, model_->grams[size_t(alone.shape)].slots()[0]);
     for (size_t r = 0; r < own.readings.size(); ++r) {
-      const int32_t number = wanted_[i * own.readings.size() + r].number;
+      const auto [number, slot] = wanted_[i * own.readings.size() + r].value;
       if (own.kept[r] >= 0) own.numbers[size_t(tokens[i] * own.width + own.kept[r])] = number;
-      if (number < 0) continue;
-      for (const Alone& alone : own.alone[r]) add(alone, number);
+      if (number >= 0 && own.alone[r].shape >= 0) add(own.alone[r], slot);
     }
     own.row_of[size_t(tokens[i])] = int32_t(used_rows_);
   }

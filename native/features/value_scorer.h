@@ -22,18 +22,18 @@ class ValueScorer final : public Scorer {
   int64_t labels() const override { return model_->L; }
 
  private:
-  // A shape with one part: its values are looked up once for each token.
+  // A shape with one part or none: its values are looked up once for each token.
   struct Alone {
-    size_t shape;
+    int shape = -1;             // or there is none
     std::vector<int32_t> rows;  // of each entry, among those of the column
   };
   struct OfColumn {
     std::vector<int> rows;  // at which templates look at its cells alone
     std::vector<int> readings;
-    std::vector<std::vector<Alone>> alone;  // [readings]
-    std::vector<Alone> always;              // shapes without parts
-    std::vector<int> kept;                  // [readings] their places in `numbers`, or -1
-    int64_t width = 0;                      // of `numbers`
+    std::vector<Alone> alone;   // [readings]
+    std::vector<Alone> always;  // shapes without parts
+    std::vector<int> kept;      // [readings] their places in `numbers`, or -1
+    int64_t width = 0;          // of `numbers`
     // By token; the edges of sentences come first: -1, +1, -2, +2 ...
     std::vector<int32_t> row_of;   // the first of its rows, or -1 if there are none yet
     std::vector<int32_t> numbers;  // [tokens, width] of its values, or -1 if the model does not know them
@@ -44,10 +44,10 @@ class ValueScorer final : public Scorer {
     int64_t room = 0;
     void reserve(int64_t used, int64_t count);
   };
-  // A reading of a token on its way from a text to a number.
+  // A reading of a token on its way from a text to a number and to weights.
   struct Wanted {
     ValueIndex::Search search;
-    int32_t number;
+    ValueIndex::Value value;
   };
   // Some sentences one after another, each with its edges on both sides.
   struct Strip {

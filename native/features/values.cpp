@@ -144,6 +144,12 @@ bool ValueWeights<R>::make(const IndexView& attributes, const Pairs& pairs, cons
     grams[size_t(s)].make(shapes[size_t(s)], uses_of<R>(read[size_t(s)], grams[size_t(s)].radices()), pairs, weights);
     read[size_t(s)] = {};
   });
+  for (size_t r = 0; r < known.size(); ++r) {
+    const int shape = origins.shape_alone(int(r));
+    if (shape < 0) continue;
+    known[r].set_slots(grams[size_t(shape)].slots());
+    grams[size_t(shape)].forget_slots();
+  }
   return true;
 }
 

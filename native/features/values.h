@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/block.h"
+#include "base/release.h"
 #include "features/origins.h"
 #include "features/scoring.h"
 #include "features/value_index.h"
@@ -27,8 +28,9 @@ class Grams {
   const std::vector<uint64_t>& radices() const { return radices_; }
   // The hits among the places; how many.
   int64_t find(const GramPlace* places, int64_t count, GramHit* hits) const;
-  // Of a shape with one part or none: by value.
+  // Of a shape with one part or none: by value. With one part, they are needed until the values have them.
   const GramSlot* slots() const { return slots_.data(); }
+  void forget_slots() { release(slots_); }
   void fetch_weights(const GramSlot& slot) const {
     if (slot.count != gram_row) return __builtin_prefetch(weights_.data() + slot.begin);
     const R* row = rows_ + slot.begin * width();

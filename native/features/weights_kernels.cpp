@@ -1,5 +1,5 @@
-// The kernels of weights.h for one instruction set: the sums of a few labels stay in registers until all is added. Pairs
-// are added by lanes too: a number written to memory and read at once as part of a vector would have to wait.
+// The kernels of weights.h for one instruction set: the sums of a few labels stay in registers until all is added.
+// Pairs are added by lanes too: a number written to memory and read at once as part of a vector would have to wait.
 #include "features/weights.h"
 
 #include "base/simd.h"

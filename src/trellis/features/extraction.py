@@ -105,7 +105,7 @@ class TemplateExtractor:
 
     def _columns(self, sentences: Sequence[Tokens | Sentence]) -> tuple[list[list[Tokens]], list[str]]:
         """The cells that the templates look at, column by column, and the columns' names."""
-        tokens: list[Tokens] = list(sentences)  # type: ignore[arg-type]
+        tokens: list[Tokens] = sentences if type(sentences) is list else list(sentences)  # type: ignore[arg-type]
         names = ["token"]
         if any(issubclass(kind, Sentence) for kind in set(map(type, sentences))):
             tokens = [item.tokens if isinstance(item, Sentence) else item for item in sentences]

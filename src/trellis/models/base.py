@@ -213,13 +213,13 @@ class Tagger(Trainable[C], ABC):
     def _decode(self, inputs: Sequence[Any]) -> list[list[str]]:
         """The best labels block by block, without a posterior where the family needs none."""
         size = sentences_at_once(len(self._fitted_tags()), self._cells())
-        if len(inputs) <= size:
+        if 0 < len(inputs) <= size:
             return self._decode_block(inputs, 0)
         blocks = (self._decode_block(inputs[i : i + size], i) for i in range(0, len(inputs), size))
         return [own for block in blocks for own in block]
 
     def _decode_block(self, inputs: Sequence[Any], first: int) -> list[list[str]]:
-        best = self._decoded(self._for_scores(inputs, [])) if len(inputs) else []
+        best = self._decoded(inputs)
         return self._posterior(inputs, None, first, lexicon=None).best() if best is None else best
 
     def _posteriors(

@@ -67,7 +67,7 @@ class FamilyHooks(Estimator[C], ABC):
         return False
 
     def _decoded(self, inputs: Sequence[Any]) -> list[list[str]] | None:
-        """The best labels of inputs as `_scores` takes them; None if `_scores` must be asked, for an error too."""
+        """The best labels of inputs as they are given; None if a posterior must be asked, for an error too."""
         return None
 
     def _cells(self) -> int:

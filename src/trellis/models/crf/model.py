@@ -165,10 +165,10 @@ class CRF(Tagger[CRFConfig]):
         p, extractor = self._fitted(), self._extractor()
         if p.edges is not None or p.histories is not None or isinstance(inputs, PackedTokens):
             return None
-        labeller = self._chain_labeller(p)
+        labeller, seen = self._chain_labeller(p), self._for_scores(inputs, [])
         if isinstance(extractor, TemplateExtractor):
-            return extractor.best(inputs, self._token_scorer(p, extractor.templates), labeller)
-        return labeller.best(extractor.compile(inputs, p.index, grow=False), p.ready)
+            return extractor.best(seen, self._token_scorer(p, extractor.templates), labeller)
+        return labeller.best(extractor.compile(seen, p.index, grow=False), p.ready)
 
     def _chain_labeller(self, p: CRFWeights) -> _native.Labeller:
         """What finds the best labels with these transitions; made when first asked for."""
