@@ -456,3 +456,35 @@ def test_a_setting_of_another_family_is_refused_with_its_name(here, shell):
         assert ran.err == f"trellis: the model hmm has no setting {key!r}; models that have it: crf (out_of_core)\n"
     ran = shell("train", "--model", "hmm", *TRAIN[3:], "--set", "ordr=2")
     assert ran.err == "trellis: HMMConfig has no setting 'ordr'; did you mean 'order'?\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        (
+            "a.jsonl",
+            '{"text": "Ada met Bob"}\n',
+            "texts without spans, which are read from fields label, labels, entities",
+        ),
+        ("a.jsonl", '{"text": "Ada met Bob", "ner": [[0, 3, "PER"]]}\n', "texts without spans"),
+        ("a.conll", "Ada\nmet\nBob\n\n", "tokens without tags"),
+    ],
+)
+def test_what_has_no_tags_is_not_taken_for_a_segmentation(shell, here, name, text, found):
+    Path(name).write_text(text * 3)
+    done = shell("train", "--model", "crf", "--train", name, "--out", "model")
+    assert done.code == 1
+    assert f"trellis: {name}: expected tags to learn, found {found}" in done.err
+    assert "give --task seg" in done.err
+    assert shell("train", "--model", "crf", "--train", name, "--out", "model", "--task", "seg").code == 0
+
+
+def test_files_to_tag_may_lack_the_columns_that_training_named(shell, here):
+    Path("a.tsv").write_text("1\tAda\tB-PER\tO\n2\tmet\tO\tO\n3\tBob\tB-PER\tO\n4\there\tO\tO\n\n")
+    Path("b.tsv").write_text("1\tAda\n2\tmet\n\n")
+    train = ("train", "--model", "crf", "--train", "a.tsv", "--out", "model", "--quiet")
+    refused = shell(*train)
+    assert (refused.code, "numbers that count them; give --tokens 1" in refused.err) == (1, True)
+    assert shell(*train, "--tokens", "1", "--tags", "2").code == 0
+    assert shell("tag", "model", "b.tsv", "--quiet").out == "Ada\t1\tB-PER\nmet\t2\tO\n\n"
+    assert shell("tag", "model", "b.tsv", "--quiet", "--tags", "7").code == 1

@@ -117,3 +117,14 @@ def test_semicolons_are_named(tmp_path: Path) -> None:
     path.write_text("word;tag\nAda;B-PER\n")
     with pytest.raises(DataError, match="columns separated by semicolons, which"):
         corpus.read(path)
+
+
+@pytest.mark.parametrize("options", [{"tags": 2}, {"tags": "ner", "columns": ["number", "token", "ner"]}])
+def test_a_file_to_be_tagged_may_lack_the_column_of_the_tags(tmp_path: Path, options: dict[str, object]) -> None:
+    path = written(tmp_path / "a.conll", 0, counted=True)
+    with pytest.raises(CorpusError):
+        corpus.read(path, tokens=1, **options)
+    sentence = corpus.read(path, tokens=1, gold=False, **options).sentences[0]
+    assert (sentence.tokens, sentence.tags) == (("Ada", "left", "Oslo", "."), None)
+    whole = written(tmp_path / "b.conll", 0, 2, counted=True)
+    assert corpus.read(whole, tokens=1, gold=False, **options).sentences[0].tags == ("B-PER", "O", "B-LOC", "O")
