@@ -488,3 +488,22 @@ def test_files_to_tag_may_lack_the_columns_that_training_named(shell, here):
     assert shell(*train, "--tokens", "1", "--tags", "2").code == 0
     assert shell("tag", "model", "b.tsv", "--quiet").out == "Ada\t1\tB-PER\nmet\t2\tO\n\n"
     assert shell("tag", "model", "b.tsv", "--quiet", "--tags", "7").code == 1
+
+
+def test_a_scheme_that_reads_no_tag_is_not_a_segmentation(shell, here):
+    Path("pos.conll").write_text("Ada\tNOUN\nmet\tVERB\n\n" * 3)
+    done = shell("train", "--model", "crf", "--train", "pos.conll", "--out", "model", "--scheme", "iob2")
+    assert (done.code, "pos.conll:1: bad tag 'NOUN'" in done.err) == (1, True)
+
+
+def test_a_warm_start_keeps_the_scheme_of_its_model(shell, here):
+    Path("pos.conll").write_text("Ada\tNOUN\nmet\tVERB\n\n" * 3)
+    train = ("train", "--model", "crf", "--train")
+    assert shell("convert", "train.conll", "bioes.conll", "--scheme", "BIOES").code == 0
+    assert shell(*train, "bioes.conll", "--out", "bioes").code == 0
+    assert shell(*train, "train.conll", "--out", "again", "--warm-start", "bioes").code == 0
+    assert trellis.load("again").tagset_.scheme is Scheme.BIOES
+    assert shell(*train, "pos.conll", "--out", "pos").code == 0
+    mixed = shell(*train, "train.conll", "--out", "mixed", "--warm-start", "pos")
+    assert mixed.code == 1
+    assert "the labels of pos are PLAIN, those of train.conll are IOB2: expected labels of one kind" in mixed.err
