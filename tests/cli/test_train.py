@@ -507,3 +507,11 @@ def test_a_warm_start_keeps_the_scheme_of_its_model(shell, here):
     mixed = shell(*train, "train.conll", "--out", "mixed", "--warm-start", "pos")
     assert mixed.code == 1
     assert "the labels of pos are PLAIN, those of train.conll are IOB2: expected labels of one kind" in mixed.err
+
+
+def test_a_text_with_annotations_of_brat_beside_it_is_no_segmentation(shell, here):
+    Path("a.txt").write_text("Ada met Bob .\n" * 5)
+    Path("a.ann").write_text("T1\tPER 0 3\tAda\n")
+    done = shell("train", "--model", "crf", "--train", "a.txt", "--out", "model")
+    assert (done.code, "annotations, of brat, are beside it in a.ann, which is not read" in done.err) == (1, True)
+    assert shell("train", "--model", "crf", "--train", "a.txt", "--out", "model", "--task", "seg").code == 0

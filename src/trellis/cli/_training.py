@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -127,6 +128,12 @@ def _read_file(reader: Reader, path: str) -> Corpus:
 
 def _check_tagged(path: str, file: Corpus) -> None:
     """Words without tags can teach a segmentation, but so would be taken annotations that a reader does not know."""
+    beside = Path(path).with_suffix(".ann")
+    if file.format == "segmented" and beside.suffix != Path(path).suffix and beside.is_file():
+        raise DataError(
+            f"{path}: expected words between spaces, found a text whose annotations, of brat, are beside it in "
+            f"{beside}, which is not read; if its words are those of a segmentation, give --task seg"
+        )
     if any(sentence.tags is not None for sentence in file):
         return
     found = "texts without spans" if file.format == "spans" else "tokens without tags"
