@@ -484,7 +484,7 @@ def test_files_to_tag_may_lack_the_columns_that_training_named(shell, here):
     Path("b.tsv").write_text("1\tAda\n2\tmet\n\n")
     train = ("train", "--model", "crf", "--train", "a.tsv", "--out", "model", "--quiet")
     refused = shell(*train)
-    assert (refused.code, "numbers that count them; give --tokens 1" in refused.err) == (1, True)
+    assert (refused.code, "numbers that count them or their sentences; give --tokens 1" in refused.err) == (1, True)
     assert shell(*train, "--tokens", "1", "--tags", "2").code == 0
     assert shell("tag", "model", "b.tsv", "--quiet").out == "Ada\t1\tB-PER\nmet\t2\tO\n\n"
     assert shell("tag", "model", "b.tsv", "--quiet", "--tags", "7").code == 1

@@ -206,7 +206,8 @@ def _check_placing(source: Source, layout: _Layout) -> None:
     rows = [cells for cells in (layout.tabbed(line).split("\t") for line in lines) if cells[0] != DOCSTART]
     whole = [cells for cells in rows if len(cells) == layout.table.width]
     tags = None if layout.tag is None else [cells[layout.tag] for cells in whole]
-    check_placing(source.name, [cells[layout.token] for cells in whole], tags)
+    second = [cells[1] for cells in whole] if layout.table.width > 2 else None
+    check_placing(source.name, [cells[layout.token] for cells in whole], tags, second)
 
 
 def _refuse_other_tables(line: str, columns: Sequence[str] | None) -> None:
