@@ -456,3 +456,62 @@ def test_a_setting_of_another_family_is_refused_with_its_name(here, shell):
         assert ran.err == f"trellis: the model hmm has no setting {key!r}; models that have it: crf (out_of_core)\n"
     ran = shell("train", "--model", "hmm", *TRAIN[3:], "--set", "ordr=2")
     assert ran.err == "trellis: HMMConfig has no setting 'ordr'; did you mean 'order'?\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        (
+            "a.jsonl",
+            '{"text": "Ada met Bob"}\n',
+            "texts without spans, which are read from fields label, labels, entities",
+        ),
+        ("a.jsonl", '{"text": "Ada met Bob", "ner": [[0, 3, "PER"]]}\n', "texts without spans"),
+        ("a.conll", "Ada\nmet\nBob\n\n", "tokens without tags"),
+    ],
+)
+def test_what_has_no_tags_is_not_taken_for_a_segmentation(shell, here, name, text, found):
+    Path(name).write_text(text * 3)
+    done = shell("train", "--model", "crf", "--train", name, "--out", "model")
+    assert done.code == 1
+    assert f"trellis: {name}: expected tags to learn, found {found}" in done.err
+    assert "give --task seg" in done.err
+    assert shell("train", "--model", "crf", "--train", name, "--out", "model", "--task", "seg").code == 0
+
+
+def test_files_to_tag_may_lack_the_columns_that_training_named(shell, here):
+    Path("a.tsv").write_text("1\tAda\tB-PER\tO\n2\tmet\tO\tO\n3\tBob\tB-PER\tO\n4\there\tO\tO\n\n")
+    Path("b.tsv").write_text("1\tAda\n2\tmet\n\n")
+    train = ("train", "--model", "crf", "--train", "a.tsv", "--out", "model", "--quiet")
+    refused = shell(*train)
+    assert (refused.code, "numbers that count them or their sentences; give --tokens 1" in refused.err) == (1, True)
+    assert shell(*train, "--tokens", "1", "--tags", "2").code == 0
+    assert shell("tag", "model", "b.tsv", "--quiet").out == "Ada\t1\tB-PER\nmet\t2\tO\n\n"
+    assert shell("tag", "model", "b.tsv", "--quiet", "--tags", "7").code == 1
+
+
+def test_a_scheme_that_reads_no_tag_is_not_a_segmentation(shell, here):
+    Path("pos.conll").write_text("Ada\tNOUN\nmet\tVERB\n\n" * 3)
+    done = shell("train", "--model", "crf", "--train", "pos.conll", "--out", "model", "--scheme", "iob2")
+    assert (done.code, "pos.conll:1: bad tag 'NOUN'" in done.err) == (1, True)
+
+
+def test_a_warm_start_keeps_the_scheme_of_its_model(shell, here):
+    Path("pos.conll").write_text("Ada\tNOUN\nmet\tVERB\n\n" * 3)
+    train = ("train", "--model", "crf", "--train")
+    assert shell("convert", "train.conll", "bioes.conll", "--scheme", "BIOES").code == 0
+    assert shell(*train, "bioes.conll", "--out", "bioes").code == 0
+    assert shell(*train, "train.conll", "--out", "again", "--warm-start", "bioes").code == 0
+    assert trellis.load("again").tagset_.scheme is Scheme.BIOES
+    assert shell(*train, "pos.conll", "--out", "pos").code == 0
+    mixed = shell(*train, "train.conll", "--out", "mixed", "--warm-start", "pos")
+    assert mixed.code == 1
+    assert "the labels of pos are PLAIN, those of train.conll are IOB2: expected labels of one kind" in mixed.err
+
+
+def test_a_text_with_annotations_of_brat_beside_it_is_no_segmentation(shell, here):
+    Path("a.txt").write_text("Ada met Bob .\n" * 5)
+    Path("a.ann").write_text("T1\tPER 0 3\tAda\n")
+    done = shell("train", "--model", "crf", "--train", "a.txt", "--out", "model")
+    assert (done.code, "annotations, of brat, are beside it in a.ann, which is not read" in done.err) == (1, True)
+    assert shell("train", "--model", "crf", "--train", "a.txt", "--out", "model", "--task", "seg").code == 0

@@ -131,6 +131,16 @@ def test_untagged_files_alone_are_fine(tmp_path: Path) -> None:
     assert (report.scheme, report.findings) == (None, [])
 
 
+def test_annotations_in_an_unknown_field_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "Ada met Bob", "ner": [[0, 3, "PER"]]}\n')
+    read = corpus.read(path)
+    report = check_files([CheckedFile(str(path), read.sentences, read.report)])
+    assert [(finding.severity, finding.kind, finding.line) for finding in report.findings] == [
+        ("warning", "untagged", 1)
+    ]
+
+
 def test_invisible_characters_are_named_and_joiners_inside_are_not(tmp_path: Path) -> None:
     family, persian, nbsp = "\U0001f468\u200d\U0001f469", "می\u200cخواهم", "10\u00a0000"
     content = f"{family}\tO\n{persian}\tO\n{nbsp}\tO\nzero\u200bwidth\tO\n\x07\tO\nend\u200d\tO\n"

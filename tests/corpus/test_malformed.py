@@ -115,7 +115,9 @@ LINES = {
     ),
     "jsonl that is no object": Case("jsonl", "3\n", "f:1: expected a JSON object: '3'"),
     "jsonl without tokens": Case(
-        "jsonl", '{"words": []}\n', "f:1: expected a field 'tokens', found 'words': '{\"words\": []}'"
+        "jsonl",
+        '{"words": []}\n',
+        "f:1: expected a field 'tokens', found 'words'; --tokens and --tags name others: '{\"words\": []}'",
     ),
     "jsonl with tokens that are no list": Case(
         "jsonl", '{"tokens": "ab"}\n', "f:1: expected a list in 'tokens', found 'ab': '{\"tokens\": \"ab\"}'"
@@ -153,7 +155,7 @@ LINES = {
     "a span beyond the text": Case(
         "spans",
         '{"text": "Paris", "label": [[0, 6, "X"]]}\n',
-        "f:1: the span [0, 6, 'X'] does not lie in the text of 5 characters"
+        "f:1: the span [0, 6, 'X'] does not lie in the text of 5 characters: expected 0 <= start < end <= 5"
         ': \'{"text": "Paris", "label": [[0, 6, "X"]]}\'',
     ),
     "a span of white space": Case(
@@ -257,9 +259,8 @@ LINES = {
     "many fields": Case(
         "jsonl",
         json.dumps({f"f{i}": 1 for i in range(30)}),
-        "f:1: expected a field 'tokens', found 'f0', 'f1', 'f2', 'f3', 'f4', 'f5', 'f6', 'f7', 'f8', 'f9', ...: '"
-        + json.dumps({f"f{i}": 1 for i in range(30)})[:120]
-        + "…'",
+        "f:1: expected a field 'tokens', found 'f0', 'f1', 'f2', 'f3', 'f4', 'f5', 'f6', 'f7', 'f8', 'f9', ...; "
+        "--tokens and --tags name others: '" + json.dumps({f"f{i}": 1 for i in range(30)})[:120] + "…'",
     ),
     "offsets that end beyond the text": Case(
         "jsonl",

@@ -52,16 +52,25 @@ def test_a_tag_before_its_token_is_refused_with_the_options_that_read_it(
 @pytest.mark.parametrize("separator", [" ", "\t"])
 def test_numbers_before_the_tokens_are_refused(tmp_path: Path, separator: str) -> None:
     path = written(tmp_path / "a.conll", 0, 2, separator=separator, counted=True)
-    with pytest.raises(DataError, match="numbers that count them; give --tokens 1"):
+    with pytest.raises(DataError, match="numbers that count them or their sentences; give --tokens 1"):
         corpus.read(path)
     with pytest.raises(DataError, match="numbers that count them"):
         corpus.read(path, tags=None)
     assert corpus.read(path, tokens=1).sentences[0].tokens == ("Ada", "left", "Oslo", ".")
 
 
+def test_numbers_of_sentences_before_the_tokens_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    rows = [f"{number}\t{word}\t{tag}" for number, sentence in enumerate(SENTENCES, 47959) for word, tag, _ in sentence]
+    path.write_text("\n".join(rows) + "\n")
+    with pytest.raises(DataError, match="numbers that count them or their sentences; give --tokens 1"):
+        corpus.read(path)
+
+
 @pytest.mark.parametrize(
     "rows",
     [
+        ["3 1 C", "1 2 H", "1 4 H", "2 5 C"] * 20,
         ["3 C", "1 H", "1 H", "2 C"] * 20,  # Eisner's ice creams
         [f"{number} NUM" for number in (1, 7, 4, 2, 9, 3)],
         ["A AE1", "B B", "O OW0", "X K"] * 9,
@@ -117,3 +126,14 @@ def test_semicolons_are_named(tmp_path: Path) -> None:
     path.write_text("word;tag\nAda;B-PER\n")
     with pytest.raises(DataError, match="columns separated by semicolons, which"):
         corpus.read(path)
+
+
+@pytest.mark.parametrize("options", [{"tags": 2}, {"tags": "ner", "columns": ["number", "token", "ner"]}])
+def test_a_file_to_be_tagged_may_lack_the_column_of_the_tags(tmp_path: Path, options: dict[str, object]) -> None:
+    path = written(tmp_path / "a.conll", 0, counted=True)
+    with pytest.raises(CorpusError):
+        corpus.read(path, tokens=1, **options)
+    sentence = corpus.read(path, tokens=1, gold=False, **options).sentences[0]
+    assert (sentence.tokens, sentence.tags) == (("Ada", "left", "Oslo", "."), None)
+    whole = written(tmp_path / "b.conll", 0, 2, counted=True)
+    assert corpus.read(whole, tokens=1, gold=False, **options).sentences[0].tags == ("B-PER", "O", "B-LOC", "O")

@@ -68,7 +68,7 @@ def test_written_rows_have_ids_if_names_are_given() -> None:
         ({"tokens": ["a"], "ner_tags": [0.5]}, "row 1: expected strings in 'ner_tags', found 0.5"),
         ({"tokens": ["a"], "ner_tags": [True]}, "row 1: expected strings in 'ner_tags', found True"),
         ({"tokens": ["a"], "ner_tags": []}, "row 1: expected as many 'ner_tags' as 'tokens', found 0 and 1"),
-        ({"ner_tags": []}, "row 1: expected a field 'tokens', found 'ner_tags'"),
+        ({"ner_tags": []}, "row 1: expected a field 'tokens', found 'ner_tags'; --tokens and --tags name others"),
         ({"tokens": ["a"], "pos": [3]}, None),
     ],
 )

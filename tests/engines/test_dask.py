@@ -11,7 +11,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 from tests.engines.conftest import as_bytes
-from trellis.distributed import tag_dask
+from trellis.distributed import tag_dask, tag_ray, tag_spark
+from trellis.errors import DataError
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +37,9 @@ def test_a_frame_whose_worker_is_killed_is_whole(texts, tagger, deadly, tmp_path
     found = tag_dask(frame, deadly).compute()
     assert (tmp_path / "met").exists()
     assert as_bytes(to_arrow(found)) == as_bytes(tagger(texts))
+
+
+@pytest.mark.parametrize("call", [tag_dask, tag_ray, tag_spark])
+def test_a_table_in_memory_is_refused_by_the_functions_of_engines(tagger, call):
+    with pytest.raises(DataError, match=r"expected a .* of .*, found pandas\..*DataFrame; a table in memory goes to"):
+        call(pd.DataFrame({"text": ["Anna"]}), tagger)

@@ -249,3 +249,16 @@ def test_scores_of_whole_spans_cannot_be_exported(tmp_path):
     tagger = trellis.NeuralTagger(head="semicrf", **settings).fit([["a", "b"]], [["B-X", "I-X"]])
     with pytest.raises(ModelError, match="head = semicrf cannot be exported"):
         to_onnx(tagger, tmp_path / "model.onnx")
+
+
+def test_another_file_is_not_replaced_by_the_description(tmp_path: Path) -> None:
+    tagger = trellis.HMM().fit([["a", "b"]], [["X", "Y"]])
+    other = tmp_path / "data.json"
+    other.write_text('[{"text": "mine"}]')
+    with pytest.raises(ModelError, match=r"data\.json, where the description would go, is another file"):
+        to_onnx(tagger, tmp_path / "data.onnx")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.json"]
+    other.unlink()
+    for _ in range(2):
+        to_onnx(tagger, tmp_path / "data.onnx")
+    assert json.loads(other.read_text())["labels"] == ["X", "Y"]

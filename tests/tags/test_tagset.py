@@ -94,6 +94,9 @@ def test_unknown_labels_and_ids_are_named_with_the_nearest():
         tagset.table_of_spans([[], [Span(1, 3, "PER")]], np.array([9, 2]))
     with pytest.raises(TagError, match=r"label='LOC'.* has a type that no label of the tag set has"):
         tagset.table_of_spans([[Span(0, 1, "LOC")]], np.array([9]))
+    for wrong in ([(0, 1, "PER")], [[("a", 1, "PER")]], [[(0, 1)]], [[5]], [[(0.5, 1, "PER")]]):
+        with pytest.raises(TagError, match=r"expected \(start, end, label\) for each span of each sequence"):
+            tagset.table_of_spans(wrong, np.array([9]))
     with pytest.raises(TagError, match="'O' occurs twice"):
         TagSet(("O", "O"))
     with pytest.raises(TagError, match="lacks the letter 'S'"):

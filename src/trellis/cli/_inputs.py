@@ -42,6 +42,8 @@ class Inputs:
             reader = replace(self.reader, format=form, spans={"gold": False}, tokenizer=self.tokenizer)
             if form == "conllu":
                 reader = replace(reader, options={"tags": None if "." in self.column else self.column} | reader.options)
+            if form == "conll":
+                reader = replace(reader, options={"gold": "tags" in reader.options} | reader.options)
             if form == "jsonl":
                 reader = replace(reader, options={"locate": True, "keep_fields": True} | reader.options)
             sentences: Iterable[Sentence] = reader.open(source)

@@ -69,7 +69,8 @@ def find_setting(
     fit = detect(sequences, scheme=None if scheme is None else Scheme.parse(scheme))
     chosen = fit.scheme
     if task is None:
-        bare = all((len(label) == 1 and label != "O") or label in fit.odd for labels in sequences for label in labels)
+        read = {label for labels in sequences for label in labels} - set(fit.odd)
+        bare = not sequences or (bool(read) and all(len(label) == 1 and label != "O" for label in read))
         task = Task.POS if chosen is Scheme.PLAIN else Task.SEG if bare else Task.NER
     if task in (Task.NER, Task.CHUNK) and chosen is Scheme.PLAIN:
         raise DataError("the tags fit no span scheme: give --scheme, or --task pos for one tag per token")
@@ -155,7 +156,8 @@ def in_scheme(
     sequences = [sentence.tags for sentence in sentences if sentence.tags is not None]
     own = found or detect(sequences, scheme=setting.scheme, style=setting.style)
     if own.scheme is not setting.scheme or own.spelling or not own.is_clean:
-        own = detect(sequences)
+        other = detect(sequences)
+        own = own if found is not None and other.scheme is Scheme.PLAIN else other
     mended = mend_tags(sentences, on_bad_tags=how, found=own)
     if setting.task is Task.SEG:
         return characters(mended.sentences, setting.scheme), mended.notes

@@ -7,6 +7,7 @@ import os
 import time
 import warnings
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from trellis.cli._signals import Stop, StoppableLine
 from trellis.cli._streamed import Streamed, StreamedOnce
 from trellis.cli._tasks import Setting, Task, in_scheme, training_setting
 from trellis.corpus import Corpus
+from trellis.corpus.spans import SPAN_FIELDS
 from trellis.counts import number_of
 from trellis.errors import DataError, DataWarning
 from trellis.lexicon import Lexicon
@@ -93,6 +95,8 @@ def read(
             tell_notes(name, notes[name])
     if not raw["train"].sentences:
         raise DataError(f"{given['train']}: there is no sentence to learn from")
+    if task is None:
+        _check_tagged(given["train"], raw["train"])
     setting = _setting(raw, task, scheme)
     if streamed is not None:
         streamed.check(setting, how)
@@ -120,6 +124,24 @@ def _read_file(reader: Reader, path: str) -> Corpus:
     if os.path.isdir(path):
         raise DataError(f"{path} is a folder, expected a file: --stream learns from the files of a folder")
     return reader.read(path)
+
+
+def _check_tagged(path: str, file: Corpus) -> None:
+    """Words without tags can teach a segmentation, but so would be taken annotations that a reader does not know."""
+    beside = Path(path).with_suffix(".ann")
+    if file.format == "segmented" and beside.suffix != Path(path).suffix and beside.is_file():
+        raise DataError(
+            f"{path}: expected words between spaces, found a text whose annotations, of brat, are beside it in "
+            f"{beside}, which is not read; if its words are those of a segmentation, give --task seg"
+        )
+    if any(sentence.tags is not None for sentence in file):
+        return
+    found = "texts without spans" if file.format == "spans" else "tokens without tags"
+    fields = "fields " + ", ".join(SPAN_FIELDS) if file.format == "spans" else "a column or field that --tags names"
+    raise DataError(
+        f"{path}: expected tags to learn, found {found}, which are read from {fields}; if its tokens are the words of "
+        "a segmentation, give --task seg"
+    )
 
 
 def _setting(raw: dict[str, Corpus], task: Task | None, scheme: str | None) -> Setting:

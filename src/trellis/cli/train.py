@@ -42,6 +42,7 @@ from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
 from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
+from trellis.tags import Scheme
 from trellis.text import splitter
 from trellis.training.processes import ALONE, leads, together
 
@@ -166,7 +167,9 @@ def train(
         elif stream:
             streamed = StreamedInEpochs.read(reader, train, how)
         paths = {"train": train, "dev": dev, "test": test}
-        data = read(reader, paths, task, scheme, how, quiet, say, streamed)
+        data = read(reader, paths, task, scheme or _scheme_of(start), how, quiet, say, streamed)
+        if start is not None:
+            _check_start(start, f"{warm_start}", data)
         settings = start_settings(model, data.setting.task, config, assignments, data.setting.scheme)
         command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
         run = Run(model, data, settings, command, words, team)
@@ -209,6 +212,22 @@ def _loaded(path: str, model: str) -> Tagger[Any]:
     if tagger.kind != get_family(model).kind:
         raise ModelError(f"--warm-start: {path} holds a model of kind {tagger.kind!r}, which {model} cannot start from")
     return tagger
+
+
+def _scheme_of(start: Tagger[Any] | None) -> str | None:
+    """The scheme of spans that a training goes on with."""
+    scheme = Scheme.PLAIN if start is None else start.tagset_.scheme
+    return None if scheme is Scheme.PLAIN else scheme.value
+
+
+def _check_start(start: Tagger[Any], path: str, data: Data) -> None:
+    """Labels of spans beside labels that stand alone would all be labels that stand alone."""
+    own, new = start.tagset_.scheme, data.setting.scheme
+    if own is not new:
+        raise ModelError(
+            f"--warm-start: the labels of {path} are {own.value}, those of {data.paths['train']} are {new.value}: "
+            "expected labels of one kind"
+        )
 
 
 def _figures(tagger: Tagger[Any], data: Data) -> dict[str, dict[str, float]]:

@@ -44,7 +44,10 @@ def aligned(
     """The tokens, split where they have to be, and the spans over them."""
     for span in spans:
         if not 0 <= span.start < span.end <= len(text):
-            raise LineError(f"{_name(span)} does not lie in the text of {len(text)} characters")
+            size = len(text)
+            raise LineError(
+                f"{_name(span)} does not lie in the text of {size} characters: expected 0 <= start < end <= {size}"
+            )
     if how == "split":
         offsets = _split(text, offsets, sorted({edge for span in spans for edge in span[:2]}), note)
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]

@@ -1,6 +1,7 @@
 """Columns of CoNLL that are not where they usually are: refused, since they would be learned from in silence.
 
-In ``1 Ada B-PER`` the first column counts the tokens, and in ``B-PER Ada`` the tag stands before its token.
+In ``1 Ada B-PER`` the first column counts the tokens or the sentences; in ``B-PER Ada`` the tag stands before its
+token.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ _RATIO, _CLEAR_RATIO = 3, 10
 _MANY = 50
 
 
-def check_placing(name: str, first: Sequence[str], last: Sequence[str] | None) -> None:
-    """Refuse a file whose first column has no tokens; `last` is the column of the tags, if there is one."""
+def check_placing(
+    name: str, first: Sequence[str], last: Sequence[str] | None, between: Sequence[str] | None = None
+) -> None:
+    """Refuse a file whose first column has no tokens.
+
+    `last` is the column of the tags, if there is one, and `between` the second one, if it is another.
+    """
     keep = "if they are the tokens, give --tokens 0 (in Python tokens=0)"
-    if _count_tokens(first):
+    if _count_tokens(first) or (between is not None and _number_words(first, between)):
         raise DataError(
-            f"{name}: expected tokens in the first column, found numbers that count them; give --tokens 1 (in Python "
-            f"tokens=1), or wherever they are (from 0); {keep}"
+            f"{name}: expected tokens in the first column, found numbers that count them or their sentences; give "
+            f"--tokens 1 (in Python tokens=1), or wherever they are (from 0); {keep}"
         )
     if last is not None and (_are_labels(first, last) or _are_fewer(first, last)):
         some = ", ".join(shown(value) for value in sorted(set(first), key=first.index)[:3])
@@ -43,6 +49,13 @@ def _count_tokens(values: Sequence[str]) -> bool:
     numbers = [int(value) for value in values]
     steps = pairwise(numbers)
     return numbers[0] in (0, 1) and mostly(b == a + 1 or b in (0, 1) for a, b in steps) and len(set(numbers)) >= _FEWEST
+
+
+def _number_words(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether the first column has only numbers, and the second one hardly any."""
+    if len(first) < _FEWEST or not all(value.isdecimal() for value in first):
+        return False
+    return not any(map(str.isdecimal, second[:_FEWEST])) and mostly(not value.isdecimal() for value in second)
 
 
 def _are_labels(first: Sequence[str], last: Sequence[str]) -> bool:

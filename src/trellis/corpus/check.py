@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from trellis.corpus._source import ReadReport
+from trellis.corpus.spans import SPAN_FIELDS
 from trellis.counts import number_of
 from trellis.tags import Detection, Scheme, Style, detect, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
@@ -159,6 +160,9 @@ def _tagging(file: CheckedFile, fit: Detection | None) -> Iterator[Finding]:
     if untagged and fit is not None:
         line = untagged[0].line_of(0)
         yield Finding("error", "untagged", file.path, line, f"sentences without tags: {len(untagged):,}", len(untagged))
+    if untagged and fit is None and file.report.format == "spans":  # of tokens, words alone are a segmentation
+        message = f"no record has spans; they are read from the fields {', '.join(SPAN_FIELDS)}"
+        yield Finding("warning", "untagged", file.path, untagged[0].line_of(0), message, len(untagged))
     if fit is None or fit.scheme is Scheme.PLAIN:
         return
     for sentence in file.sentences:

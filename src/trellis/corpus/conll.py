@@ -56,14 +56,16 @@ def read(
     columns: Sequence[str] | None = None,
     separator: str | None = None,
     comment: str | None = None,
+    gold: bool = True,
 ) -> Iterator[Sentence]:
     """Sentences with the columns that are neither token nor tag kept by name.
 
     `tokens` and `tags` choose a column by its index (from 0, or from the end) or by its name in `columns`,
     which names all columns of the file; without it the names are "0", "1" and so on. ``tags=None`` reads no
     tags. Without `tokens` it is the first column, and a file whose first column looks like something else is refused.
+    ``gold=False`` is for files to be tagged: they may lack the column of the tags.
     """
-    layout = _find_layout(source, tokens, tags, columns, separator, comment)
+    layout = _find_layout(source, tokens, tags, columns, separator, comment, gold=gold)
     if layout is None:
         return
     interned = Interned()
@@ -168,6 +170,8 @@ def _find_layout(
     columns: Sequence[str] | None,
     separator: str | None,
     comment: str | None,
+    *,
+    gold: bool,
 ) -> _Layout | None:
     """The layout the first line of data shows, or None in a file without data."""
     first = _first_data(source.head, comment, separator is not None)
@@ -177,6 +181,9 @@ def _find_layout(
     tabs = _is_tabbed(line, source.head) if separator is None else _separator(separator) == "\t"
     width = (line.count("\t") if tabs else len(_SPACES.findall(line.strip(" \t")))) + 1
     names = [str(i) for i in range(width)] if columns is None else list(columns)
+    if not gold and tags not in (None, -1):
+        names = names if len(names) <= width else [name for name in names if name != tags]
+        tags = tags if tags in names or (isinstance(tags, int) and -width <= tags < width) else None
     try:
         _refuse_other_tables(line, columns)
         if len(names) != width:
@@ -199,7 +206,8 @@ def _check_placing(source: Source, layout: _Layout) -> None:
     rows = [cells for cells in (layout.tabbed(line).split("\t") for line in lines) if cells[0] != DOCSTART]
     whole = [cells for cells in rows if len(cells) == layout.table.width]
     tags = None if layout.tag is None else [cells[layout.tag] for cells in whole]
-    check_placing(source.name, [cells[layout.token] for cells in whole], tags)
+    second = [cells[1] for cells in whole] if layout.table.width > 2 else None
+    check_placing(source.name, [cells[layout.token] for cells in whole], tags, second)
 
 
 def _refuse_other_tables(line: str, columns: Sequence[str] | None) -> None:

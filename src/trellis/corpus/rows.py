@@ -140,7 +140,7 @@ def _is_column(values: object, length: int, named: bool) -> bool:
 def _strings(row: Row, field: str, names: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """The values of a field, ids spelled out."""
     if field not in row:
-        raise LineError(f"expected a field {field!r}, found {names_of(row)}")
+        raise LineError(f"expected a field {field!r}, found {names_of(row)}; --tokens and --tags name others")
     values = row[field]
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise LineError(f"expected a list in {field!r}, found {shown(values)}")

@@ -42,9 +42,10 @@ def is_table(path: StrPath) -> bool:
 @contextmanager
 def opened_parquet(path: str) -> Iterator[Any]:
     """A `pyarrow.parquet.ParquetFile`."""
+    pa, pq = arrow(), parquet()
     try:
-        opened = arrow().OSFile(os.fsencode(path))  # a name may be of any bytes
-        file = parquet().ParquetFile(opened)
+        opened = pa.OSFile(os.fsencode(path))  # a name may be of any bytes
+        file = pq.ParquetFile(opened)
     except (OSError, ValueError) as error:  # Arrow's own errors are of these kinds
         raise DataError(f"{path}: expected a Parquet file: {error}") from None
     with opened, file:

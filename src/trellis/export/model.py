@@ -39,6 +39,8 @@ def to_onnx(
     target = Path(path)
     if target.suffix == ".json":
         raise ModelError(f"{target} would be the description: name the file of the graph, such as model.onnx")
+    sidecar = target.with_suffix(".json")
+    _refuse_other_file(sidecar)
     graph = _graph(tagger, _checked(outputs))
     beyond = [given.name for given in graph.inputs if inputs is not None and given.name not in inputs]
     if beyond:
@@ -50,10 +52,18 @@ def to_onnx(
         raise ModelError(f"the graph has {model.ByteSize():,} bytes: one ONNX file holds at most {LARGEST:,}")
     with replacing(target) as partial:
         Path(partial).write_bytes(model.SerializeToString())
-    sidecar = target.with_suffix(".json")
     with replacing(sidecar) as partial:
         Path(partial).write_text(_described(tagger, graph), encoding="utf-8", errors="surrogatepass")
     return sidecar
+
+
+def _refuse_other_file(sidecar: Path) -> None:
+    """Nobody who names model.onnx means to replace a model.json that is something else."""
+    if sidecar.is_file():
+        with sidecar.open("rb") as file:
+            is_ours = b'"starts_at"' in file.read(1000)
+        if not is_ours:
+            raise ModelError(f"{sidecar}, where the description would go, is another file: choose another name")
 
 
 def _checked(outputs: Collection[str]) -> Collection[str]:

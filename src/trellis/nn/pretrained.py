@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from trellis.errors import ModelError, StoreError, TrellisError
+from trellis.extras import needed
 from trellis.nn.subwords import SubwordTokenizer
 from trellis.untrusted import Fields, parse_json, shown
 
@@ -27,7 +28,7 @@ _NO_LIMIT = 1_000_000  # tokenizers without a limit have a number of thirty digi
 
 def _transformers() -> Any:
     """The library, imported on first use: that takes seconds."""
-    return import_module("transformers")
+    return needed("transformers", "neural", "a pretrained encoder")
 
 
 def load_pretrained(source: str | Path, *, offline: bool = False) -> tuple[nn.Module, SubwordTokenizer]:
@@ -38,8 +39,8 @@ def load_pretrained(source: str | Path, *, offline: bool = False) -> tuple[nn.Mo
         offline: look for a name in the local cache only, as with HF_HUB_OFFLINE in the environment.
 
     """
+    transformers = _transformers()  # huggingface_hub comes with it
     name, offline = _locate(source, offline)
-    transformers = _transformers()
     options = {"trust_remote_code": False, "local_files_only": offline}
     with _quiet(), torch.random.fork_rng(devices=[]):
         try:

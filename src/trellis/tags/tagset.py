@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import index
 from typing import NamedTuple
 
 import numpy as np
@@ -177,7 +178,11 @@ class TagSet:
 
     def table_of_spans(self, spans: Sequence[Sequence[Span]], lengths: IntArray) -> SpanTable:
         """Spans of each sequence as a table; a span outside its sequence, or of no type of this set, is an error."""
-        rows = [(b, *Span(*span)) for b, own in enumerate(spans) for span in own]
+        try:
+            rows = [(b, *Span(*span)) for b, own in enumerate(spans) for span in own]
+            rows = [(b, index(begin), index(end), label) for b, begin, end, label in rows]
+        except TypeError:
+            raise TagError(f"expected (start, end, label) for each span of each sequence, got {spans!r:.80}") from None
         kinds = {kind: i for i, kind in enumerate(self._table.kinds)}
         for b, begin, end, label in rows:
             if not 0 <= begin < end <= lengths[b]:

@@ -142,8 +142,8 @@ def _claim(folder: Path, doing: str) -> None:
 
 
 def _refusal(folder: Path, owner: Owner | None, doing: str, hint: str = "") -> ModelError:
-    who = "another process" if owner is None else str(owner)
-    return ModelError(f"{folder} is in use: {who}, {doing}; wait for it, or choose another folder{hint}")
+    who = "another process" if owner is None else f"{owner},"
+    return ModelError(f"{folder} is in use: {who} {doing}; wait for it, or choose another folder{hint}")
 
 
 def _started(pid: int) -> str | None:
