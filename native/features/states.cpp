@@ -1,12 +1,10 @@
 #include "features/states.h"
 
-#include "base/threads.h"
 #include "features/scoring.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <optional>
 
 namespace trellis {
 namespace {
@@ -83,13 +81,8 @@ struct Entries {
 
 StateFeatures choose_states(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
                             double min_freq, bool all, std::vector<double>* counts_of) {
-  std::optional<LabelCounts> made;
-  std::optional<Entries> listed;
-  run_tasks(2, num_threads(), [&](int64_t kind) {
-    kind == 0 ? void(made.emplace(data, known, L)) : void(listed.emplace(data, attributes));
-  });
-  const LabelCounts& labels = *made;
-  const Entries& entries = *listed;
+  const LabelCounts labels(data, known, L);
+  const Entries entries(data, attributes);
   // f(a, l, count) for each label l to keep, attribute by attribute
   const auto for_kept = [&](auto f) {
     run_balanced(entries.ends.data(), attributes, [&](int64_t first, int64_t last) {
