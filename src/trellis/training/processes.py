@@ -12,6 +12,7 @@ A training without others is a team of one, which needs neither torch nor any of
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -271,11 +272,16 @@ class Processes:
         try:
             exchange()
         except RuntimeError as error:
-            reason = str(error).strip().splitlines()[0]
             raise ProcessError(
                 f"process {self.rank} of {self.count} lost another one of this training, which was killed or cannot be "
-                f"reached any more ({reason})"
+                f"reached any more ({_reason(error)})"
             ) from None
+
+
+def _reason(error: RuntimeError) -> str:
+    """The first sentence of gloo's message, without the place in its source that comes before it."""
+    line = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return re.sub(r"^\[\S+\]\s*", "", line).partition(". ")[0]
 
 
 ALONE = Alone()
