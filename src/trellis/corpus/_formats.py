@@ -32,7 +32,7 @@ FORMATS = {
         Format("conllu", "Universal Dependencies' ten columns", conllu.read, conllu.write),
         Format("jsonl", "JSON Lines with tokens and tags", jsonl.read, jsonl.write),
         Format("spans", "JSON Lines with a text and its labelled character spans", spans.read, spans.write),
-        Format("segmented", "a sentence a line, words between spaces", segmented.read, segmented.write),
+        Format("segmented", "one sentence per line, words between spaces", segmented.read, segmented.write),
         Format("wordtag", "one sentence per line of word/TAG items", wordtag.read, wordtag.write),
         Format("spacy", "spaCy's DocBin (.spacy), read where spaCy is installed", spacy.read, spacy.write),
     )

@@ -1,4 +1,4 @@
-"""CoNLL columns: a token a line with its columns, a blank line after each sentence.
+"""CoNLL columns: one token per line with its columns, a blank line after each sentence.
 
     -DOCSTART- -X- O        a document mark
     # source = letters      a comment

@@ -1,4 +1,4 @@
-"""Segmented text: a sentence a line, its words separated by spaces.
+"""Segmented text: one sentence per line, its words separated by spaces.
 
     我们  在  野生　动物园　玩        half- or full-width spaces, one or more
 

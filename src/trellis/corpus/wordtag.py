@@ -1,4 +1,4 @@
-"""Tagged text: a sentence a line, each word with its tag behind a slash, as in ``Time/NN flies/VBZ``.
+"""Tagged text: one sentence per line, each word with its tag behind a slash, as in ``Time/NN flies/VBZ``.
 
 A bar (``Time|NN``) or an underline (``Time_NN``) is read as well where nearly every item has one and a tag behind it.
 The last delimiter of an item separates, so a word may hold it (``1/2/CD``) and a tag may not. A blank line is
@@ -63,7 +63,7 @@ def _delimiter_of(source: Source) -> str:
 
 
 def write(sentences: Iterable[Sentence], *, delimiter: str = "/") -> Iterator[str]:
-    """A line of word/TAG items a sentence."""
+    """One line of word/TAG items per sentence."""
     for sentence in sentences:
         if sentence.tags is None:
             refuse(sentence, f"a sentence without tags cannot be written as word{delimiter}TAG")
