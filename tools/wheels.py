@@ -68,9 +68,13 @@ def asked(*wanted: str) -> str:
 
 
 def version_of(python: str) -> tuple[int, int]:
-    """The version of a Python command, such as (3, 12)."""
+    """The version of a Python command, such as (3, 12); one that does not run ends the program with one line."""
     code = "import sys; print(*sys.version_info[:2])"
-    major, minor = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    try:
+        answer = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        sys.exit(f"{python} does not run as a Python: {error}")
+    major, minor = answer.split()
     return int(major), int(minor)
 
 

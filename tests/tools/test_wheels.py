@@ -37,6 +37,12 @@ def test_the_version_of_a_python_is_asked_of_it() -> None:
     assert version_of(sys.executable) == sys.version_info[:2]
 
 
+@pytest.mark.parametrize("command", ["no-such-python", "false"])
+def test_what_is_not_a_python_is_one_line(command: str) -> None:
+    with pytest.raises(SystemExit, match=f"{command} does not run as a Python"):
+        version_of(command)
+
+
 def test_the_matrix_leaves_out_what_needs_other_packages(tmp_path: Path) -> None:
     for name, text in {"test_a.py": "import numpy", "test_b.py": "import torch", "nn/test_c.py": ""}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
