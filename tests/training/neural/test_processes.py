@@ -1,5 +1,6 @@
 """Two processes, as accelerate launches them, train what one process trains."""
 
+import atexit
 import os
 import socket
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.training.neural.toys import Linear
 from trellis.training import read_history
@@ -19,10 +21,13 @@ SETTINGS = TrainingSettings(epochs=2, batch_size=5, accumulate=2, learning_rate=
 
 def main(folder: str) -> None:
     """What each process runs."""
+    rank = os.environ["RANK"]
+    # Registered before those of training, so called after them: whether threads of a group are left at the very end.
+    atexit.register(lambda: np.save(f"{folder}/{rank}-left.npy", torch.distributed.is_initialized()))
     task = Linear(examples=17)
     task.scores = [0.1, 0.2]
     train(task, SETTINGS, folder=folder)
-    np.save(f"{folder}/{os.environ['RANK']}.npy", task.module.weight.detach().numpy())
+    np.save(f"{folder}/{rank}.npy", task.module.weight.detach().numpy())
 
 
 def test_two_processes_equal_one(tmp_path):
@@ -47,6 +52,7 @@ def test_two_processes_equal_one(tmp_path):
         for process in processes:
             _, errors = process.communicate(timeout=600)
             assert process.returncode == 0, errors
+    assert not any(np.load(tmp_path / f"{rank}-left.npy") for rank in range(2)), "gloo may abort a process that ends"
     alone = Linear(examples=17)
     alone.scores = [0.1, 0.2]
     history = train(alone, SETTINGS)

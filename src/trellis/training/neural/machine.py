@@ -6,6 +6,7 @@ since wrapped optimizers and contexts are too expensive for a small step.
 
 from __future__ import annotations
 
+import atexit
 import random
 import zlib
 from collections.abc import Iterator
@@ -43,6 +44,8 @@ class Machine:
         if are_several() and self.processes == 1:
             raise ModelError("this process was started together with others, but accelerate finds it alone")
         self.scaler: Any = self._accelerator.scaler
+        if self.processes > 1:
+            atexit.register(_leave_group)
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context in which a loss is computed."""
@@ -75,6 +78,12 @@ class Machine:
     def seed(self, step: int) -> None:
         """Randomness as a function of seed, step and process, so that no state of it has to be saved."""
         seed_all(zlib.crc32(f"{self._seed} {step} {self.rank}".encode()))
+
+
+def _leave_group() -> None:
+    """Leave the group that accelerate made: threads of it that still ran when the interpreter ends could abort it."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def seed_all(seed: int) -> None:
