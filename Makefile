@@ -14,7 +14,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-engines browser faults siege fuzz sanitize wheel test-wheel web matrix check format bench docs clean
+.PHONY: help demo serve test test-engines browser faults siege fuzz fuzz-native sanitize wheel test-wheel web matrix check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,8 @@ test-engines: $(VENV)/.engines  ## Ray, Spark, Dask, datasets and spaCy, which i
 	PYTHONHASHSEED=0 timeout 600 $(BIN)/python -m pytest -W default tests/engines
 
 KILLS ?= 30
-faults: $(VENV)/.dev  ## trainings killed at random moments, KILLS of them: nothing may be lost
+faults: $(VENV)/.dev  ## every write and allocation fails once, and KILLS trainings are killed: nothing may be lost
+	$(BIN)/python -m tests.test_faults
 	$(BIN)/python -m tests.faults --kills $(KILLS)
 
 siege: $(VENV)/.dev  ## a server under fire: random bytes, killed workers, broken models
@@ -69,7 +70,12 @@ siege: $(VENV)/.dev  ## a server under fire: random bytes, killed workers, broke
 fuzz: $(VENV)/.dev  ## tests with random examples, for FUZZ_SECONDS (300), from FUZZ_SEED (random)
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
-sanitize: $(VENV)/.dev  ## tests of native code, built with AddressSanitizer and UndefinedBehaviorSanitizer
+# Where there is no clang and none can be installed, it says so and passes.
+fuzz-native: $(VENV)/.dev  ## native readers under a fuzzer that looks for new paths, for FUZZ_SECONDS (300) in all
+	@command -v clang++ > /dev/null || apt-get install -y -q clang > /dev/null 2>&1 || true
+	$(BIN)/python -m tests.fuzz_native --seconds $$(($(FUZZ_SECONDS) / 3))
+
+sanitize: $(VENV)/.dev  ## tests of native code on builds that check memory, arithmetic, threads and names
 	$(BIN)/python -m tests.sanitize
 
 $(VENV)/.release: $(BIN)/python pyproject.toml constraints.txt
@@ -100,23 +106,32 @@ format: $(VENV)/.dev  ## let ruff fix what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## benchmarks against the rivals; DATA=folder of corpora adds those that need corpora
-	$(BIN)/python benchmarks/chain.py
-	$(BIN)/python benchmarks/segments.py
-	$(BIN)/python benchmarks/metrics.py
-	$(BIN)/python benchmarks/corpus.py
-	$(BIN)/python benchmarks/lstm.py
-	$(BIN)/python benchmarks/scaling.py
-	$(if $(DATA),$(BIN)/python benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
-	$(if $(DATA),$(BIN)/python benchmarks/tagging.py $(DATA)/ud_english_ewt)
-	$(if $(DATA),$(BIN)/python benchmarks/startup.py $(DATA)/ud_chinese_gsd)
-	$(if $(DATA),$(BIN)/python benchmarks/annotate.py $(DATA))
-	$(if $(DATA),$(BIN)/python benchmarks/segmentation.py $(DATA)/ud_chinese_gsd)
-	$(if $(DATA),$(BIN)/python benchmarks/characters.py $(DATA)/ud_chinese_gsd)
-	$(if $(DATA),$(BIN)/python benchmarks/tokenizing.py $(DATA))
-	$(if $(DATA),$(BIN)/python benchmarks/lexicon.py $(DATA))
-	$(BIN)/python benchmarks/hmm.py $(if $(DATA),--data $(DATA))
-	$(BIN)/python benchmarks/transformer.py $(if $(DATA),$(DATA)/wnut17/emerging.dev.conll $(DATA)/wnut17/emerging.test.annotated)
+# What is measured is what users install: the wheel of dist that suits this Python, in an environment that has all other
+# packages from $(VENV). BUILD=clone measures the clone instead.
+BENCH := build/bench/bin/python
+ifeq ($(BUILD),clone)
+BENCH := $(BIN)/python
+endif
+build/bench/bin/python: $(VENV)/.dev
+	$(BIN)/python -m tools.bench
+
+bench: $(BENCH)  ## benchmarks against the rivals, on the wheel or BUILD=clone; DATA=folder adds those that need corpora
+	$(BENCH) benchmarks/chain.py
+	$(BENCH) benchmarks/segments.py
+	$(BENCH) benchmarks/metrics.py
+	$(BENCH) benchmarks/corpus.py
+	$(BENCH) benchmarks/lstm.py
+	$(BENCH) benchmarks/scaling.py
+	$(if $(DATA),$(BENCH) benchmarks/feature_crf.py $(DATA)/ud_english_ewt $(DATA)/ud_chinese_gsd)
+	$(if $(DATA),$(BENCH) benchmarks/tagging.py $(DATA)/ud_english_ewt)
+	$(if $(DATA),$(BENCH) benchmarks/startup.py $(DATA)/ud_chinese_gsd)
+	$(if $(DATA),$(BENCH) benchmarks/annotate.py $(DATA))
+	$(if $(DATA),$(BENCH) benchmarks/segmentation.py $(DATA)/ud_chinese_gsd)
+	$(if $(DATA),$(BENCH) benchmarks/characters.py $(DATA)/ud_chinese_gsd)
+	$(if $(DATA),$(BENCH) benchmarks/tokenizing.py $(DATA))
+	$(if $(DATA),$(BENCH) benchmarks/lexicon.py $(DATA))
+	$(BENCH) benchmarks/hmm.py $(if $(DATA),--data $(DATA))
+	$(BENCH) benchmarks/transformer.py $(if $(DATA),$(DATA)/wnut17/emerging.dev.conll $(DATA)/wnut17/emerging.test.annotated)
 
 $(VENV)/.docs: $(BIN)/python $(SOURCES)
 	$(PIP) install --quiet -c constraints.txt -e '.[docs]'

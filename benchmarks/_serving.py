@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -27,8 +28,11 @@ def server(place: Path, *options: object) -> Iterator[tuple[int, int]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = next(line for line in process.stdout if "http://" in line)
+        port = int(line.split("http://")[1].split()[0].rpartition(":")[2])
         try:
-            yield int(line.split("http://")[1].split()[0].rpartition(":")[2]), process.pid
+            while not _answers_at(port):
+                time.sleep(0.05)
+            yield port, process.pid
         finally:
             process.terminate()
 
@@ -77,14 +81,39 @@ def load(port: int, clients: int, seconds: float, pairs: Sequence[Pair], place: 
 
 
 def memory(process: int) -> float:
-    """Megabytes that a process occupies."""
+    """Megabytes that a process and its children occupy."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return float(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+    own = float(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+    return own + sum(map(memory, children(process)))
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+
+
+def post_lines(port: int, body: bytes) -> bytes:
+    """The answer to JSON Lines, read while they are sent."""
+    head = (
+        "POST /v1/tag?probabilities=false HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Content-Type: application/x-ndjson\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sending = threading.Thread(target=sock.sendall, args=(head.encode() + body,))
+        sending.start()
+        with sock.makefile("rb") as stream:
+            while stream.readline().strip():
+                pass
+            pieces = []
+            while size := int(stream.readline(), 16):
+                pieces.append(stream.read(size))
+                stream.readline()
+        sending.join()
+    return b"".join(pieces)
 
 
 def processor_seconds(process: int) -> float:
     """The time that all threads of a process and its children have computed."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     own = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(processor_seconds(int(child)) for child in children)
+    return own + sum(map(processor_seconds, children(process)))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torchcrf
 from _harness import Bar, Row, Section, best_of_each, geometric_mean, machine, make_console, write_json
+from _peak import core_peak
 from rich.console import Console
 from torch import Tensor, nn
 
@@ -338,7 +339,7 @@ def peak_rows(options: Options, dtype: str, lengths: np.ndarray) -> list[Row]:
         scores = random_scores(lengths, L, dtype)
         work = L * L * len(scores.emissions)
         # The peak is measured next to each kernel: a busy neighbour must not lower it for one and not the other.
-        peaks.append(_native.fma_peak(dtype))
+        peaks.append(core_peak(dtype))
         calls = [with_threads(1, lambda k=kernel, s=scores: k(s)) for kernel, _ in KERNELS.values()]
         seconds = dict(zip(KERNELS, options.time(*calls), strict=True))
         speeds.append((L, {name: flops * work / seconds[name] for name, (_, flops) in KERNELS.items()}))

@@ -22,7 +22,7 @@ NUMPY = {"1.26": (3, 12), "2": (3, 99)}
 TOOLS = ["pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "scikit-learn>=1.6"]
 _ABSENT = (
     "torch|neural|bilstm|transformer|sklearn|scipy|seqeval|jieba|arrow|parquet|pandas|zstd|zstandard|daachorse|lexicon|onnx"
-    "|starlette|orjson|httpx|tokenizers|hmmlearn|crfsuite|playwright|spacy|mkdocs|ruff|mypy|wheel|Makefile"
+    "|starlette|granian|msgspec|httpx|tokenizers|hmmlearn|crfsuite|playwright|spacy|mkdocs|ruff|mypy|wheel|Makefile"
 )
 OLDEST = ["numpy==1.26.*", "torch==2.4.*", "transformers==4.40.*", "accelerate==0.30.*", "tokenizers==0.19.*"]
 OLDEST += ["pyarrow==15.*", "daachorse==0.5.*"]

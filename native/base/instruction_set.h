@@ -10,8 +10,7 @@ const char* instruction_set_name();
 // Takes the named one from now on; false if this machine lacks it.
 bool use_instruction_set(const char* name);
 
-// The kernels of one instruction set as a table of functions. Each X_kernels.cpp defines those of its own table, once
-// for each set that it is compiled for.
+// The kernels of one instruction set as a table of functions.
 template <typename Table, InstructionSet set>
 const Table& kernels_for();
 
@@ -26,3 +25,11 @@ const Table& kernels_in_use() {
 }
 
 }  // namespace trellis
+
+// At the end of X_kernels.cpp, which is compiled once for each instruction set: `table`, a name of that file alone, has the
+// kernels of this one.
+#define TRELLIS_KERNELS(room, Table, table)                                                          \
+  template <>                                                                                        \
+  const trellis::room::Table& trellis::kernels_for<trellis::room::Table, trellis::InstructionSet::TRELLIS_ISA>() { \
+    return trellis::room::TRELLIS_ISA::table;                                                        \
+  }

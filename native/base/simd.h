@@ -155,6 +155,11 @@ inline Vec<R> max(Vec<R> a, Vec<R> b) {
   return a > b ? a : b;
 }
 
+template <typename R>
+inline Vec<R> min(Vec<R> a, Vec<R> b) {
+  return a < b ? a : b;
+}
+
 // T[16 bytes], the narrowest vector that a fold comes to.
 template <typename T>
 struct Quad {

@@ -1,5 +1,7 @@
 #include "base/threads.h"
 
+#include "base/cores.h"
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -7,12 +9,10 @@
 #include <cstdlib>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
-#if defined(__linux__)
-#include <sched.h>
-#endif
 #if defined(__unix__) || defined(__APPLE__)
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,15 +20,6 @@
 
 namespace trellis {
 namespace {
-
-int available_cores() {
-#if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-#endif
-  const int cores = int(std::thread::hardware_concurrency());
-  return cores > 0 ? cores : 1;
-}
 
 constexpr int most_threads = 1024;  // as trellis.chain.runtime has it
 
@@ -41,13 +32,22 @@ int initial_threads() {
 // Which thread of a job this is, while it works: what a task begins, its thread does alone.
 constexpr int outside = -1;
 thread_local int own_number = outside;
+class Job;
+thread_local Job* own_job = nullptr;
+
+// For `stop_if_asked`.
+using Clock = std::chrono::steady_clock;
+std::atomic<bool (*)()> stop_check{nullptr};
+thread_local bool stoppable = false;
+thread_local Clock::time_point next_check;
 
 // Numbered tasks. Thread k of n begins with the k-th of n equal ranges of them, and helps the others when that is done:
 // in call after call the same data then meet the same core, which has them in its caches. Caches of far cores are as
-// slow as memory. The first exception is thrown when all is done.
+// slow as memory. After an exception nothing new is begun, and the first one is thrown when all threads are done.
 class Job {
  public:
-  Job(int64_t count, int threads, const std::function<void(int64_t)>& task) : ranges_(size_t(threads)), task_(task) {
+  Job(int64_t count, int threads, const std::function<void(int64_t)>& task)
+      : ranges_(size_t(threads)), task_(task), stoppable_(stoppable) {
     for (int k = 0; k < threads; ++k) {
       ranges_[size_t(k)].next.store(count * k / threads, std::memory_order_relaxed);
       ranges_[size_t(k)].end = count * (k + 1) / threads;
@@ -57,9 +57,20 @@ class Job {
   int threads() const { return int(ranges_.size()); }
 
   void work(int thread) {
-    own_number = thread;
+    own_number = thread, own_job = this;
     for (int i = 0; i < threads(); ++i) work_in(ranges_[size_t((thread + i) % threads())]);
-    own_number = outside;
+    own_number = outside, own_job = nullptr;
+  }
+
+  // The calling thread asks for all; the others learn it from the exception.
+  void stop_if_asked() {
+    if (stoppable_ && failed_.load(std::memory_order_relaxed)) throw Stopped();
+  }
+
+  // What the calling thread does while others work on.
+  void wait() {
+    std::this_thread::yield();
+    run([] { trellis::stop_if_asked(); });
   }
 
   void finish() const {
@@ -73,19 +84,30 @@ class Job {
   };
 
   void work_in(Range& range) {
-    for (int64_t i; (i = range.next.fetch_add(1, std::memory_order_relaxed)) < range.end;) {
-      try {
+    for (int64_t i; !failed_.load(std::memory_order_relaxed) &&
+                    (i = range.next.fetch_add(1, std::memory_order_relaxed)) < range.end;)
+      run([&] {
+        trellis::stop_if_asked();
         task_(i);
-      } catch (...) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (!error_) error_ = std::current_exception();
-      }
+      });
+  }
+
+  template <typename F>
+  void run(F f) {
+    try {
+      f();
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (!error_) error_ = std::current_exception();
+      failed_.store(true, std::memory_order_relaxed);
     }
   }
 
   std::vector<Range> ranges_;
   const std::function<void(int64_t)>& task_;
+  const bool stoppable_;
   std::mutex mutex_;
+  std::atomic<bool> failed_{false};
   std::exception_ptr error_;
 };
 
@@ -97,9 +119,9 @@ class Pool {
     std::unique_lock<std::mutex> one_job(job_mutex_, std::try_to_lock);
     if (!one_job.owns_lock()) return run_here(count, task);  // another thread of the program is using the pool
     grow(threads - 1);
-    Job job(count, threads, task);
+    Job job(count, std::min(threads, workers_ + 1), task);
     job_ = &job;
-    joining_.store(threads);
+    joining_.store(job.threads());
     {
       std::lock_guard<std::mutex> lock(wake_mutex_);
       generation_.fetch_add(1, std::memory_order_release);
@@ -109,21 +131,26 @@ class Pool {
     // No one may join any more; wait for those who did, not for those who are still waking up. A helper counts itself
     // in before it looks whether it may join, so that it is either seen here or sees that it may not.
     joining_.store(0);
-    while (active_.load()) std::this_thread::yield();
+    while (active_.load()) job.wait();
     job.finish();
   }
 
   static void run_here(int64_t count, const std::function<void(int64_t)>& task) {
-    for (int64_t i = 0; i < count; ++i) task(i);
+    for (int64_t i = 0; i < count; ++i) {
+      stop_if_asked();
+      task(i);
+    }
   }
 
  private:
+  // Where the system starts no more threads, work goes on with those that there are.
   void grow(int wanted) {
-    while (int(workers_.size()) < wanted) {
-      const uint64_t seen = generation_.load();
-      const int number = int(workers_.size()) + 1;
-      workers_.emplace_back([this, number, seen] { serve(number, seen); });
-      workers_.back().detach();
+    try {
+      for (; workers_ < wanted; ++workers_) {
+        const uint64_t seen = generation_.load();
+        std::thread([this, number = workers_ + 1, seen] { serve(number, seen); }).detach();
+      }
+    } catch (const std::system_error&) {
     }
   }
 
@@ -146,7 +173,7 @@ class Pool {
 
   std::mutex job_mutex_, wake_mutex_;
   std::condition_variable wake_;
-  std::vector<std::thread> workers_;
+  int workers_ = 0;
   std::atomic<uint64_t> generation_{0};
   std::atomic<int> joining_{0}, active_{0};  // threads below the first number may join; those that did
   Job* job_ = nullptr;
@@ -190,6 +217,23 @@ int num_threads() {
 }
 
 void set_num_threads(int count) { thread_count.store(count); }
+
+void set_stop_check(bool (*check)()) { stop_check.store(check); }
+
+Stoppable::Stoppable() {
+  stoppable = true;
+  next_check = Clock::now() + std::chrono::milliseconds(100);
+}
+
+Stoppable::~Stoppable() { stoppable = false; }
+
+void stop_if_asked() {
+  if (own_job) own_job->stop_if_asked();
+  if (!stoppable || Clock::now() < next_check) return;
+  next_check = Clock::now() + std::chrono::milliseconds(100);
+  const auto check = stop_check.load();
+  if (check && check()) throw Stopped();
+}
 
 int task_thread() { return own_number == outside ? 0 : own_number; }
 

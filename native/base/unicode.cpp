@@ -1,22 +1,34 @@
 #include "base/unicode.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace trellis {
 namespace {
 
-#include <unicode_tables.inc>  // kBlocks, kFlags and kToLower, by unicode_tables.py
-
-constexpr uint32_t kLast = 0x10ffff;
 constexpr uint8_t kUpper = 1, kAlpha = 2, kDecimal = 4;
 
-size_t row_of(uint32_t code) { return size_t(kBlocks[code >> 8]) << 8 | (code & 0xff); }
+// Characters first .. last, whose lower case forms are `lower` away. Characters in no run have no property.
+struct Run {
+  uint32_t first, last;
+  uint8_t flags;
+  int32_t lower;
+};
 
-bool has(uint32_t code, uint8_t flag) { return code <= kLast && (kFlags[row_of(code)] & flag); }
+#include "base/unicode_runs.inc"  // kUnicodeVersion and kRuns, in rising order
+
+Run run_of(uint32_t code) {
+  const Run* found = std::lower_bound(std::begin(kRuns), std::end(kRuns), code,
+                                      [](const Run& run, uint32_t wanted) { return run.last < wanted; });
+  return found != std::end(kRuns) && found->first <= code ? *found : Run{};
+}
 
 }  // namespace
 
-bool is_upper(uint32_t code) { return has(code, kUpper); }
-bool is_alpha(uint32_t code) { return has(code, kAlpha); }
-bool is_decimal(uint32_t code) { return has(code, kDecimal); }
-uint32_t to_lower(uint32_t code) { return code <= kLast ? code + uint32_t(kToLower[row_of(code)]) : code; }
+const char* unicode_version() { return kUnicodeVersion; }
+bool is_upper(uint32_t code) { return run_of(code).flags & kUpper; }
+bool is_alpha(uint32_t code) { return run_of(code).flags & kAlpha; }
+bool is_decimal(uint32_t code) { return run_of(code).flags & kDecimal; }
+uint32_t to_lower(uint32_t code) { return code + uint32_t(run_of(code).lower); }
 
 }  // namespace trellis

@@ -1,4 +1,4 @@
-// Characters: in UTF-8, and their properties, as the Python that built this has them.
+// Characters: in UTF-8, and their properties in one version of Unicode, whatever Python builds or runs this.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 
 namespace trellis {
 
+const char* unicode_version();
 bool is_upper(uint32_t code);  // or title case
 bool is_alpha(uint32_t code);
 bool is_decimal(uint32_t code);

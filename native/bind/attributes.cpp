@@ -4,7 +4,7 @@
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
 
 void bind_attributes(nb::module_& m) {
   nb::class_<Attributes>(m, "Attributes")
@@ -69,4 +69,4 @@ void bind_attributes(nb::module_& m) {
       .def_prop_ro("secret", [](const Attributes& self) { return self.view().key != nullptr; });  // which hash
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

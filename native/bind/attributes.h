@@ -1,7 +1,7 @@
 // The numbered strings of a model as Python holds them.
 #pragma once
 
-#include "bind/array.h"
+#include "bind/python.h"
 #include "features/dataset.h"
 #include "features/feature_memory.h"
 
@@ -9,13 +9,10 @@
 #include <mutex>
 #include <vector>
 
-namespace trellis {
+namespace trellis::bind {
 
-// Arrays of saved models: of one dimension, and, with `unconverted`, never converted, since conversion takes -1 for
-// 65535.
-template <typename T>
-using Flat = Array<T, nanobind::ndim<1>>;
-inline auto unconverted() { return nanobind::arg().noconvert(); }
+using namespace features;
+
 
 // A table that is made when it is first asked for, by whichever thread.
 struct LazyTable {
@@ -61,4 +58,4 @@ struct Attributes {
   }
 };
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,12 +1,13 @@
 // From columns of strings to numbered cells.
+#include "bind/python.h"
 #include "bind/reading.h"
-#include "bind/refusing.h"
-#include "bind/texts.h"
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
 namespace {
+
+constexpr Py_ssize_t sentences_ahead = 8, strings_ahead = 24;
 
 std::string named(Py_ssize_t sentence) { return "sentence " + std::to_string(sentence); }
 
@@ -26,13 +27,12 @@ void for_cells(nb::handle sentences, const char* what, std::vector<int64_t>& off
   if (first) offsets.push_back(0);
   int64_t tokens = 0;
   for (Py_ssize_t b = 0; b < outer.size(); ++b) {
-    fetch_sentences(outer, b);
-    if (b + 1 < outer.size()) fetch_strings(outer[b + 1]);
+    if (b + sentences_ahead < outer.size()) fetch_object(outer[b + sentences_ahead]);
     const nb::object sentence = outer.owned(b);
     const Items inner = sentence_of(sentence.ptr(), b);
     const Py_ssize_t length = inner.size();
     for (Py_ssize_t t = 0; t < length; ++t) {
-      if (t + items_ahead < length) fetch_string(inner[t + items_ahead]);
+      if (t + strings_ahead < length) fetch_object(inner[t + strings_ahead]);
       PyObject* cell = inner[t];
       if (!PyUnicode_Check(cell))
         refuse({b, t}, std::string(what) + " must be a string, got " + type_name(cell));
@@ -66,4 +66,4 @@ void copy_column(nb::handle sentences, const char* what, std::vector<int64_t>& o
   });
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -2,23 +2,24 @@
 // inference.cpp; it is trellis.features.
 #include "features/dataset.h"
 
-#include "bind/array.h"
 #include "bind/attributes.h"
 #include "bind/module.h"
+#include "bind/python.h"
 #include "bind/reading.h"
 #include "bind/ready_weights.h"
+#include "bind/stl.h"
 #include "features/bundling.h"
 #include "features/edges.h"
 
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace features;
+
 namespace {
 
 using PieceTuple = std::tuple<std::string, int, int, int, int>;
@@ -47,11 +48,11 @@ Cells read_cells(const nb::list& columns, const std::vector<std::string>& names)
   return cells;
 }
 
-std::shared_ptr<Dataset> compile_tokens(const TemplateSet& set, const nb::list& columns,
-                                        const std::vector<std::string>& names, Attributes& attributes, bool grow) {
+Dataset* compile_tokens(const TemplateSet& set, const nb::list& columns, const std::vector<std::string>& names,
+                        Attributes& attributes, bool grow) {
   Cells cells = read_cells(columns, names);
   nb::gil_scoped_release release;
-  return std::make_shared<Dataset>(expand(set, cells.columns, std::move(cells.offsets), attributes.source(grow)));
+  return new Dataset(expand(set, cells.columns, std::move(cells.offsets), attributes.source(grow)));
 }
 
 std::vector<std::vector<nb::bytes>> feature_strings(const TemplateSet& set, const nb::list& columns,
@@ -110,7 +111,7 @@ void bind_dataset(nb::module_& m) {
                   [](const Array<const int64_t>& offsets, const Array<const int32_t>& token_bundles,
                      const Array<const int64_t>& bundle_ends, const Array<const int32_t>& attributes,
                      const Array<const double>& values, const Array<const int32_t>& families) {
-                    auto data = std::make_shared<Dataset>();
+                    auto data = std::make_unique<Dataset>();
                     data->offsets.assign(offsets.data(), offsets.data() + offsets.size());
                     data->token_bundles.assign(token_bundles.data(), token_bundles.data() + token_bundles.size());
                     data->bundle_ends.assign(bundle_ends.data(), bundle_ends.data() + bundle_ends.size());
@@ -120,7 +121,7 @@ void bind_dataset(nb::module_& m) {
                       data->families.push_back({families.data()[g], families.data()[g + 1]});
                     if (data->tokens() && !data->token_bundles.empty())
                       data->groups = int64_t(data->token_bundles.size()) / data->tokens();
-                    return data;
+                    return data.release();
                   })
       .def("forget", &Dataset::forget_features)
       .def("share_bundles",
@@ -153,11 +154,11 @@ void bind_dataset(nb::module_& m) {
       }, unconverted(), unconverted(), unconverted(), nb::arg());
   m.def("compile_tokens", &compile_tokens);
   m.def("compile_features", [](nb::handle sentences, Attributes& attributes, bool grow) {
-    return std::make_shared<Dataset>(read_features(sentences, attributes, grow));
+    return new Dataset(read_features(sentences, attributes, grow));
   });
   m.def("feature_strings", &feature_strings);
   m.def("score_dataset", &emissions_of);
   m.def("score_edges", &edges_of);
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

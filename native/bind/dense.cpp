@@ -1,11 +1,14 @@
-#include "layers/stored_dense.h"
+#include "layers/dense.h"
 
-#include "bind/array.h"
 #include "bind/module.h"
+#include "bind/python.h"
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace layers;
+
 namespace {
 
 using Rows = Array<const float, nb::ndim<2>>;
@@ -32,4 +35,4 @@ void bind_dense(nb::module_& m) {
   nb::class_<StoredDense>(m, "StoredDense").def("__init__", &new_dense).def("apply", &apply);
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,14 +1,16 @@
 #include "layers/descent.h"
 
-#include "bind/array.h"
-#include "bind/by_type.h"
 #include "bind/module.h"
+#include "bind/python.h"
 
 #include <vector>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace layers;
+
 namespace {
 
 using Addresses = Array<const uint64_t, nb::ndim<2>>;  // a row for each array; addresses are torch's
@@ -60,4 +62,4 @@ void bind_descent(nb::module_& m) {
   m.def("adam_step", by_type(&step<float>, &step<double>));
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

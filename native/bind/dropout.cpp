@@ -1,8 +1,7 @@
 #include "layers/dropout.h"
 
-#include "bind/array.h"
-#include "bind/by_type.h"
 #include "bind/module.h"
+#include "bind/python.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
@@ -14,7 +13,10 @@
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace layers;
+
 namespace {
 
 using Lengths = Array<const int64_t, nb::ndim<1>>;
@@ -58,4 +60,4 @@ void apply(uint64_t seed, const Shares& shares, const Lengths& lengths, int64_t 
 
 void bind_dropout(nb::module_& m) { m.def("apply_dropout", by_type(&apply<float>, &apply<double>)); }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,17 +1,21 @@
 #include "hmm/expectation.h"
 
-#include "bind/array.h"
 #include "bind/module.h"
+#include "bind/python.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 
+#include <mutex>
 #include <optional>
 #include <utility>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace hmm;
+
 namespace {
 
 // The E-step with the arrays that it points into.
@@ -20,6 +24,7 @@ struct Corpus {
   std::optional<Array<const uint8_t>> allowed;
   Array<const double> weights;
   Expectation expectation;
+  std::mutex mutex;
 
   Corpus(Array<const int64_t> symbols_, Array<const int64_t> offsets_, std::optional<Array<const uint8_t>> allowed_,
          Array<const double> weights_, int64_t L, int64_t V)
@@ -40,6 +45,7 @@ void bind_expectation(nb::module_& m) {
                      Array<const double> emissions, Array<double> start_counts, Array<double> transition_counts,
                      Array<double> emission_counts, Array<double> log_likelihood) {
         nb::gil_scoped_release release;
+        const std::lock_guard<std::mutex> lock(self.mutex);  // of the memory that an E-step works in
         const Outcome outcome = self.expectation.run(start.data(), transitions.data(), end.data(), emissions.data(),
                                                      start_counts.data(), transition_counts.data(),
                                                      emission_counts.data(), log_likelihood.data());
@@ -47,4 +53,4 @@ void bind_expectation(nb::module_& m) {
       });
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -4,19 +4,18 @@
 // trellis.chain and trellis.chain.torch are the callers, and check everything first.
 #include "chain/inference.h"
 
-#include "bind/array.h"
-#include "bind/calls.h"
 #include "bind/module.h"
-
-#include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/vector.h>
+#include "bind/python.h"
+#include "bind/stl.h"
 
 #include <algorithm>
 #include <numeric>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace chain;
 
 namespace {
 
@@ -239,16 +238,16 @@ void bind_inference(nb::module_& m) {
                    nb::rv_policy::move);
   m.def("layout_of_lengths",
         [](nb::handle lengths, int64_t B, int64_t tokens) {
-          return std::make_shared<Layout>(layout_of_lengths(pointer<const int64_t>(lengths), B, tokens));
+          return new Layout(layout_of_lengths(pointer<const int64_t>(lengths), B, tokens));
         });
   m.def("layout_of_mask",
         [](nb::handle mask, nb::handle tags, int64_t ignored, int64_t B, int64_t T, int64_t stride_b,
            int64_t stride_t) {
-          return std::make_shared<Layout>(layout_of_mask(pointer<const uint8_t>(mask), pointer<const int64_t>(tags),
+          return new Layout(layout_of_mask(pointer<const uint8_t>(mask), pointer<const int64_t>(tags),
                                                          ignored, B, T, stride_b, stride_t));
         });
   bind<float>(m, "InferenceFloat32");
   bind<double>(m, "InferenceFloat64");
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

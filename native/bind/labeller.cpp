@@ -5,7 +5,7 @@
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
 namespace {
 
 // The labels of a compiled corpus.
@@ -25,4 +25,4 @@ void bind_labeller(nb::module_& m) {
       .def("best", &best_of_dataset);
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -2,16 +2,17 @@
 #pragma once
 
 #include "base/block.h"
-#include "bind/array.h"
-#include "bind/calls.h"
 #include "bind/labels.h"
+#include "bind/python.h"
 #include "chain/inference.h"
 
 #include <memory>
 #include <utility>
 #include <vector>
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace chain;
 
 // The chain of a model whose transitions do not depend on the place, and the name of each state.
 class Labeller {
@@ -54,4 +55,4 @@ class Labeller {
   Numbers transitions_, start_, end_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,17 +1,20 @@
 // Python strings to small integers: the one loop over labels or words that nothing can do without.
 #include "bind/labels.h"
 
-#include "bind/array.h"
-#include "bind/items.h"
 #include "bind/module.h"
+#include "bind/python.h"
 #include "features/numbering.h"
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace features;
+
 namespace {
 
 // The codes met last, by the address of the string: labels read once are mostly the same few objects.
@@ -22,6 +25,14 @@ struct Cache {
 
   static size_t place(PyObject* key) { return (reinterpret_cast<uintptr_t>(key) >> 4) % size; }
 };
+
+uint32_t code_of(PyObject* number) {
+  const unsigned long long code = PyLong_Check(number) ? PyLong_AsUnsignedLongLong(number) : ~0ull;
+  if (PyErr_Occurred()) PyErr_Clear();
+  if (code > std::numeric_limits<uint32_t>::max())
+    throw nb::value_error("the numbers of labels must be integers from 0 to 4294967295");
+  return uint32_t(code);
+}
 
 // table[label] of every label of every sequence, with a 0 after each sequence. The table may register a label that it
 // meets for the first time (__missing__).
@@ -41,8 +52,8 @@ nb::ndarray<nb::numpy, uint32_t> number_strings(nb::handle sequences, nb::handle
       if (cache.keys[place] != label) {
         const nb::object code = nb::steal(PyObject_GetItem(table.ptr(), label));
         if (!code.is_valid()) throw nb::python_error();
+        cache.codes[place] = code_of(code.ptr());
         cache.keys[place] = label;
-        cache.codes[place] = uint32_t(PyLong_AsUnsignedLong(code.ptr()));
       }
       codes.push_back(cache.codes[place]);
     }
@@ -104,4 +115,4 @@ void bind_labels(nb::module_& m) {
   m.def("name_numbers", &name_numbers);
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,8 +1,7 @@
-#include "layers/stored_lstm.h"
+#include "layers/lstm.h"
 
-#include "bind/array.h"
-#include "bind/by_type.h"
 #include "bind/module.h"
+#include "bind/python.h"
 
 #include <nanobind/stl/optional.h>
 
@@ -11,7 +10,10 @@
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace layers;
+
 namespace {
 
 using Lengths = Array<const int64_t>;
@@ -108,4 +110,4 @@ void bind_lstm(nb::module_& m) {
            nb::arg("states"));
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,41 +1,40 @@
 // The Python module.
 #include "bind/module.h"
 
+#include "base/cores.h"
 #include "base/instruction_set.h"
 #include "base/threads.h"
-#include "chain/kernels.h"
+#include "base/unicode.h"
+#include "bind/stl.h"
 
-#include <nanobind/stl/string.h>
-
-#include <algorithm>
-#include <chrono>
 #include <string>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
 namespace {
 
-// Multiply-adds per second of one core at best.
-double fma_peak(const std::string& dtype) {
-  constexpr int64_t repeats = 2'000'000;
-  const auto run = dtype == "float64" ? kernels<double>().fma_peak : kernels<float>().fma_peak;
-  double best = 0.0;
-  for (int i = 0; i < 5; ++i) {
-    const auto from = std::chrono::steady_clock::now();
-    const double operations = 2.0 * run(repeats);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - from;
-    best = std::max(best, operations / took.count());
-  }
-  return best;
+// Whether a signal (Ctrl-C) came whose handler raised an exception, which stays set.
+bool was_interrupted() {
+  const nb::gil_scoped_acquire lock;
+  return PyErr_CheckSignals() != 0;
 }
 
 void bind_runtime(nb::module_& m) {
+  set_stop_check(&was_interrupted);
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const Stopped&) {
+      if (!PyErr_Occurred()) PyErr_SetNone(PyExc_KeyboardInterrupt);
+    }
+  });
   m.def("num_threads", &num_threads);
   m.def("set_num_threads", &set_num_threads);
   m.def("instruction_set", &instruction_set_name);
   m.def("use_instruction_set", [](const std::string& name) { return use_instruction_set(name.c_str()); });
-  m.def("fma_peak", &fma_peak);
+  m.def("core_quota", &core_quota);
+  m.attr("unicode_version") = unicode_version();
 }
 
 }  // namespace
@@ -57,9 +56,8 @@ NB_MODULE(_native, m) {
   bind_segments(m);
   bind_spelling(m);
   bind_text(m);
-  bind_token_lists(m);
   bind_token_scorer(m);
   bind_vectors(m);
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

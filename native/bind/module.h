@@ -3,7 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-namespace trellis {
+namespace trellis::bind {
 
 void bind_attributes(nanobind::module_& m);
 void bind_dataset(nanobind::module_& m);
@@ -19,8 +19,7 @@ void bind_objective(nanobind::module_& m);
 void bind_segments(nanobind::module_& m);
 void bind_spelling(nanobind::module_& m);
 void bind_text(nanobind::module_& m);
-void bind_token_lists(nanobind::module_& m);
 void bind_token_scorer(nanobind::module_& m);
 void bind_vectors(nanobind::module_& m);
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,23 +1,40 @@
 // The training objective of the feature CRF, and training that moves the weights after a few sentences.
 #include "features/objective.h"
 
-#include "bind/array.h"
 #include "bind/module.h"
+#include "bind/python.h"
+#include "bind/stl.h"
 #include "features/online.h"
 
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 
 #include <tuple>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace features;
+
 namespace {
 
 template <typename T>
-T* pointer(const nb::object& array) {
+T* pointer_or_null(const nb::object& array) {
   return array.is_none() ? nullptr : data_of<T>(array);
+}
+
+// The same for an array that must have so many numbers.
+template <typename T>
+T* sized_or_null(const nb::object& array, int64_t size) {
+  if (array.is_none()) return nullptr;
+  const Array<T> found = array_of<T>(array);
+  if (found.size() != size_t(size)) throw nb::value_error("an array does not fit the sentences");
+  return found.data();
+}
+
+void check_weights(const Objective& objective, size_t weights, size_t gradient) {
+  if (int64_t(weights) != objective.size() || int64_t(gradient) != objective.size())
+    throw nb::value_error("there must be as many weights and derivatives as the objective has");
 }
 
 // The objective with the arrays that it points into.
@@ -58,8 +75,8 @@ void bind_objective(nb::module_& m) {
       .def("__init__",
            [](Training* self, std::shared_ptr<Dataset> data, int64_t attributes, int64_t L, nb::object tags,
               nb::object allowed, nb::object sentence_weights, nb::object token_weights, bool single_precision) {
-             const Supervision known{pointer<const int64_t>(tags), pointer<const uint8_t>(allowed),
-                                     pointer<const double>(sentence_weights), pointer<const double>(token_weights)};
+             const Supervision known{pointer_or_null<const int64_t>(tags), pointer_or_null<const uint8_t>(allowed),
+                                     pointer_or_null<const double>(sentence_weights), pointer_or_null<const double>(token_weights)};
              new (self) Training{Objective(std::move(data), attributes, L, known, single_precision),
                                  nb::make_tuple(tags, allowed, sentence_weights, token_weights)};
            }, nb::arg(), nb::arg(), nb::arg(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg().none(), nb::arg())
@@ -103,7 +120,7 @@ void bind_objective(nb::module_& m) {
            })
       .def("set_chain",
            [](Training& self, const Array<const uint16_t>& labels, nb::object tags) {
-             self.objective.set_chain({labels.data(), labels.data() + labels.size()}, pointer<const int64_t>(tags));
+             self.objective.set_chain({labels.data(), labels.data() + labels.size()}, pointer_or_null<const int64_t>(tags));
              self.arrays = nb::make_tuple(self.arrays, tags);
            }, nb::arg(), nb::arg().none())
       .def("choose_edges",
@@ -137,8 +154,9 @@ void bind_objective(nb::module_& m) {
       .def("edges", [](const Training& self) { return arrays_of(self.objective.edges()); })
       .def("evaluate",
            [](Training& self, const Array<const double>& weights, nb::object gradient) -> Result {
+             double loss = 0.0, *g = sized_or_null<double>(gradient, self.objective.size());
+             check_weights(self.objective, weights.size(), weights.size());
              const double* w = weights.data();
-             double loss = 0.0, *g = pointer<double>(gradient);
              nb::gil_scoped_release release;
              const Outcome outcome = self.objective.evaluate(w, g, &loss);
              return {outcome.status, outcome.sequence, loss};
@@ -156,10 +174,13 @@ void bind_objective(nb::module_& m) {
            [](Training& self, const Array<const uint8_t>& plan, nb::object tags, nb::object chain_tags,
               nb::object allowed, nb::object sentence_weights, nb::object token_weights,
               const Array<const double>& weights, const Array<double>& gradient) -> Result {
-             const Supervision known{pointer<const int64_t>(tags), pointer<const uint8_t>(allowed),
-                                     pointer<const double>(sentence_weights), pointer<const double>(token_weights)};
-             const Part part{read_plan(reinterpret_cast<const char*>(plan.data())), known,
-                             pointer<const int64_t>(chain_tags)};
+             const PlanView view = read_plan(reinterpret_cast<const char*>(plan.data()), int64_t(plan.size()));
+             const int64_t N = view.tokens(), L = self.objective.L();
+             const Supervision known{sized_or_null<const int64_t>(tags, N), sized_or_null<const uint8_t>(allowed, N * L),
+                                     sized_or_null<const double>(sentence_weights, view.sentences()),
+                                     sized_or_null<const double>(token_weights, N)};
+             const CorpusPart part{view, known, sized_or_null<const int64_t>(chain_tags, N)};
+             check_weights(self.objective, weights.size(), gradient.size());
              const double* w = weights.data();
              double loss = 0.0, *g = gradient.data();
              nb::gil_scoped_release release;
@@ -219,4 +240,4 @@ void bind_objective(nb::module_& m) {
       });
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,15 +1,15 @@
 #include "bind/reading.h"
 
-#include "base/threads.h"
-#include "bind/dicts.h"
-#include "bind/refusing.h"
+#include "bind/python.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
 namespace {
 
 // Dicts in dicts: more than this is a mistake, a dict that holds itself among them.
@@ -20,11 +20,48 @@ std::string quoted(const std::string& name) {
   return name.size() <= kLongestShown ? "'" + name + "'" : "'" + name.substr(0, kLongestShown) + "...'";
 }
 
+// An entry of a dict whose value is a text, a number or a bool, as nearly all are. Its name is that of the key, or
+// `key:text` if the value is a text. What it points to is borrowed: to read it runs no Python code.
+struct DictEntry {
+  PyObject *key, *value;
+  uint64_t code;   // of a text
+  double size;     // 1 for a text
+  int32_t number;  // of the key in the memory, or -1
+  uint16_t place;  // in its dict, or a multiple of 65536 less
+  bool has_text;
+};
+
+// The numbers of keys met last: by place the keys of the dict read last, since those of the next one are mostly the same,
+// and by address.
+class KeyGuesses {
+ public:
+  struct Guess {
+    PyObject* object = nullptr;
+    int32_t number = -1;
+  };
+  Guess& at_place(size_t place) { return guesses_[place % places]; }
+  Guess& at_address(PyObject* key) {
+    empty_ = false;
+    const auto address = reinterpret_cast<uintptr_t>(key);
+    return guesses_[places + (address >> 4 ^ address >> 12) % addresses];
+  }
+  // To be called when Python code has run: objects may have gone, and others have their addresses.
+  void forget() {
+    for (Guess& guess : guesses_) guess.object = nullptr;
+    empty_ = true;
+  }
+  bool empty() const { return empty_; }
+
+ private:
+  static constexpr size_t places = 64, addresses = 256;
+  Guess guesses_[places + addresses];
+  bool empty_ = true;
+};
+
 class FeatureReader {
  public:
   FeatureReader(Dataset& data, Attributes& attributes, bool grow)
-      : data_(data), attributes_(attributes.source(grow)), memory_(attributes.remembered()), grow_(grow),
-        dicts_(dict_reader()) {
+      : data_(data), attributes_(attributes.source(grow)), memory_(attributes.remembered()), grow_(grow) {
     ++memory_.users;
   }
   ~FeatureReader() { --memory_.users; }
@@ -37,36 +74,114 @@ class FeatureReader {
     holder(item, "the features of a token");
     data_.bundle_ends.push_back(int64_t(data_.attributes.size()));
   }
-  bool knows_much() const { return memory_.short_texts() >= 1024; }
-  // For a thread that helps, while nothing else is done here.
-  DictReader dict_reader() const { return DictReader(memory_, attributes_.view(), grow_); }
-  // Room for so many more, at least half as much again as there is now: it may be asked for often.
-  void reserve(size_t features) {
-    const size_t wanted = data_.attributes.size() + features;
-    if (wanted > data_.attributes.capacity())
-      data_.attributes.reserve(std::max(wanted, data_.attributes.size() + data_.attributes.size() / 2));
-  }
-  // The features of dicts that were read so.
-  void take(DictFeatures& read) {
-    bool all_known = true;
-    for (const DictFeatures::Fresh& fresh : read.fresh) {
-      int32_t& attribute = read.attributes[fresh.at];
-      if (attribute >= 0 || !grow_) {
-        remember(fresh.entry, attribute);
-      } else {
-        attribute = attribute_of(fresh.entry);  // one before it may have been the same
+
+  // How many of these tokens were read, up to the first one that is no dict of texts, numbers and bools. Some dicts at a
+  // time: what reading waits for in memory, it waits for together.
+  size_t plain_tokens(PyObject* const* tokens, size_t count) {
+    constexpr size_t batch = 16;
+    size_t ends[batch];
+    for (size_t first = 0; first < count; first += batch) {
+      const size_t most = std::min(batch, count - first);
+      for (size_t d = first + batch; d < std::min(first + 2 * batch, count); ++d) fetch_object(tokens[d]);
+      entries_.clear();
+      size_t read = 0;
+      for (; read < most && gather(tokens[first + read]); ++read) ends[read] = entries_.size();
+      size_t at = 0;
+      for (size_t d = 0; d < read; ++d) {
+        for (; at < ends[d] && look(entries_[at]); ++at)
+          if (entries_[at].has_text && entries_[at].number >= 0) memory_.fetch(entries_[at].number, entries_[at].code);
+        if (at < ends[d]) read = d;
       }
-      all_known &= attribute >= 0;
+      at = 0;
+      for (size_t d = 0; d < read; at = ends[d++]) {
+        put_entries(entries_.data() + at, entries_.data() + ends[d]);
+        data_.bundle_ends.push_back(int64_t(data_.attributes.size()));
+      }
+      if (read < most) return first + read;
     }
-    if (all_known && read.values.empty() && !weighted_) return append(read);
-    size_t at = 0;
-    for (const size_t end : read.ends) {
-      for (; at < end; ++at) put(read.attributes[at], read.values.empty() ? 1.0 : read.values[at]);
-      data_.bundle_ends.push_back(int64_t(data_.attributes.size()));
-    }
+    return count;
   }
 
  private:
+  bool gather(PyObject* dict) {
+    if (!PyDict_CheckExact(dict) && !PyDict_Check(dict)) return false;
+    Py_ssize_t position = 0;
+    PyObject *key, *value;
+    for (size_t place = 0; PyDict_Next(dict, &position, &key, &value); ++place) {
+      const bool is_known = guesses_.at_place(place).object == key;
+      if (is_known && value == Py_False && !grow_) continue;  // nothing comes of it
+      if (!is_known) fetch_object(key);
+      fetch_object(value);
+      entries_.push_back({key, value, 0, 0.0, -1, uint16_t(place), false});
+    }
+    return true;
+  }
+
+  // Fills in what an entry with this key, value and place is; false if the value is neither text nor number nor bool.
+  bool look(DictEntry& entry) {
+    PyObject* value = entry.value;
+    entry.has_text = false;
+    if (value == Py_True || value == Py_False) {
+      entry.size = value == Py_True;
+    } else if (is_text(value)) {
+      entry.has_text = true;
+      entry.size = 1.0;
+      entry.code = FeatureMemory::code_of(text_of(value, spare_));
+    } else if (PyFloat_CheckExact(value)) {
+      entry.size = PyFloat_AsDouble(value);
+    } else if (PyLong_CheckExact(value)) {
+      int overflow = 0;
+      entry.size = double(PyLong_AsLongLongAndOverflow(value, &overflow));
+      if (overflow) return false;
+    } else {
+      return false;
+    }
+    const KeyGuesses::Guess& guess = guesses_.at_place(entry.place);
+    if (guess.object != entry.key) {
+      if (!is_text(entry.key)) return false;
+      entry.number = number_elsewhere(entry.key, entry.place);
+    } else {
+      entry.number = guess.number;
+    }
+    return std::isfinite(entry.size);
+  }
+
+  int32_t number_elsewhere(PyObject* key, size_t place) {
+    KeyGuesses::Guess &guess = guesses_.at_address(key), &here = guesses_.at_place(place);
+    if (guess.object != key) {
+      const std::string_view name = text_of(key, spare_);
+      const bool same = here.number >= 0 && memory_.name(here.number) == name;  // the same text in another object
+      guess.number = same ? here.number : memory_.find_key(name);
+      guess.object = guess.number < 0 ? nullptr : key;  // it may get a number later
+    }
+    here = guess;
+    return guess.number;
+  }
+
+  // Its attribute in the memory.
+  int32_t find(const DictEntry& entry) {
+    if (entry.number < 0) return FeatureMemory::unknown;
+    const int32_t found = !entry.has_text                          ? memory_.find(entry.number)
+                          : entry.code != FeatureMemory::long_text ? memory_.find(entry.number, entry.code)
+                                                                   : memory_.find(entry.number, text_of(entry.value, spare_));
+    return found < 0 && grow_ ? FeatureMemory::unknown : found;
+  }
+
+  // Without a branch for features that have no attribute: which ones these are cannot be guessed. A feature of value 0
+  // changes no score: with `grow_` it gets a number, and that is all.
+  void put_entries(const DictEntry* first, const DictEntry* last) {
+    size_t at = data_.attributes.size();
+    data_.attributes.resize(at + size_t(last - first));
+    for (const DictEntry* entry = first; entry != last; ++entry) {
+      const int32_t attribute = grow_ || entry->size != 0.0 ? attribute_of(*entry) : -1;
+      const bool kept = (attribute >= 0) & (entry->size != 0.0);
+      if (kept & (weighted_ | (entry->size != 1.0))) weigh(at, entry->size);
+      data_.attributes[at] = attribute;
+      at += kept;
+    }
+    data_.attributes.resize(at);
+  }
+
   void holder(PyObject* item, const char* what) {
     if (depth_ == kDeepest)
       refuse(place_, "features are nested more than " + std::to_string(kDeepest) + " deep, at " + quoted(name_));
@@ -85,25 +200,19 @@ class FeatureReader {
     PyObject *found_key, *found_value;
     Py_ssize_t position = 0;
     for (size_t place = 0; PyDict_Next(dict, &position, &found_key, &found_value); ++place) {
-      DictEntry entry(found_key, found_value, place);
-      if (depth_ == 1 && dicts_.look(entry)) {
+      DictEntry entry{found_key, found_value, 0, 0.0, -1, uint16_t(place), false};
+      if (depth_ == 1 && look(entry)) {
         put(attribute_of(entry), entry.size);
         continue;
       }
       const nb::object key = nb::borrow(entry.key), value = nb::borrow(entry.value);
       any_entry(key.ptr(), value.ptr());
-      dicts_.forget_objects();
+      guesses_.forget();
     }
   }
 
-  void append(const DictFeatures& read) {
-    const int64_t before = int64_t(data_.attributes.size());
-    data_.attributes.insert(data_.attributes.end(), read.attributes.begin(), read.attributes.end());
-    for (const size_t end : read.ends) data_.bundle_ends.push_back(before + int64_t(end));
-  }
-
   int32_t attribute_of(const DictEntry& entry) {
-    int32_t attribute = dicts_.find(entry);
+    int32_t attribute = find(entry);
     if (attribute == FeatureMemory::unknown) {
       attribute = named(entry.key, entry.has_text ? entry.value : nullptr);
       remember(entry, attribute);
@@ -144,6 +253,7 @@ class FeatureReader {
       with(next, [&] { add(1.0); });
     }
     if (PyErr_Occurred()) throw nb::python_error();
+    if (!guesses_.empty()) guesses_.forget();  // Python code may have made the strings
   }
 
   void any_entry(PyObject* key, PyObject* value) {
@@ -192,92 +302,65 @@ class FeatureReader {
   // A feature of value 0 changes no score: it has a number, and that is all.
   void put(int32_t attribute, double value) {
     if (attribute < 0 || value == 0.0) return;
-    if (value != 1.0 && data_.values.empty()) data_.values.assign(data_.attributes.size(), 1.0), weighted_ = true;
+    if (weighted_ || value != 1.0) weigh(data_.attributes.size(), value);
     data_.attributes.push_back(attribute);
-    if (weighted_) data_.values.push_back(value);
+  }
+  // The value of the next feature, before which there are `count`.
+  void weigh(size_t count, double value) {
+    data_.values.resize(count, 1.0);
+    data_.values.push_back(value);
+    weighted_ = true;
   }
 
   Dataset& data_;
   AttributeSource attributes_;
   FeatureMemory& memory_;
   bool grow_;
-  DictReader dicts_;
+  KeyGuesses guesses_;
+  std::vector<DictEntry> entries_;  // of some dicts
   std::string name_, spare_;
   Place place_{};
   int depth_ = 0;
   bool weighted_ = false;
 };
 
-// Sentences whose tokens threads read together, as long as they are dicts: this one holds the interpreter lock for all.
-struct Block {
-  std::vector<Items> sentences;
-  std::vector<PyObject*> tokens;  // of all of them
-
-  Block() = default;
-  // From sentence b on, up to one that is neither list nor tuple, which it takes Python code to read.
-  Block(const Items& outer, Py_ssize_t b, size_t most) {
-    for (; b < outer.size() && tokens.size() < most && (PyList_Check(outer[b]) || PyTuple_Check(outer[b])); ++b) {
-      fetch_sentences(outer, b);
-      const Items& inner = sentences.emplace_back(outer[b]);
-      for (Py_ssize_t t = 0; t < inner.size(); ++t) tokens.push_back(inner[t]);
-    }
-  }
-  // How many tokens were read, up to the first one that has to be read in another way.
-  size_t read(FeatureReader& reader) const {
-    constexpr size_t part = 256;
-    std::vector<DictFeatures> parts((tokens.size() + part - 1) / part);
-    run_tasks(int64_t(parts.size()), threads_read ? num_threads() : 1, [&](int64_t i) {
-      const size_t first = size_t(i) * part;
-      reader.dict_reader().read(tokens.data() + first, std::min(part, tokens.size() - first), parts[size_t(i)]);
-    });
-    size_t taken = 0, features = 0;
-    for (const DictFeatures& read : parts) features += read.attributes.size();
-    reader.reserve(features);
-    for (size_t i = 0; i < parts.size() && taken == i * part; ++i) {
-      reader.take(parts[i]);
-      taken += parts[i].ends.size();
-    }
-    return taken;
-  }
-};
-
 }  // namespace
 
+// Lists of tokens are read several at a time, up to a sentence that is neither list nor tuple, which it takes Python code
+// to read. Once a token is no plain dict, all are read one by one.
 Dataset read_features(nb::handle sentences, Attributes& attributes, bool grow) {
+  constexpr size_t most = 1024;  // tokens at a time
   Dataset data;
   FeatureReader reader(data, attributes, grow);
   const Items outer = items_of(sentences.ptr(), "sentences must be a sequence");
-  const auto read_rest = [&](const Items& inner, Py_ssize_t b, Py_ssize_t t) {
-    for (; t < inner.size(); ++t) reader.token(inner.owned(t).ptr(), {b, t});
-    data.offsets.push_back(data.bundles());
-  };
-  // Tokens of a block; what the first ones have in common is remembered before the others are read.
-  constexpr size_t largest = 32768;
-  size_t most = reader.knows_much() ? largest : 64;
+  std::vector<Items> block;
+  std::vector<PyObject*> tokens;
   bool plain = true;
   for (Py_ssize_t b = 0; b < outer.size();) {
-    Block block;
-    if (plain) block = Block(outer, b, most);
-    if (block.sentences.empty()) {
+    block.clear(), tokens.clear();
+    for (Py_ssize_t next = b; plain && next < outer.size() && tokens.size() < most; ++next) {
+      if (!PyList_Check(outer[next]) && !PyTuple_Check(outer[next])) break;
+      const Items& inner = block.emplace_back(outer[next]);
+      for (Py_ssize_t t = 0; t < inner.size(); ++t) tokens.push_back(inner[t]);
+    }
+    const bool alone = block.empty();
+    if (alone) {
       const std::string otherwise = "sentence " + std::to_string(b) + " must be a sequence with features for each token";
-      read_rest(items_of(outer.owned(b).ptr(), otherwise), b, 0);
-      ++b;
-      continue;
+      block.push_back(items_of(outer.owned(b).ptr(), otherwise));
     }
-    size_t taken = block.read(reader);
-    for (size_t s = 0; s < block.sentences.size() && plain; ++s, ++b) {
-      const size_t length = size_t(block.sentences[s].size());
-      plain = taken >= length;
-      if (plain) {
-        taken -= length;
-        data.offsets.push_back(data.offsets.back() + int64_t(length));
-      } else {
-        read_rest(block.sentences[s], b, Py_ssize_t(taken));
-      }
+    size_t taken = reader.plain_tokens(tokens.data(), tokens.size());
+    bool changed = false;  // what the sentences are, perhaps, by Python code
+    for (size_t s = 0; s < block.size() && !changed; ++s, ++b) {
+      const Items& inner = block[s];
+      Py_ssize_t t = Py_ssize_t(std::min(taken, size_t(inner.size())));
+      taken -= size_t(t);
+      changed = t < inner.size();
+      for (; t < inner.size(); ++t) reader.token(inner.owned(t).ptr(), {b, t});
+      data.offsets.push_back(data.offsets.back() + int64_t(t));
     }
-    most = std::min(2 * most, largest);
+    plain &= alone || !changed;
   }
   return data;
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

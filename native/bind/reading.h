@@ -6,7 +6,10 @@
 
 #include <nanobind/nanobind.h>
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace features;
+
 
 // One column: a sequence of sentences, each a sequence of strings. Fills offsets if they are empty; if they are
 // not, the lengths must agree with them.
@@ -18,4 +21,4 @@ void copy_column(nanobind::handle sentences, const char* what, std::vector<int64
 // (`key:value`), or again such lists and dicts (`key:inner`).
 Dataset read_features(nanobind::handle sentences, Attributes& attributes, bool grow);
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -5,7 +5,10 @@
 
 #include <nanobind/nanobind.h>
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace features;
+
 
 // Keeps the array of labels that it points into.
 struct ReadyWeights {
@@ -13,4 +16,4 @@ struct ReadyWeights {
   nanobind::object labels;
 };
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -2,14 +2,16 @@
 // trellis.chain.segments checks everything first.
 #include "segments/inference.h"
 
-#include "bind/calls.h"
 #include "bind/module.h"
-
-#include <nanobind/stl/vector.h>
+#include "bind/python.h"
+#include "bind/stl.h"
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace segments;
+
 namespace {
 
 static_assert(sizeof(PathSegment) == 3 * sizeof(int64_t));
@@ -70,4 +72,4 @@ void bind_segments(nb::module_& m) {
       });
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

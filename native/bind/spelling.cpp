@@ -1,14 +1,16 @@
 #include "layers/spelling.h"
 
-#include "bind/array.h"
-#include "bind/by_type.h"
 #include "bind/module.h"
+#include "bind/python.h"
 
 #include <algorithm>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace layers;
+
 namespace {
 
 // Addresses are torch's.
@@ -58,4 +60,4 @@ void bind_spelling(nb::module_& m) {
   m.def("spell", &spell_words);
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

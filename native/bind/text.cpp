@@ -1,8 +1,6 @@
 // Tokens of raw text, and where they are in it.
-#include "bind/array.h"
-#include "bind/items.h"
 #include "bind/module.h"
-#include "bind/strings.h"
+#include "bind/python.h"
 #include "text/words.h"
 
 #include <cstdint>
@@ -11,7 +9,10 @@
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace text;
+
 namespace {
 
 // known[chunk], or what `pieces` finds, which may remember it there.
@@ -126,4 +127,4 @@ void bind_text(nb::module_& m) {
   m.def("pack_names", &pack_names);
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,16 +1,12 @@
 // A model that scores and labels tokens.
 #include "base/block.h"
 #include "bind/attributes.h"
-#include "bind/calls.h"
 #include "bind/labeller.h"
 #include "bind/module.h"
+#include "bind/python.h"
 #include "bind/reading.h"
+#include "bind/stl.h"
 #include "features/value_scorer.h"
-#include "text/token_lists.h"
-
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/unordered_map.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +14,10 @@
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace features;
+
 namespace {
 
 // Weights of pairs as a model has them.
@@ -52,16 +51,7 @@ class TokenScorer {
   nb::tuple score(const nb::list& columns, const std::vector<std::string>& names) {
     const Borrowed own(*this);
     const std::vector<int64_t> offsets = read(*own.scorer, columns, names);
-    return scored(*own.scorer, offsets, [&] { own.scorer->number(); });
-  }
-  // The same for a model that looks at tokens alone.
-  nb::tuple score_lists(const TokenLists& lists) {
-    const Borrowed own(*this);
-    if (own.scorer->columns().size() != 1) throw nb::value_error("the templates look at more than tokens");
-    Column& column = *own.scorer->columns()[0];
-    return scored(*own.scorer, lists.offsets, [&] {
-      for (int64_t n = 0; n < lists.offsets.back(); ++n) column.cells.push_back(int32_t(column.values.add(lists[n])));
-    });
+    return scored(*own.scorer, offsets);
   }
   // The best labels of each sentence, as lists, or None if there is a problem, which inference will name. The lock is
   // given away once: to get it back may take longer than the work that is done without it.
@@ -97,7 +87,7 @@ class TokenScorer {
     std::unique_ptr<Scorer> scorer;
 
     explicit Borrowed(TokenScorer& from) : from(from), scorer(from.take()) {}
-    ~Borrowed() { from.give_back(std::move(scorer)); }
+    ~Borrowed() { from.give_back(std::move(scorer)); }  // which throws nothing
   };
 
   static constexpr int64_t per_token = 256;  // operations, for words that are known
@@ -108,14 +98,12 @@ class TokenScorer {
       copy_column(columns[c], names[c].c_str(), offsets, scorer.raw()[c]);
     return offsets;
   }
-  // number() gives the cells that were read their numbers.
-  template <typename Number>
-  static nb::tuple scored(Scorer& scorer, const std::vector<int64_t>& offsets, Number number) {
+  static nb::tuple scored(Scorer& scorer, const std::vector<int64_t>& offsets) {
     const size_t N = size_t(offsets.back()), L = size_t(scorer.labels());
     auto* emissions = new Block<double>(int64_t(N * L));
     nb::capsule owner(emissions, [](void* p) noexcept { delete static_cast<Block<double>*>(p); });
     without_lock(int64_t(N) * per_token, [&] {
-      number();
+      scorer.number();
       scorer.score(offsets, *emissions);
     });
     nb::ndarray<nb::numpy, double> array(static_cast<double*>(*emissions), {N, L}, owner);
@@ -138,16 +126,26 @@ class TokenScorer {
         idle_.pop_back();
         return scorer;
       }
+      idle_.reserve(size_t(scorers_) + 1);
       ++scorers_;
     }
-    if (single_) return std::make_unique<ValueScorer<float>>(single_, set_.columns, folding_);
-    if (double_) return std::make_unique<ValueScorer<double>>(double_, set_.columns, folding_);
-    return std::make_unique<NameScorer>(set_, attributes_.view(), *names_);
+    try {
+      if (single_) return std::make_unique<ValueScorer<float>>(single_, set_.columns, folding_);
+      if (double_) return std::make_unique<ValueScorer<double>>(double_, set_.columns, folding_);
+      return std::make_unique<NameScorer>(set_, attributes_.view(), *names_);
+    } catch (...) {
+      --scorers_;
+      throw;
+    }
   }
-  void give_back(std::unique_ptr<Scorer> scorer) {
-    scorer->finish(Scorer::most_bytes / std::max(1, scorers_.load()));
+  void give_back(std::unique_ptr<Scorer> scorer) noexcept {
+    const bool usable = scorer->finish(Scorer::most_bytes / std::max(1, scorers_.load()));
     const std::lock_guard<std::mutex> lock(mutex_);
-    idle_.push_back(std::move(scorer));
+    if (usable) {
+      idle_.push_back(std::move(scorer));  // for which there is room
+    } else {
+      --scorers_;
+    }
   }
 
   const TemplateSet& set_;
@@ -172,7 +170,6 @@ void bind_token_scorer(nb::module_& m) {
         new (self) TokenScorer(set, attributes, {ends, labels, weights, L}, folding);
       }, nb::arg(), nb::arg(), unconverted(), unconverted(), unconverted(), nb::arg(), nb::arg())
       .def("score", &TokenScorer::score)
-      .def("score_lists", &TokenScorer::score_lists)
       .def("best", &TokenScorer::best)
       .def("forget", &TokenScorer::forget)
       .def_prop_ro("folds", &TokenScorer::folds)
@@ -181,4 +178,4 @@ void bind_token_scorer(nb::module_& m) {
       .def_prop_ro_static("most_bytes", [](nb::handle) { return Scorer::most_bytes; });
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

@@ -1,14 +1,17 @@
 #include "features/vectors.h"
 
-#include "bind/array.h"
 #include "bind/module.h"
+#include "bind/python.h"
+#include "bind/stl.h"
 
 #include <nanobind/stl/pair.h>
-#include <nanobind/stl/vector.h>
 
 namespace nb = nanobind;
 
-namespace trellis {
+namespace trellis::bind {
+
+using namespace features;
+
 namespace {
 
 template <typename T>
@@ -74,4 +77,4 @@ void bind_vectors(nb::module_& m) {
   });
 }
 
-}  // namespace trellis
+}  // namespace trellis::bind

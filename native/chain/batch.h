@@ -4,7 +4,16 @@
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::chain {
+
+// Emissions that lie on no complete path, see CompletePaths; all null and 0 if there are none.
+template <typename R>
+struct Pruning {
+  const R* const* rows = nullptr;  // [B] pruned copies of the emissions [T, L] of a sequence, or null
+  const R* from_start = nullptr;   // [heads, L] what to add to the first emissions of each sequence
+  const R* to_end = nullptr;       // [tails, L] to the last, from the last one back
+  int64_t heads = 0, tails = 0;
+};
 
 // A ragged batch of scores. Sequence b owns the tokens offsets[b] .. offsets[b + 1] - 1, and token n has its emissions
 // in row rows[n] (row n if rows is null). Everything else by token, in or out (tags, weights, gradients), lies in
@@ -20,9 +29,9 @@ struct Batch {
   int64_t B, L;
   const R* edges = nullptr;  // [pairs, L, L] what the place of a transition adds to its score, or null
   const int64_t* edge_shift = nullptr;  // [B] see `edge`
+  Pruning<R> pruning = {};  // emissions are read by emission.h, which knows of this
 
   int64_t row(int64_t token) const { return rows ? rows[token] : token; }
-  const R* emission(int64_t token) const { return emissions + row(token) * L; }
   // The edges [L, L] into a token that is not the first of its sequence b. They belong to the later token of the pair:
   // with tokens in the rows of a mask with holes, no other choice needs to know where the token before it lies.
   const R* edge(int64_t b, int64_t token) const { return edges + (row(token) - edge_shift[b]) * L * L; }
@@ -84,8 +93,15 @@ struct Tape {
 enum Status : uint8_t {
   exact = 0,
   underflow = 1,   // scaled arithmetic may have lost a path that matters: redo in log space
-  not_finite = 2,  // an emission is NaN or plus infinity
+  not_finite = 2,  // an emission or edge is NaN or plus infinity
   no_path = 3,     // every label sequence is forbidden
+};
+
+// What scores hold, as bits.
+enum Contents : uint8_t {
+  only_finite = 0,
+  some_forbidden = 1,  // minus infinity
+  some_invalid = 2,    // NaN or plus infinity
 };
 
 // Sums over a set of sequences, each weighted.
@@ -108,4 +124,4 @@ struct Neighbours {
   }
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -14,9 +14,9 @@
 #include "chain/logspace_kernels.h"
 #include "chain/viterbi_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
 
-using trellis::Neighbours;
+using namespace ::TRELLIS_ISA;
 
 template <typename R>
 struct EdgeRange;
@@ -37,11 +37,6 @@ struct EdgeRunner : Runner<R> {
   Vec<R> gap = broadcast(infinity<R>), least_step = broadcast(R(1));
   R least_scale = infinity<R>;
 };
-
-template <typename R>
-inline Vec<R> min(Vec<R> a, Vec<R> b) {
-  return a < b ? a : b;
-}
 
 // M[i, j] = A[i, j] exp(edge[i, j] - top) for the step into a token; returns the top.
 template <typename R>
@@ -91,11 +86,11 @@ void edge_forward(const Batch<R>& batch, const Prepared<R>& prepared, int64_t b,
   const int64_t row = tape ? tape->begin[b] : 0;
   EdgeRunner<R> runner;
   runner.b = b, runner.first = first, runner.length = T;
-  Block<R> current(P), next(P), factor(P), steps(tape ? 0 : L * P);
+  Block<R> current(P), next(P), factor(P), e(P), steps(tape ? 0 : L * P);
   R *x = current, *y = next;
   for (int64_t t = 0; t < T; ++t) {
     R* E = tape ? tape->factor + (row + t) * P : (R*)factor;
-    runner.peaks += exp_emissions(batch.emission(first + t), L, P, E, runner);
+    runner.peaks += exp_emissions(emission<R>(batch, b, first + t, e), L, P, E, runner);
     if (t == 0) {
       __builtin_memcpy(y, prepared.start, P * sizeof(R));
     } else {
@@ -186,7 +181,7 @@ void edge_backward(const Batch<R>& batch, const Prepared<R>& prepared, int64_t b
     multiply_rows(M, (const R*)w, L, P, (R*)beta);
   }
   fold_pairs((R*)sums, L, P, counts.transitions);
-  if (!kept) status[b] = trellis::underflow;
+  if (!kept) status[b] = chain::underflow;
 }
 
 // delta[t, j] = max_i (delta[t-1, i] + A[i, j] + edge[t, i, j]) + e[t, j], each row shifted so that its maximum is 0;
@@ -204,7 +199,7 @@ bool edge_viterbi(const Batch<R>& batch, const LogPrepared<double>& prepared, in
     } else {
       multiply<double, MaxPlus>(1, delta.row(t - 1), steps.into(first + t), L, P, row);
     }
-    emission_row(batch, first + t, P, e);
+    emission_row(batch, b, first + t, P, e);
     for (int64_t j = 0; j < P; ++j) row[j] += e[j];
     shift_row(row, P);
   }
@@ -219,4 +214,4 @@ bool edge_viterbi(const Batch<R>& batch, const LogPrepared<double>& prepared, in
   }
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

@@ -3,18 +3,21 @@
 
 #include "chain/logspace_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
+
+using namespace ::TRELLIS_ISA;
 
 // out[j] = sum_i p(i | j) (h[i] - log p(i | j)) with p(i | j) = exp(x[i] + A[i, j] - norm[j]), norm = lse_i(x + A)
 inline void mix_entropies(const double* x, const double* A, const LogFactors& f, const double* norm, const double* h,
                           int64_t L, int64_t P, double* out) {
   for (int64_t j = 0; j < P; j += width<double>) {
     const Vec<double> whole = load(norm + j), base = whole == -infinity<double> ? Vec<double>{} : whole;
-    const RowList rows(f, j / trellis::live_columns, L);
+    const RowList rows(f, j / chain::live_columns, L);
     Vec<double> sum{};
     for (int64_t k = 0; k < rows.count; ++k) {
       const int64_t i = rows[k];
-      const Vec<double> log_p = x[i] + load(A + i * P + j) - base, p = exp<double>(log_p);
+      // Rounding may take log p above 0.
+      const Vec<double> log_p = min<double>(x[i] + load(A + i * P + j) - base, Vec<double>{}), p = exp<double>(log_p);
       sum += p > 0.0 ? p * (h[i] - log_p) : Vec<double>{};
     }
     store(out + j, sum);
@@ -43,10 +46,10 @@ double entropy(const Batch<R>& batch, const LogPrepared<double>& prepared, int64
   }
   double sum = 0.0;
   for (int64_t j = 0; j < L; ++j) {
-    const double log_p = last[j] - total;
+    const double log_p = last[j] < total ? last[j] - total : 0.0;
     if (log_p != -infinity<double>) sum += std::exp(log_p) * (h[j] - log_p);
   }
   return sum;
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace trellis {
+namespace trellis::chain {
 
 namespace {
 
@@ -157,7 +157,7 @@ void Inference<R>::both_passes(const int64_t* sequences, int count, Both& found,
 template <typename R>
 Outcome Inference<R>::forward_backward(const int64_t* tags, double* out, const double* weights,
                                        const Gradient<R>& to) {
-  if (!chain_is_finite()) return {bad_chain_score, 0};
+  if (!check_chain()) return {bad_chain_score, 0};
   prepare();
   clear(to);
   kept_tags_.assign(size_t(tags ? layout_->tokens() : 0), 0);
@@ -182,4 +182,4 @@ template void Inference<double>::gradient(const double*, const Gradient<double>&
 template Outcome Inference<float>::forward_backward(const int64_t*, double*, const double*, const Gradient<float>&);
 template Outcome Inference<double>::forward_backward(const int64_t*, double*, const double*, const Gradient<double>&);
 
-}  // namespace trellis
+}  // namespace trellis::chain

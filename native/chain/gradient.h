@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::chain {
 
 template <typename R>
 struct Gradient {
@@ -13,4 +13,4 @@ struct Gradient {
   int64_t edge_count = 0;  // matrices
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

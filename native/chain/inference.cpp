@@ -1,19 +1,17 @@
 #include "chain/inference.h"
 
+#include "base/numbers.h"
 #include "chain/kbest.h"
 #include "chain/widened.h"
 
 #include <algorithm>
 #include <limits>
 
-namespace trellis {
+namespace trellis::chain {
 namespace {
-
-constexpr double forbidden = -std::numeric_limits<double>::infinity();
 
 constexpr double score_cost = 3.0;  // nanoseconds per token
 
-int64_t round_up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
 
 }  // namespace
 
@@ -50,19 +48,47 @@ const LogPrepared<double>& Inference<R>::log_prepared() {
 }
 
 template <typename R>
-bool Inference<R>::chain_is_finite() const {
+uint8_t Inference<R>::chain_contents() const {
   const int64_t L = batch_.L;
-  return all_below_infinity(batch_.transitions, L * L) && all_below_infinity(batch_.start, L) &&
-         all_below_infinity(batch_.end, L);
+  return kernels_.contents(batch_.transitions, L * L) | kernels_.contents(batch_.start, L) |
+         kernels_.contents(batch_.end, L);
 }
 
 template <typename R>
-bool Inference<R>::sequence_is_finite(int64_t b) const {
-  const int64_t L = batch_.L, first = batch_.offsets[b];
-  for (int64_t n = first; n < batch_.offsets[b + 1]; ++n) {
-    if (!all_below_infinity(batch_.emission(n), L)) return false;
-    if (batch_.edges && n > first && !all_below_infinity(batch_.edge(b, n), L * L)) return false;
+uint8_t Inference<R>::sequence_contents(int64_t b) const {
+  const int64_t L = batch_.L, first = batch_.offsets[b], T = batch_.length(b);
+  if (T == 0) return only_finite;
+  uint8_t found = only_finite;
+  if (batch_.row(first + T - 1) - batch_.row(first) == T - 1) {  // one block
+    found = kernels_.contents(batch_.emissions + batch_.row(first) * L, T * L);
+  } else {
+    for (int64_t n = first; n < first + T; ++n) found |= kernels_.contents(batch_.emissions + batch_.row(n) * L, L);
   }
+  for (int64_t n = first + 1; n < first + T && batch_.edges; ++n)
+    found |= kernels_.contents(batch_.edge(b, n), L * L);
+  return found;
+}
+
+template <typename R>
+bool Inference<R>::check_chain() {
+  const uint8_t found = chain_contents();
+  if (found & some_invalid) return false;
+  paths_.emplace(batch_, found & some_forbidden);
+  batch_.pruning = paths_->view();
+  return true;
+}
+
+template <typename R>
+void Inference<R>::prune(const int64_t* sequences, int count) {
+  for (int g = 0; g < count && paths_->needed(); ++g)
+    if (sequence_contents(sequences[g]) == some_forbidden) paths_->prune(sequences[g]);
+}
+
+template <typename R>
+bool Inference<R>::check_sequence(int64_t b) {
+  const uint8_t found = sequence_contents(b);
+  if (found & some_invalid) return false;
+  if (found & some_forbidden) paths_->prune(b);
   return true;
 }
 
@@ -78,7 +104,7 @@ void Inference<R>::prepare() {
 template <typename R>
 Outcome Inference<R>::log_partition(double* out, bool keep) {
   kept_tags_.clear();
-  if (!chain_is_finite()) return {bad_chain_score, 0};
+  if (!check_chain()) return {bad_chain_score, 0};
   prepare();
   if (keep) {
     const int64_t N = layout_->tokens();
@@ -117,6 +143,7 @@ std::vector<int64_t> Inference<R>::lost_sequences() const {
 // log Z of the group. What scaled doubles lose is redone in log space here, what floats lose is left to Widened.
 template <typename R>
 void Inference<R>::forward_group(const int64_t* sequences, int count, const Tape<R>* tape, double* out) {
+  prune(sequences, count);
   if (!batch_.edges) kernels_.forward(batch_, prepared_, sequences, count, tape, out, status_.data());
   for (int g = 0; g < count && batch_.edges; ++g)
     kernels_.edge_forward(batch_, prepared_, sequences[g], tape, out, status_.data());
@@ -134,7 +161,7 @@ uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out, in
   for (int64_t n = first; n < batch_.offsets[b + 1]; ++n) {
     const int64_t tag = tags[batch_.row(n)];
     if (tag < 0 || tag >= L) return tag_out_of_range;
-    sum += double(batch_.emission(n)[tag]) +
+    sum += double(batch_.emissions[batch_.row(n) * L + tag]) +
            double(n == first ? batch_.start[tag] : batch_.transitions[previous * L + tag]);
     if (batch_.edges && n > first) sum += double(batch_.edge(b, n)[previous * L + tag]);
     if (kept) kept[n] = int32_t(tag);
@@ -151,9 +178,9 @@ Outcome Inference<R>::score(const int64_t* tags, double* out) const {
 
 template <typename R>
 Outcome Inference<R>::score(const int64_t* tags, double* out, int32_t* kept) const {
-  if (!chain_is_finite()) return {bad_chain_score, 0};
+  if (chain_contents() & some_invalid) return {bad_chain_score, 0};
   for (int64_t b = 0; b < batch_.B; ++b) {
-    if (!sequence_is_finite(b)) return {not_finite, b};
+    if (sequence_contents(b) & some_invalid) return {not_finite, b};
     const uint8_t status = path_score(b, tags, out[b], kept);
     if (status != exact) return {status, b};
   }
@@ -196,12 +223,12 @@ uint8_t Inference<R>::settle_loss(double gold, uint8_t status, double& out) cons
 template <typename R>
 template <typename F>
 Outcome Inference<R>::for_sequences(F f) {
-  if (!chain_is_finite()) return {bad_chain_score, 0};
+  if (!check_chain()) return {bad_chain_score, 0};
   log_prepared();
   for_groups(threads_for(100), [&](int64_t task, const int64_t* sequences, int count) {
     for (int g = 0; g < count; ++g) {
       const int64_t b = sequences[g];
-      if (!sequence_is_finite(b)) {
+      if (!check_sequence(b)) {
         status_[size_t(b)] = not_finite;
         continue;
       }
@@ -238,13 +265,14 @@ Outcome Inference<R>::viterbi_edges(int64_t* tags, double* scores) {
 
 template <typename R>
 Outcome Inference<R>::viterbi(int64_t* tags, int64_t rows, double* scores) {
-  if (!chain_is_finite()) return {bad_chain_score, 0};
+  if (!check_chain()) return {bad_chain_score, 0};
   if (rows != layout_->tokens()) std::fill_n(tags, rows, int64_t(-1));
   std::fill_n(scores, batch_.B, 0.0);
   if (batch_.edges) return viterbi_edges(tags, scores);
   const PaddedScores<R> padded(batch_, P_);
   std::vector<uint8_t> status(size_t(batch_.B), exact);
   for_groups(threads_for(10 + 0.04 * double(batch_.L * P_)), [&](int64_t, const int64_t* sequences, int count) {
+    prune(sequences, count);
     kernels_.viterbi(batch_, padded.view(), sequences, count, tags, status.data());
     for (int g = 0; g < count; ++g) {
       const int64_t b = sequences[g];
@@ -276,7 +304,8 @@ std::vector<uint8_t> Inference<R>::scaled_spans(const SortedSpans& spans, const 
   run_tasks(tasks_.count(), threads_for(4 * forward_cost()), [&](int64_t task) {
     std::vector<int64_t> asked;
     for (int64_t i = tasks_.begin[size_t(task)]; i < tasks_.begin[size_t(task) + 1]; ++i)
-      if (spans.count(tasks_.order[size_t(i)])) asked.push_back(tasks_.order[size_t(i)]);
+      if (spans.count(tasks_.order[size_t(i)]) && check_sequence(tasks_.order[size_t(i)]))
+        asked.push_back(tasks_.order[size_t(i)]);
     for (size_t i = 0; i < asked.size(); i += size_t(scaled.group()))
       scaled.run(&asked[i], int(std::min(asked.size() - i, size_t(scaled.group()))), spans, out, done.data());
   });
@@ -285,7 +314,7 @@ std::vector<uint8_t> Inference<R>::scaled_spans(const SortedSpans& spans, const 
 
 template <typename R>
 Outcome Inference<R>::spans(const SortedSpans& spans, const int64_t* labels, int64_t count, double* out) {
-  if (!chain_is_finite()) return {bad_chain_score, 0};
+  if (!check_chain()) return {bad_chain_score, 0};
   const LabelStates states(labels, count, batch_.L);
   const std::vector<uint8_t> done = scaled_spans(spans, states.view(), out);
   return for_sequences([&](int64_t, int64_t b) {
@@ -350,4 +379,4 @@ Outcome Inference<R>::kbest(int64_t k, std::vector<int64_t>& counts, std::vector
 template class Inference<float>;
 template class Inference<double>;
 
-}  // namespace trellis
+}  // namespace trellis::chain

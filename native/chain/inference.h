@@ -5,6 +5,7 @@
 #include "base/block.h"
 #include "base/tasks.h"
 #include "chain/batch.h"
+#include "chain/complete_paths.h"
 #include "chain/gradient.h"
 #include "chain/kernels.h"
 #include "chain/layout.h"
@@ -19,7 +20,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace trellis {
+namespace trellis::chain {
 
 template <typename R>
 class Inference {
@@ -93,8 +94,15 @@ class Inference {
   Outcome score(const int64_t* tags, double* out, int32_t* kept) const;
   int32_t* keep_tags();
   uint8_t settle_loss(double gold, uint8_t status, double& out) const;
-  bool chain_is_finite() const;
-  bool sequence_is_finite(int64_t b) const;
+  // Bits of Contents.
+  uint8_t chain_contents() const;
+  uint8_t sequence_contents(int64_t b) const;
+  // Whether the scores of the chain are valid; every operation on the batch begins with this.
+  bool check_chain();
+  // Prunes sequences (see CompletePaths): no kernel may read their emissions before.
+  void prune(const int64_t* sequences, int count);
+  // The same for one, and whether its scores are valid.
+  bool check_sequence(int64_t b);
   int threads_for(double cost_per_token) const;
   double forward_cost() const;  // nanoseconds per token
   // Whether each sequence has its spans; the others are left to log space.
@@ -126,6 +134,7 @@ class Inference {
 
   Tasks tasks_;
   std::vector<uint8_t> status_;
+  std::optional<CompletePaths<R>> paths_;
 
   std::unique_ptr<Block<R>> prepared_memory_, tape_memory_;
   Prepared<R> prepared_{};
@@ -135,4 +144,4 @@ class Inference {
   std::optional<LogScores> log_scores_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

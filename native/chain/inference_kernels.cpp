@@ -3,6 +3,7 @@
 
 #include "chain/edges_kernels.h"
 #include "chain/entropy_kernels.h"
+#include "chain/finite_kernels.h"
 #include "chain/lockstep_kernels.h"
 #include "chain/marginals_kernels.h"
 #include "chain/sampling_kernels.h"
@@ -10,31 +11,18 @@
 #include "chain/viterbi_kernels.h"
 #include "chain/weighted_kernels.h"
 
-namespace trellis {
-
+namespace trellis::chain::TRELLIS_ISA {
 namespace {
 
 template <typename R>
-const Kernels<R>& own_kernels() {
-  namespace isa = TRELLIS_ISA;
-  static const Kernels<R> kernels = {
-      isa::width<R>,        isa::group_size,       isa::prepare<R>, isa::forward<R>, isa::backward<R>,
-      isa::viterbi<R>,      isa::edge_forward<R>,  isa::edge_backward<R>, isa::edge_viterbi<R>,
-      isa::log_partition<R>, isa::log_marginals<R>, isa::entropy<R>, isa::sample<R>,  isa::spans<R>,
-      isa::weighted_nll<R>, isa::fma_peak<R>,
-  };
-  return kernels;
-}
+constexpr Kernels<R> table = {
+    width<R>,         group_size,       contents<R>,      prepare<R>,      forward<R>, backward<R>, viterbi<R>,
+    edge_forward<R>,  edge_backward<R>, edge_viterbi<R>,  log_partition<R>, log_marginals<R>, entropy<R>, sample<R>,
+    spans<R>,         weighted_nll<R>,
+};
 
 }  // namespace
+}  // namespace trellis::chain::TRELLIS_ISA
 
-template <>
-const Kernels<float>& kernels_for<Kernels<float>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<float>();
-}
-template <>
-const Kernels<double>& kernels_for<Kernels<double>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<double>();
-}
-
-}  // namespace trellis
+TRELLIS_KERNELS(chain, Kernels<float>, table<float>)
+TRELLIS_KERNELS(chain, Kernels<double>, table<double>)

@@ -3,14 +3,15 @@
 // taking the next of the sorted ways to its predecessors. So memory goes with T L and with the paths that are found.
 #pragma once
 
-#include "chain/batch.h"
+#include "base/numbers.h"
+#include "base/threads.h"
+#include "chain/complete_paths.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
-namespace trellis {
+namespace trellis::chain {
 
 struct KBest {
   std::vector<double> scores;  // descending; fewer than k if fewer paths exist
@@ -35,15 +36,19 @@ class KBestSearch {
  public:
   KBestSearch(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b)
       : batch_(batch), prepared_(prepared), b_(b), first_(batch.offsets[b]), T_(batch.length(b)), L_(batch.L) {
+    emissions_.resize(size_t(T_ * L_));
+    for (int64_t t = 0; t < T_; ++t) driver::copy_emission(batch, b, first_ + t, emissions_.data() + t * L_);
     // best[t, j] = e[t, j] + max_i (best[t-1, i] + A[i, j])
     best_.reserve(size_t(T_ * L_));
     back_.reserve(size_t(T_ * L_ + 1));
-    for (int64_t t = 0; t <= T_; ++t)
+    for (int64_t t = 0; t <= T_; ++t) {
+      if (t % 64 == 0) stop_if_asked();
       for (int64_t j = 0; j < (t == T_ ? 1 : L_); ++j) {
         const Candidate best = best_way(t, j);
         back_.push_back(best.label);
         if (t < T_) best_.push_back(best.score + emission(t, j));
       }
+    }
     opened_.assign(back_.size(), -1);
   }
 
@@ -51,6 +56,7 @@ class KBestSearch {
     KBest result;
     if (first_way(T_, 0).score == forbidden) return result;
     for (size_t n = 0; n < k && (n == 0 || extend(T_, 0)); ++n) {
+      if (n % 64 == 0) stop_if_asked();
       result.scores.push_back(way(T_, 0, int64_t(n)).score);
       trace(int64_t(n), result.tags);
     }
@@ -58,7 +64,6 @@ class KBestSearch {
   }
 
  private:
-  static constexpr double forbidden = -std::numeric_limits<double>::infinity();
 
   // The ways to a label at a position that are known so far, and the next ones to choose from: one for each
   // predecessor but that of the last way found, whose successor may not be known yet.
@@ -73,7 +78,7 @@ class KBestSearch {
     const double shared = prepared_.forward[i * prepared_.P + j];
     return batch_.edges ? shared + double(batch_.edge(b_, first_ + t)[i * L_ + j]) : shared;
   }
-  double emission(int64_t t, int64_t j) const { return t == T_ ? 0.0 : double(batch_.emission(first_ + t)[j]); }
+  double emission(int64_t t, int64_t j) const { return t == T_ ? 0.0 : double(emissions_[size_t(t * L_ + j)]); }
 
   Candidate head(int64_t t, int64_t i, int64_t j) const {
     return {best_[size_t((t - 1) * L_ + i)] + step(t, i, j), int32_t(i), 0};
@@ -172,6 +177,7 @@ class KBestSearch {
   const Batch<R>& batch_;
   const LogPrepared<double>& prepared_;
   int64_t b_, first_, T_, L_;
+  std::vector<R> emissions_;      // [T, L]
   std::vector<double> best_;      // [T, L] score of the best way to each label, with its emission
   std::vector<int32_t> back_;     // [T L + 1] the predecessor on that way
   std::vector<int32_t> opened_;   // [T L + 1] the node of each label, or -1 if only the best way is known
@@ -179,4 +185,4 @@ class KBestSearch {
   std::vector<std::pair<int64_t, int64_t>> waiting_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -5,7 +5,7 @@
 #include "chain/batch.h"
 #include "chain/span.h"
 
-namespace trellis {
+namespace trellis::chain {
 
 // The kernels of one instruction set for one number type. A group is up to `group` sequences, longest first, that go
 // through time side by side: one load of the transition matrix serves them all, and their latencies overlap.
@@ -13,6 +13,7 @@ template <typename R>
 struct Kernels {
   int width, group;
 
+  uint8_t (*contents)(const R* scores, int64_t n);  // bits of Contents
   void (*prepare)(const Batch<R>&, Prepared<R>&);
   // Log partition of each sequence of the group; the tape is filled unless null.
   void (*forward)(const Batch<R>&, const Prepared<R>&, const int64_t* sequences, int count, const Tape<R>* tape,
@@ -44,7 +45,6 @@ struct Kernels {
   double (*weighted_nll)(const Batch<R>&, const LogPrepared<double>&, int64_t b, const int32_t* tags,
                          const double* weights, double outer, R* gradient, const Counts* counts,
                          const Neighbours<R>* pairs);
-  double (*fma_peak)(int64_t repeats);
 };
 
 // Those of the instruction set in use.
@@ -53,4 +53,4 @@ const Kernels<R>& kernels() {
   return kernels_in_use<Kernels<R>>();
 }
 
-}  // namespace trellis
+}  // namespace trellis::chain

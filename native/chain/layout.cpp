@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-namespace trellis {
+namespace trellis::chain {
 
 Layout layout_of_lengths(const int64_t* lengths, int64_t B, int64_t tokens) {
   Layout layout;
@@ -63,4 +63,4 @@ std::vector<int64_t> Layout::edge_rows() const {
   return found;
 }
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trellis {
+namespace trellis::chain {
 
 // Where the tokens of a batch lie: see Batch. Either all lengths one after another, or the true cells of a mask.
 struct Layout {
@@ -29,4 +29,4 @@ Layout layout_of_lengths(const int64_t* lengths, int64_t B, int64_t tokens);
 Layout layout_of_mask(const uint8_t* mask, const int64_t* tags, int64_t ignored, int64_t B, int64_t T,
                       int64_t stride_b, int64_t stride_t);
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -21,17 +21,14 @@
 
 #include "base/memory.h"
 #include "chain/batch.h"
+#include "chain/emission.h"
 #include "chain/products_kernels.h"
 
 #include <cmath>
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
 
-using trellis::Batch;
-using trellis::Counts;
-using trellis::LogPrepared;
-using trellis::Prepared;
-using trellis::Tape;
+using namespace ::TRELLIS_ISA;
 
 template <typename R>
 struct Range;
@@ -197,7 +194,7 @@ void finish(const Prepared<R>& prepared, double gap, const R* alpha, Runner<R>& 
   const double T = double(runner.length);
   runner.lost |= !(relative >= T * std::log(double(prepared.L)) - gap + negligible_log);
   log_partition = relative + runner.peaks + (T - 1) * prepared.transition_max + prepared.start_max + prepared.end_max;
-  status = runner.bad() ? trellis::not_finite : runner.lost ? trellis::underflow : trellis::exact;
+  status = runner.bad() ? chain::not_finite : runner.lost ? chain::underflow : chain::exact;
 }
 
 template <typename R, int NV>
@@ -207,7 +204,7 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
   Runner<R> runners[group_size];
   start_runners(batch, sequences, count, runners);
   if (tape) find_rows(*tape, count, runners);
-  Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), factors(group_size * P);
+  Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), factors(group_size * P), row(P);
   R *x = current, *y = next, *E[group_size];
   for (int64_t t = 0, active = count;; ++t) {
     for (; active && runners[active - 1].length == t; --active) {
@@ -219,7 +216,8 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
     for (int g = 0; g < active; ++g) {
       const int64_t token = runners[g].first + t;
       E[g] = tape ? tape->factor + (runners[g].row + t) * P : factors + g * P;
-      runners[g].peaks += exp_emissions(batch.emission(token), L, P, E[g], runners[g]);
+      const R* own = emission<R>(batch, runners[g].b, token, row);
+      runners[g].peaks += exp_emissions(own, L, P, E[g], runners[g]);
     }
     if (t == 0) {
       for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
@@ -229,9 +227,9 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
     for (int g = 0; g < active; ++g) {
       const R scale = rescale(E[g], P, y + g * P, prepared.mixing, runners[g]);
       if (!tape) continue;
-      const int64_t row = runners[g].row + t;
-      __builtin_memcpy(tape->alpha + row * P, y + g * P, P * sizeof(R));
-      tape->scale[row] = scale;
+      const int64_t at = runners[g].row + t;
+      __builtin_memcpy(tape->alpha + at * P, y + g * P, P * sizeof(R));
+      tape->scale[at] = scale;
     }
     R* swap = x;
     x = y;
@@ -314,7 +312,7 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
     if (t % fold_every == 0) fold_transitions(prepared, (R*)sums, counts.transitions);
   }
   for (int g = 0; g < count; ++g)
-    if (runners[g].lost) status[runners[g].b] = trellis::underflow;
+    if (runners[g].lost) status[runners[g].b] = chain::underflow;
 }
 
 template <typename R>
@@ -325,4 +323,4 @@ void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t*
   });
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

@@ -1,15 +1,12 @@
 #include "chain/log_scores.h"
 
+#include "base/numbers.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-namespace trellis {
-namespace {
-
-constexpr double forbidden = -std::numeric_limits<double>::infinity();
-
-}  // namespace
+namespace trellis::chain {
 
 template <typename To>
 template <typename R>
@@ -66,4 +63,4 @@ template PaddedScores<double>::PaddedScores(const Batch<float>&, int64_t);
 template LogScores::LogScores(const Batch<float>&, int64_t);
 template LogScores::LogScores(const Batch<double>&, int64_t);
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace trellis {
+namespace trellis::chain {
 
 // Scores padded with minus infinity, and the transposed transitions.
 template <typename To>
@@ -47,4 +47,4 @@ class LogScores : public PaddedScores<double> {
   FactoredMatrix forward_, backward_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -7,9 +7,9 @@
 
 #include "chain/lockstep_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
 
-using trellis::LogFactors;
+using namespace ::TRELLIS_ISA;
 
 // The rows of one sequence: row(t)[j] + shift[t] is the log of the forward (or backward) sum, and step[t] is what was
 // subtracted at t alone.
@@ -73,9 +73,8 @@ class Steps {
 };
 
 template <typename R>
-void emission_row(const Batch<R>& batch, int64_t token, int64_t P, double* e) {
-  const R* emission = batch.emission(token);
-  for (int64_t j = 0; j < batch.L; ++j) e[j] = double(emission[j]);
+void emission_row(const Batch<R>& batch, int64_t b, int64_t token, int64_t P, double* e) {
+  copy_emission(batch, b, token, e);
   for (int64_t j = batch.L; j < P; ++j) e[j] = -infinity<double>;
 }
 
@@ -125,7 +124,7 @@ inline void log_multiply(const double* x, const double* A, const LogFactors& f, 
   const bool factored = top > -infinity<double>;
   for (int64_t j = 0; j < P && factored; j += width<double>) store(work + j, exp<double>(load(x + j) - top));
   for (int64_t j = 0; j < P; j += width<double>) {
-    const RowList rows(f, j / trellis::live_columns, L);
+    const RowList rows(f, j / chain::live_columns, L);
     Vec<double> sum{};
     for (int64_t k = 0; k < rows.count && factored; ++k) sum += work[rows[k]] * load(f.factors + rows[k] * P + j);
     const Vec<double> above = factored ? load(f.tops + j) : Vec<double>{};
@@ -152,7 +151,7 @@ void log_forward(const Batch<R>& batch, const LogPrepared<double>& prepared, int
   const Steps<R> steps(batch, prepared, b);
   Block<double> e(P), work(P);
   for (int64_t t = 0; t < a.T; ++t) {
-    emission_row(batch, first + t, P, e);
+    emission_row(batch, b, first + t, P, e);
     double* row = a.row(t);
     if (t == 0) {
       __builtin_memcpy(row, prepared.start, P * sizeof(double));
@@ -176,10 +175,13 @@ void log_backward(const Batch<R>& batch, const LogPrepared<double>& prepared, in
     if (last) {
       __builtin_memcpy(row, prepared.end, P * sizeof(double));
     } else {
-      emission_row(batch, first + t + 1, P, e);
+      emission_row(batch, b, first + t + 1, P, e);
       for (int64_t j = 0; j < P; ++j) e[j] += beta.row(t + 1)[j];
       log_multiply(e, steps.back_from(first + t + 1), steps.backward_factors(), prepared.L, P, work, row);
     }
+    // What can follow a label does not matter where the label itself is on no complete path.
+    emission_row(batch, b, first + t, P, e);
+    for (int64_t j = 0; j < P; ++j) row[j] = e[j] > -infinity<double> ? row[j] : -infinity<double>;
     beta.step[t] = shift_row(row, P);
     beta.shift[t] = beta.step[t] + (last ? 0.0 : beta.shift[t + 1]);
   }
@@ -204,4 +206,4 @@ double log_partition(const Batch<R>& batch, const LogPrepared<double>& prepared,
   return log_total(prepared, a);
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

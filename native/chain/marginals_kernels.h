@@ -3,9 +3,9 @@
 
 #include "chain/logspace_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
 
-using trellis::Neighbours;
+using namespace ::TRELLIS_ISA;
 
 // P(y[t-1] = i, y[t] = j) = exp(a[t-1, i] + A[i, j] + e[t, j] + b[t, j]), rescaled so that it sums to one; row i of
 // the result is handed to `use(i, row)`.
@@ -13,7 +13,7 @@ template <typename R, typename Use>
 void pair_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_t b, int64_t t, const LogRows& a,
                     const LogRows& beta, const double* steps, double* e, double* rows, Use use) {
   const int64_t L = prepared.L, P = prepared.P;
-  emission_row(batch, batch.offsets[b] + t, P, e);
+  emission_row(batch, b, batch.offsets[b] + t, P, e);
   for (int64_t j = 0; j < P; ++j) e[j] += beta.row(t)[j];
   Vec<double> top = broadcast(-infinity<double>), sum{};
   for (int64_t i = 0; i < L; ++i)
@@ -68,4 +68,4 @@ double log_marginals(const Batch<R>& batch, const LogPrepared<double>& prepared,
   return total;
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

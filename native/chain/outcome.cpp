@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-namespace trellis {
+namespace trellis::chain {
 
 Outcome first_problem(const std::vector<uint8_t>& status) {
   for (size_t b = 0; b < status.size(); ++b)
@@ -25,4 +25,4 @@ void check_range(double result, uint8_t& status) {
   if (status <= underflow && !(std::abs(result) < std::numeric_limits<double>::infinity())) status = sum_too_large;
 }
 
-}  // namespace trellis
+}  // namespace trellis::chain

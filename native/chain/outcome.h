@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace trellis {
+namespace trellis::chain {
 
 // What went wrong first, in order of sequences; `status` is exact if nothing did. In addition to the kernels' codes:
 enum Problem : uint8_t {
@@ -28,4 +28,4 @@ bool all_below_infinity(const R* x, int64_t n);
 // A result that is not finite although nothing was forbidden: scores near the end of a double's range.
 void check_range(double result, uint8_t& status);
 
-}  // namespace trellis
+}  // namespace trellis::chain

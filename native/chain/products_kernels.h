@@ -6,7 +6,9 @@
 
 #include <type_traits>
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
+
+using namespace ::TRELLIS_ISA;
 
 // Sequences side by side: enough independent sums to fill the multiply-add pipeline, few enough for the registers.
 constexpr int group_size = TRELLIS_VECTOR_BYTES == 64 ? 8 : 4;
@@ -131,20 +133,4 @@ __attribute__((always_inline)) inline void accumulate(int rows, const R* const* 
   });
 }
 
-// Multiply-adds on numbers that never leave the registers: what the machine could do at best.
-template <typename R>
-double fma_peak(int64_t repeats) {
-  constexpr int chains = 12;
-  Vec<R> sum[chains];
-  for (int c = 0; c < chains; ++c) sum[c] = broadcast(R(c));
-  const Vec<R> a = broadcast(R(0.999)), b = broadcast(R(0.001));
-  for (int64_t n = 0; n < repeats; ++n)
-    for (int c = 0; c < chains; ++c) sum[c] = sum[c] * a + b;
-  Vec<R> all{};
-  for (int c = 0; c < chains; ++c) all += sum[c];
-  volatile R sink = horizontal_sum<R>(all);
-  (void)sink;
-  return double(repeats) * chains * width<R>;
-}
-
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

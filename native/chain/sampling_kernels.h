@@ -1,9 +1,12 @@
 // Label sequences drawn from the distribution, in log space.
 #pragma once
 
+#include "base/threads.h"
 #include "chain/logspace_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
+
+using namespace ::TRELLIS_ISA;
 
 // A small generator whose stream depends only on (seed, sequence, sample): splitmix64.
 struct Random {
@@ -63,6 +66,7 @@ double sample(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_
     const double* back = t == T - 1 ? prepared.end : steps.back_from(first + t + 1);
     __builtin_memset(known, 0, L);
     for (int64_t s = 0; s < n; ++s) {
+      if (s % 4096 == 0) trellis::stop_if_asked();
       int64_t* path = tags + s * stride;
       const int64_t next = t == T - 1 ? 0 : path[batch.row(first + t + 1)];
       const double* onward = back + next * P;
@@ -77,4 +81,4 @@ double sample(const Batch<R>& batch, const LogPrepared<double>& prepared, int64_
   return total;
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

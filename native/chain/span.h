@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::chain {
 
 // The label that each state of a chain stands for, and the states of each label. Mostly states are labels.
 struct StateLabels {
@@ -23,4 +23,4 @@ struct Span {
   const uint8_t* after;    // [labels] which are allowed just after, or null
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -1,5 +1,7 @@
 #include "chain/spans.h"
 
+#include "base/numbers.h"
+#include "chain/complete_paths.h"
 #include "chain/sums.h"
 
 #include <algorithm>
@@ -7,12 +9,12 @@
 #include <limits>
 #include <numeric>
 
-namespace trellis {
+namespace trellis::chain {
 namespace {
 
 int64_t padded(int64_t L) {
   const int64_t width = kernels<double>().width;
-  return (L + width - 1) / width * width;
+  return round_up(L, width);
 }
 
 }  // namespace
@@ -141,8 +143,8 @@ typename ScaledSpans<R>::Rows ScaledSpans<R>::rows_of(const int64_t* sequences, 
   Rows rows(std::move(offsets), L, P);
   for (int g = 0; g < count; ++g)
     for (int64_t t = 0; t < batch_.length(sequences[g]); ++t)
-      std::copy_n(batch_.emission(batch_.offsets[sequences[g]] + t), L,
-                  rows.emissions + (rows.offsets[size_t(g)] + t) * L);
+      driver::copy_emission(batch_, sequences[g], batch_.offsets[sequences[g]] + t,
+                           rows.emissions + (rows.offsets[size_t(g)] + t) * L);
   Batch<double> own = chain_;
   own.emissions = rows.emissions, own.offsets = rows.offsets.data(), own.B = count;
   for (int g = 0; g < count; ++g) order.push_back(g);
@@ -179,4 +181,4 @@ void ScaledSpans<R>::run(const int64_t* sequences, int count, const SortedSpans&
 template class ScaledSpans<float>;
 template class ScaledSpans<double>;
 
-}  // namespace trellis
+}  // namespace trellis::chain

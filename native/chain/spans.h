@@ -18,7 +18,7 @@
 
 #include <vector>
 
-namespace trellis {
+namespace trellis::chain {
 
 // The states of each label, in their order; null labels: the states are the labels.
 struct LabelStates {
@@ -62,4 +62,4 @@ class ScaledSpans {
   Prepared<double> prepared_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

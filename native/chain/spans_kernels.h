@@ -4,10 +4,9 @@
 #include "chain/logspace_kernels.h"
 #include "chain/span.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
 
-using trellis::Span;
-using trellis::StateLabels;
+using namespace ::TRELLIS_ISA;
 
 // The log probability of a span: the labels of y[begin] .. y[end-1] are its tags, that of y[begin-1] is in `before`,
 // that of y[end] in `after`. w[t, j] is the log of the sum over the paths that keep to this up to t and are in state j
@@ -21,8 +20,9 @@ class SpanSums {
  public:
   SpanSums(const Batch<R>& batch, const LogPrepared<double>& prepared, const StateLabels& labels, int64_t b,
            const LogRows& a, const LogRows& beta)
-      : batch_(batch), prepared_(prepared), labels_(labels), steps_(batch, prepared, b), first_(batch.offsets[b]),
-        a_(a), beta_(beta), current_(prepared.L), next_(prepared.L), terms_(prepared.L) {}
+      : batch_(batch), prepared_(prepared), labels_(labels), steps_(batch, prepared, b), b_(b),
+        first_(batch.offsets[b]),
+        a_(a), beta_(beta), current_(prepared.L), next_(prepared.L), terms_(prepared.L), emissions_(prepared.P) {}
 
   double log_prob(const Span& span) {
     enter(span);
@@ -39,7 +39,11 @@ class SpanSums {
   void each(int64_t label, F f) const {
     for (int64_t m = labels_.begin(label); m < labels_.ends[label]; ++m) f(m, labels_.members[m]);
   }
-  double emission(int64_t t, int64_t j) const { return double(batch_.emission(first_ + t)[j]); }
+  double emission(int64_t t, int64_t j) const {
+    if (row_ != t) emission_row(batch_, b_, first_ + t, prepared_.P, emissions_);
+    row_ = t;
+    return emissions_[j];
+  }
 
   void enter(const Span& span) {
     const int64_t t = span.begin;
@@ -89,9 +93,11 @@ class SpanSums {
   const LogPrepared<double>& prepared_;
   const StateLabels& labels_;
   Steps<R> steps_;
-  int64_t first_;
+  int64_t b_, first_;
   const LogRows &a_, &beta_;
   Block<double> current_, next_, terms_;  // the first two by place among the members of all labels
+  Block<double> emissions_;               // [P] those of position row_
+  mutable int64_t row_ = -1;
 };
 
 template <typename R>
@@ -107,4 +113,4 @@ double spans(const Batch<R>& batch, const LogPrepared<double>& prepared, const S
   return total;
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-namespace trellis {
+namespace trellis::chain {
 
 // Expected counts, each row padded to P.
 struct Sums {
@@ -50,4 +50,4 @@ struct TaskSums {
   }
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

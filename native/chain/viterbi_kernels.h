@@ -3,7 +3,9 @@
 
 #include "chain/lockstep_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
+
+using namespace ::TRELLIS_ISA;
 
 // The least index of the greatest x[j] + y[j].
 template <typename R>
@@ -55,8 +57,8 @@ void trace_back(const Batch<R>& batch, const LogPrepared<R>& prepared, const Run
       label[g] = argmax_sum(deltas + (begin[g] + t) * P, prepared.backward + label[g] * P, P, best);
     for (; active < count && runners[active].length == t + 1; ++active) {
       label[active] = argmax_sum(deltas + (begin[active] + t) * P, (const R*)prepared.end, P, best);
-      if (best == -infinity<R>) status[runners[active].b] = trellis::no_path;
-      if (runners[active].bad()) status[runners[active].b] = trellis::not_finite;
+      if (best == -infinity<R>) status[runners[active].b] = chain::no_path;
+      if (runners[active].bad()) status[runners[active].b] = chain::not_finite;
     }
     for (int g = 0; g < active; ++g) {
       if (label[g] >= prepared.L) label[g] = 0;  // NaN or no path: only on the way to an error
@@ -76,7 +78,7 @@ void viterbi_group(const Batch<R>& batch, const LogPrepared<R>& prepared, const 
     begin[g] = total;
     total += runners[g].length;
   }
-  Block<R> deltas(total * P), current(group_size * P, R(0)), next(group_size * P, R(0));
+  Block<R> deltas(total * P), current(group_size * P, R(0)), next(group_size * P, R(0)), row(P);
   R *x = current, *y = next;
   for (int64_t t = 0, active = count; t < runners[0].length; ++t) {
     while (runners[active - 1].length == t) --active;
@@ -86,7 +88,8 @@ void viterbi_group(const Batch<R>& batch, const LogPrepared<R>& prepared, const 
       multiply<R, MaxPlus>(int(active), x, prepared.forward, L, P, y);
     }
     for (int g = 0; g < active; ++g)
-      absorb_max(batch.emission(runners[g].first + t), L, P, y + g * P, deltas + (begin[g] + t) * P, runners[g]);
+      absorb_max(emission<R>(batch, runners[g].b, runners[g].first + t, row), L, P, y + g * P,
+                 deltas + (begin[g] + t) * P, runners[g]);
     R* swap = x;
     x = y;
     y = swap;
@@ -102,4 +105,4 @@ void viterbi(const Batch<R>& batch, const LogPrepared<R>& prepared, const int64_
   });
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

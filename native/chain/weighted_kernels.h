@@ -3,9 +3,9 @@
 
 #include "chain/logspace_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::chain::TRELLIS_ISA {
 
-using trellis::Neighbours;
+using namespace ::TRELLIS_ISA;
 
 // counts[j] and onward[j] += flow * exp(from[j] + open[j] - norm)
 inline void move_flow(double flow, const double* from, const double* open, double norm, int64_t P, double* onward,
@@ -45,7 +45,7 @@ double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, 
     const int64_t row = batch.row(first + t);
     const int64_t y = tags[first + t], before = t ? tags[first + t - 1] : 0;
     const double w = weights[row], w_next = t + 1 < T ? weights[batch.row(first + t + 1)] : 0.0;
-    emission_row(batch, first + t, P, open);
+    emission_row(batch, b, first + t, P, open);
     for (int64_t j = 0; j < P; ++j) open[j] += beta.row(t)[j];
     const double* steps = t ? matrices.into(first + t) : prepared.start;  // [L, P], or one row before the first token
     for (int64_t j = 0; j < L; ++j) work[j] = steps[before * P + j] + open[j];
@@ -74,4 +74,4 @@ double weighted_nll(const Batch<R>& batch, const LogPrepared<double>& prepared, 
   return loss;
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::chain::TRELLIS_ISA

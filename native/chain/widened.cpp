@@ -1,10 +1,11 @@
 #include "chain/widened.h"
 
+#include "chain/complete_paths.h"
 #include "chain/inference.h"
 
 #include <algorithm>
 
-namespace trellis {
+namespace trellis::chain {
 namespace {
 
 int64_t tokens_of(const Batch<float>& batch, const std::vector<int64_t>& sequences) {
@@ -40,7 +41,8 @@ void Widened::copy_scores() {
   double *emission = emissions_, *edge = edges_;
   for (const int64_t b : sequences_) {
     for (int64_t n = batch_.offsets[b]; n < batch_.offsets[b + 1]; ++n) {
-      emission = std::copy_n(batch_.emission(n), L, emission);
+      driver::copy_emission(batch_, b, n, emission);
+      emission += L;
       if (batch_.edges && n > batch_.offsets[b]) edge = std::copy_n(batch_.edge(b, n), L * L, edge);
     }
   }
@@ -80,4 +82,4 @@ void Widened::write_pairs(const double* marginals, const Neighbours<float>& pair
       std::copy_n(marginals, cells, pairs.of(b, n, batch_.L));
 }
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-namespace trellis {
+namespace trellis::chain {
 
 template <typename R>
 class Inference;
@@ -38,4 +38,4 @@ class Widened {
   std::unique_ptr<Inference<double>> inference_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::chain

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 constexpr int64_t most_kinds = 64, most_sampled = 4096;
@@ -167,4 +167,4 @@ bool share_bundles(Dataset& data) {
   return true;
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -5,10 +5,10 @@
 
 #include "features/dataset.h"
 
-namespace trellis {
+namespace trellis::features {
 
 // Puts the features into groups by their kinds; false, and nothing is changed, if they have none, or if that would not
 // make them much fewer.
 bool share_bundles(Dataset& data);
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -2,7 +2,7 @@
 
 #include "features/expansion.h"
 
-namespace trellis {
+namespace trellis::features {
 
 FirstUses::FirstUses(const Dataset& data, int64_t attributes)
     : groups(size_t(attributes), -1), sentences(size_t(attributes), -1) {
@@ -47,4 +47,4 @@ std::vector<std::string> expand_token(const TemplateSet& set, const std::vector<
   return names;
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -6,6 +6,7 @@
 // so scores flow attribute -> bundle -> token, and gradients flow back token -> bundle -> attribute.
 #pragma once
 
+#include "base/numbers.h"
 #include "base/release.h"
 #include "features/templates.h"
 
@@ -15,7 +16,7 @@
 #include <string>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 struct Dataset {
   std::vector<int64_t> offsets{0};       // [B + 1] tokens of each sentence
@@ -34,6 +35,12 @@ struct Dataset {
   double value(int64_t e) const { return values.empty() ? 1.0 : values[size_t(e)]; }
   int64_t bundle(int64_t token, int64_t group) const {
     return token_bundles.empty() ? token : token_bundles[size_t(token * groups + group)];
+  }
+  // Throws std::length_error if there is too much to number.
+  void check_counts() const {
+    checked_count(tokens() * groups, "groups of features of tokens");
+    checked_count(bundles(), "bundles of features");
+    checked_count(int64_t(attributes.size()), "features of bundles");
   }
   // Only sentences and tokens can be counted after that.
   void forget_features() {
@@ -133,4 +140,4 @@ Dataset expand(const TemplateSet& set, const std::vector<std::unique_ptr<Column>
 std::vector<std::string> expand_token(const TemplateSet& set, const std::vector<std::unique_ptr<Column>>& columns,
                                       const std::vector<int64_t>& offsets, int64_t sentence, int64_t position);
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -1,13 +1,12 @@
 #include "features/edges.h"
 
+#include "base/numbers.h"
+
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
-
-constexpr double forbidden = -std::numeric_limits<double>::infinity();
 
 // What the tokens of an attribute say about pairs of labels: how often each pair stands there. A token whose label is
 // partly known counts for each label it may have, a token of unknown label for none.
@@ -167,4 +166,4 @@ void EdgePlan<R>::add_gradient(size_t shard, const R* derivatives, double* gradi
 template class EdgePlan<float>;
 template class EdgePlan<double>;
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -14,7 +14,7 @@
 
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 // The tokens first .. last - 1 that have one before them in their sentence.
 std::vector<int64_t> later_tokens(const std::vector<int64_t>& offsets, int64_t first, int64_t last);
@@ -53,4 +53,4 @@ class EdgePlan {
   std::vector<Uses> shards_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -19,7 +19,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 // Sentences go through inference as many at a time as fit, with all that passes between its stages, into the cache of
@@ -47,28 +47,38 @@ template <typename R>
 class EvaluationIn final : public Evaluation {
  public:
   explicit EvaluationIn(const Objective& objective)
-      : objective_(objective),
-        L_(objective.L()),
-        S_(objective.S()) {
-    cut_sentences();
-    if (objective.has_edges()) edge_plan_.emplace(objective.edge_data(), objective.edge_pairs(), shards_);
-  }
+      : objective_(objective), L_(objective.L()), S_(objective.S()) {}
 
-  Outcome evaluate(const double* weights, double* gradient, double* loss) override {
-    cut_sentences();
-    const std::vector<R> chain = chain_scores(weights);
-    Plan<R> plan(objective_.plan(), objective_.pairs(), rows_.numbers(Plan<R>::row_cells(objective_.plan(), L_)));
-    plan.score_rows(weights);
-    const ShardSums sums = evaluate_shards(plan, chain, weights, gradient);
+  Outcome evaluate(const CorpusPart& part, const double* weights, double* gradient, double* loss) override {
+    const int64_t cells = objective_.has_edges() ? L_ * L_ : L_;
+    Call call{part,
+              cut_shards(part.plan.offsets, cells * int64_t(sizeof(R))),
+              chain_scores(weights),
+              Plan<R>(part.plan, objective_.pairs(), rows_.numbers(Plan<R>::row_cells(part.plan, L_))),
+              weights,
+              gradient};
+    if (objective_.has_edges() && !edge_plan_)
+      edge_plan_.emplace(objective_.edge_data(), objective_.edge_pairs(), call.shards);
+    call.plan.score_rows(weights);
+    const ShardSums sums = evaluate_shards(call);
     if (sums.outcome.status != exact) return sums.outcome;
     *loss = sums.loss;
     if (!gradient) return {};
-    plan.add_gradient(gradient);
+    call.plan.add_gradient(gradient);
     objective_.add_step_gradient(sums.steps.data(), 1.0, gradient + objective_.first_step());
     return {};
   }
 
  private:
+  // One evaluation.
+  struct Call {
+    const CorpusPart& part;
+    std::vector<int64_t> shards;  // sentences at which shards begin, and B
+    std::vector<R> chain;         // transitions, then start, then end
+    Plan<R> plan;
+    const double* weights;
+    double* gradient;
+  };
   // Of some shards, one after another.
   struct ShardSums {
     std::vector<double> steps;  // derivatives of the transitions [S, S]
@@ -83,17 +93,11 @@ class EvaluationIn final : public Evaluation {
     }
   };
 
-  // Of the plan that the objective has now.
-  void cut_sentences() {
-    const int64_t cells = objective_.has_edges() ? L_ * L_ : L_;
-    shards_ = cut_shards(objective_.plan().offsets, cells * int64_t(sizeof(R)));
-  }
-
   // Each thread takes shards from emissions to derivatives by itself: only weights and rows travel between cores. Edges
   // of all shards are added to the same gradient, so there the threads share each shard.
-  ShardSums evaluate_shards(Plan<R>& plan, const std::vector<R>& chain, const double* weights, double* gradient) {
+  ShardSums evaluate_shards(Call& call) {
     constexpr int64_t most_tasks = 64, most_bytes = 8 << 20;
-    const int64_t shards = int64_t(shards_.size()) - 1;
+    const int64_t shards = int64_t(call.shards.size()) - 1;
     const int64_t affordable = std::clamp<int64_t>(most_bytes / (S_ * S_ * int64_t(sizeof(double))), 4, most_tasks);
     const int64_t tasks = edge_plan_ ? 1 : std::min(shards, affordable);
     std::vector<ShardSums> found(static_cast<size_t>(tasks), ShardSums(S_));
@@ -103,15 +107,14 @@ class EvaluationIn final : public Evaluation {
       ShardSums& own = found[size_t(task)];
       Room<R>& room = rooms_[size_t(task_thread())];
       for (int64_t s = shards * task / tasks; s < shards * (task + 1) / tasks && own.outcome.status == exact; ++s) {
-        own.outcome = evaluate_shard(size_t(s), room, plan, chain, weights, gradient, own.steps, &own.loss);
-        own.outcome.sequence += shards_[size_t(s)];
+        own.outcome = evaluate_shard(call, size_t(s), room, own.steps, &own.loss);
+        own.outcome.sequence += call.shards[size_t(s)];
       }
     });
     for (size_t task = 1; task < found.size(); ++task) found[0].add(found[task]);
     return std::move(found[0]);
   }
 
-  // Transitions, then start, then end, in R.
   std::vector<R> chain_scores(const double* weights) const {
     std::vector<double> transitions(size_t(S_ * S_));
     objective_.transition_scores(weights, 1.0, transitions.data());
@@ -121,31 +124,32 @@ class EvaluationIn final : public Evaluation {
     return scores;
   }
 
-  Outcome evaluate_shard(size_t s, Room<R>& room, Plan<R>& plan, const std::vector<R>& chain, const double* weights,
-                         double* gradient, std::vector<double>& step_sums, double* loss) {
-    const int64_t first = shards_[s], last = shards_[s + 1];
-    const int64_t* offsets = objective_.plan().offsets.data();
-    const Supervision& known = objective_.supervision();
+  Outcome evaluate_shard(Call& call, size_t s, Room<R>& room, std::vector<double>& step_sums, double* loss) {
+    const int64_t first = call.shards[s], last = call.shards[s + 1];
+    const int64_t* offsets = call.part.plan.offsets.data();
+    const Supervision& known = call.part.known;
+    const int64_t* tags = objective_.finer() ? call.part.chain_tags : known.tags;
+    const R* chain = call.chain.data();
     const int64_t from = offsets[first], to = offsets[last];
     room.emissions.resize(std::max(room.emissions.size(), size_t((to - from) * L_)));
-    room.derivatives.resize(gradient ? room.emissions.size() : 0);
-    plan.score_tokens(weights, first, last, room.emissions.data());
+    room.derivatives.resize(call.gradient ? room.emissions.size() : 0);
+    call.plan.score_tokens(call.weights, first, last, room.emissions.data());
     const std::vector<double> ones(size_t(last - first), 1.0);
     Shard<R> shard{layout_of(offsets, first, last),
                    room.emissions.data(),
-                   chain.data(),
-                   chain.data() + S_ * S_,
-                   chain.data() + S_ * S_ + S_,
-                   known.tags ? objective_.chain_tags() + from : nullptr,
+                   chain,
+                   chain + S_ * S_,
+                   chain + S_ * S_ + S_,
+                   known.tags ? tags + from : nullptr,
                    known.allowed ? known.allowed + from * L_ : nullptr,
                    known.sentence_weights ? known.sentence_weights + first : ones.data(),
                    known.token_weights ? known.token_weights + from : nullptr,
                    S_,
-                   gradient ? room.derivatives.data() : nullptr};
+                   call.gradient ? room.derivatives.data() : nullptr};
     const Outcome outcome = objective_.finer() ? evaluate_finer(shard, step_sums, loss)
-                            : edge_plan_       ? evaluate_edges(s, room, shard, weights, gradient, step_sums, loss)
+                            : edge_plan_       ? evaluate_edges(call, s, room, shard, step_sums, loss)
                                                : shard.run(step_sums, loss);
-    if (outcome.status == exact && gradient) plan.take_derivatives(first, last, room.derivatives.data());
+    if (outcome.status == exact && call.gradient) call.plan.take_derivatives(first, last, room.derivatives.data());
     return outcome;
   }
 
@@ -166,23 +170,22 @@ class EvaluationIn final : public Evaluation {
     return outcome;
   }
 
-  Outcome evaluate_edges(size_t s, Room<R>& room, Shard<R>& shard, const double* weights, double* gradient,
-                         std::vector<double>& step_sums, double* loss) {
+  Outcome evaluate_edges(const Call& call, size_t s, Room<R>& room, Shard<R>& shard, std::vector<double>& step_sums,
+                         double* loss) {
     const size_t cells = size_t(shard.layout->pairs() * L_ * L_);
     room.edges.resize(std::max(room.edges.size(), cells + 1));  // never null, even if no sentence has two tokens
     room.edge_derivatives.resize(room.edges.size());
-    edge_plan_->score(s, weights + objective_.first_edge(), room.edges.data());
+    edge_plan_->score(s, call.weights + objective_.first_edge(), room.edges.data());
     shard.edges = room.edges.data();
-    shard.edge_derivatives = gradient ? room.edge_derivatives.data() : nullptr;
+    shard.edge_derivatives = call.gradient ? room.edge_derivatives.data() : nullptr;
     const Outcome outcome = shard.run(step_sums, loss);
-    if (outcome.status == exact && gradient)
-      edge_plan_->add_gradient(s, room.edge_derivatives.data(), gradient + objective_.first_edge());
+    if (outcome.status == exact && call.gradient)
+      edge_plan_->add_gradient(s, room.edge_derivatives.data(), call.gradient + objective_.first_edge());
     return outcome;
   }
 
   const Objective& objective_;
   int64_t L_, S_;
-  std::vector<int64_t> shards_;  // sentences at which shards begin, and B
   Rows<R> rows_;
   std::vector<Room<R>> rooms_;   // of threads
   std::optional<EdgePlan<R>> edge_plan_;
@@ -195,4 +198,4 @@ std::unique_ptr<Evaluation> make_evaluation(const Objective& objective, bool sin
   return std::make_unique<EvaluationIn<double>>(objective);
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

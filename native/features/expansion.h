@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace trellis {
+namespace trellis::features {
 
 // What stands at a position of a sentence of `length` tokens that begins at token `first`.
 struct Cells {
@@ -120,4 +120,4 @@ class Expansion {
   int32_t next_bundle_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

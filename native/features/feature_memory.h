@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 class FeatureMemory {
  public:
@@ -110,4 +110,4 @@ class FeatureMemory {
   size_t used_ = 0, bytes_ = 0;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

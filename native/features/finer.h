@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 // to[n, s] = from[n, labels[s]]
 template <typename T>
@@ -22,4 +22,4 @@ void gather_labels(const R* from, int64_t tokens, int64_t L, const std::vector<u
   }
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

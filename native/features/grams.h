@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::features {
 
 constexpr uint64_t no_key = ~uint64_t(0);
 
@@ -77,4 +77,4 @@ const GramKernels<R>& gram_kernels() {
   return kernels_in_use<GramKernels<R>>();
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

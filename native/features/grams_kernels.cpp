@@ -6,7 +6,7 @@
 #include <immintrin.h>
 #endif
 
-namespace TRELLIS_ISA {
+namespace trellis::features::TRELLIS_ISA {
 
 using namespace trellis;
 
@@ -94,21 +94,14 @@ void add_gram(const GramTable<R>& table, const GramSlot& slot, const int32_t* ro
   }
 }
 
-}  // namespace TRELLIS_ISA
+namespace {
 
-namespace trellis {
+template <typename R>
+constexpr GramKernels<R> table = {find_grams, add_gram<R>, add_grams<R>};
 
-template <>
-const GramKernels<float>& kernels_for<GramKernels<float>, InstructionSet::TRELLIS_ISA>() {
-  static const GramKernels<float> kernels = {TRELLIS_ISA::find_grams, TRELLIS_ISA::add_gram<float>,
-                                             TRELLIS_ISA::add_grams<float>};
-  return kernels;
-}
-template <>
-const GramKernels<double>& kernels_for<GramKernels<double>, InstructionSet::TRELLIS_ISA>() {
-  static const GramKernels<double> kernels = {TRELLIS_ISA::find_grams, TRELLIS_ISA::add_gram<double>,
-                                             TRELLIS_ISA::add_grams<double>};
-  return kernels;
-}
+}  // namespace
 
-}  // namespace trellis
+}  // namespace trellis::features::TRELLIS_ISA
+
+TRELLIS_KERNELS(features, GramKernels<float>, table<float>)
+TRELLIS_KERNELS(features, GramKernels<double>, table<double>)

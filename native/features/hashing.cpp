@@ -2,7 +2,7 @@
 
 #include <random>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 uint64_t random_word() {
@@ -54,4 +54,4 @@ uint64_t keyed_hash(std::string_view s, const HashKey& key) {
   return state.finish();
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace trellis {
+namespace trellis::features {
 
 // The bytes of a number at any address, the first of them lowest.
 template <typename T>
@@ -54,4 +54,4 @@ const HashKey& process_key();
 // SipHash-2-4: nobody without the key can find strings with equal hashes. Several times as slow as hash_bytes.
 uint64_t keyed_hash(std::string_view s, const HashKey& key);
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -9,7 +9,7 @@
 
 #include <utility>
 
-namespace trellis {
+namespace trellis::features {
 
 template <typename V>
 class KeyTable {
@@ -81,4 +81,4 @@ class KeyTable {
   uint64_t count_ = 0;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 // Pairs of numbers, numbered in the order of their first appearance.
 class PairIndex {
@@ -89,4 +89,4 @@ struct GroupNumbers {
   }
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

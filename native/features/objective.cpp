@@ -1,9 +1,9 @@
 #include "features/objective.h"
 
 #include <algorithm>
-#include <limits>
+#include <stdexcept>
 
-namespace trellis {
+namespace trellis::features {
 
 Objective::Objective(std::shared_ptr<Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
                      bool single_precision)
@@ -18,6 +18,7 @@ Objective::Objective(std::shared_ptr<Dataset> data, int64_t attributes, int64_t 
 }
 
 void Objective::set_states(StateFeatures states) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   states_ = std::move(states);
   flat_plan_ = {};
   evaluation_.reset();
@@ -25,23 +26,26 @@ void Objective::set_states(StateFeatures states) {
 
 void Objective::make_plan() {
   if (flat_plan_.size) return;
-  flat_plan_ = trellis::make_plan(*data_, pairs());
-  plan_ = read_plan(flat_plan_.bytes);
+  flat_plan_ = features::make_plan(*data_, pairs());
+  plan_ = read_plan(flat_plan_.bytes, flat_plan_.size);
 }
 
 void Objective::settle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
   make_plan();
   data_->forget_features();
   settled_ = true;
 }
 
 void Objective::set_edges(std::shared_ptr<const Dataset> data, StateFeatures edges) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   edge_data_ = std::move(data);
   edges_ = std::move(edges);
   evaluation_.reset();
 }
 
 void Objective::set_chain(std::vector<uint16_t> labels, const int64_t* tags) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   chain_labels_ = std::move(labels);
   chain_tags_ = tags;
   evaluation_.reset();
@@ -49,9 +53,10 @@ void Objective::set_chain(std::vector<uint16_t> labels, const int64_t* tags) {
 
 void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start, const uint8_t* end,
                                 StepWeights weights) {
+  const std::lock_guard<std::mutex> lock(mutex_);
   const auto scores = [](const uint8_t* allowed, int64_t count) {
     std::vector<double> found(static_cast<size_t>(count));
-    for (size_t i = 0; i < found.size(); ++i) found[i] = allowed[i] ? 0.0 : -std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i < found.size(); ++i) found[i] = allowed[i] ? 0.0 : forbidden;
     return found;
   };
   base_ = scores(transitions, S() * S());
@@ -60,20 +65,28 @@ void Objective::set_transitions(const uint8_t* transitions, const uint8_t* start
   steps_ = std::move(weights);
 }
 
-Outcome Objective::evaluate(const double* weights, double* gradient, double* loss) {
-  make_plan();
+Evaluation& Objective::evaluation() {
   if (!evaluation_) evaluation_ = make_evaluation(*this, single_precision_);
-  if (gradient)
-    for_chunks(size(), [&](int64_t first, int64_t last) { std::fill(gradient + first, gradient + last, 0.0); });
-  return evaluation_->evaluate(weights, gradient, loss);
+  return *evaluation_;
 }
 
-Outcome Objective::evaluate_part(const Part& part, const double* weights, double* gradient, double* loss) {
-  plan_ = part.plan, supervision_ = part.known, chain_tags_ = part.chain_tags;
-  if (!evaluation_) evaluation_ = make_evaluation(*this, single_precision_);
-  const Outcome outcome = evaluation_->evaluate(weights, gradient, loss);
-  plan_ = {}, supervision_ = {}, chain_tags_ = nullptr;
-  return outcome;
+Outcome Objective::evaluate(const double* weights, double* gradient, double* loss) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  make_plan();
+  if (gradient)
+    for_chunks(size(), [&](int64_t first, int64_t last) { std::fill(gradient + first, gradient + last, 0.0); });
+  return evaluation().evaluate({plan_, supervision_, chain_tags_}, weights, gradient, loss);
+}
+
+FlatPlan Objective::plan_of(const Dataset& data) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return features::make_plan(data, pairs());
+}
+
+Outcome Objective::evaluate_part(const CorpusPart& part, const double* weights, double* gradient, double* loss) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (has_edges()) throw std::invalid_argument("features of transitions are those of a whole corpus");
+  return evaluation().evaluate(part, weights, gradient, loss);
 }
 
 void Objective::transition_scores(const double* weights, double scale, double* scores) const {
@@ -87,4 +100,4 @@ void Objective::add_step_gradient(const double* derivatives, double factor, doub
     gradient[steps_.numbers[i]] += factor * derivatives[steps_.cells[i]];
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

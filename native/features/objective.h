@@ -14,9 +14,10 @@
 #include "features/states.h"
 
 #include <memory>
+#include <mutex>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 // The weights of the transitions `cells`, each from * S + to, by number.
 struct StepWeights {
@@ -24,13 +25,7 @@ struct StepWeights {
   int64_t count = 0;  // of different weights
 };
 
-// Some sentences whose plan lies elsewhere, as in a file that is mapped, and what is known about their labels.
-struct Part {
-  PlanView plan;
-  Supervision known;
-  const int64_t* chain_tags = nullptr;  // as in set_chain
-};
-
+// One thread at a time changes or evaluates it; others wait. What online training reads of it is not guarded.
 class Objective {
  public:
   Objective(std::shared_ptr<Dataset> data, int64_t attributes, int64_t L, const Supervision& supervision,
@@ -51,8 +46,8 @@ class Objective {
   int64_t L() const { return L_; }
   int64_t S() const { return finer() ? int64_t(chain_labels_.size()) : L_; }
   bool finer() const { return !chain_labels_.empty(); }
-  const std::vector<uint16_t>& chain_labels() const { return chain_labels_; }
   const int64_t* chain_tags() const { return finer() ? chain_tags_ : supervision_.tags; }
+  const std::vector<uint16_t>& chain_labels() const { return chain_labels_; }
   int64_t attributes() const { return int64_t(states_.ends.size()); }
   const Dataset& data() const { return *data_; }
   const Supervision& supervision() const { return supervision_; }
@@ -60,7 +55,6 @@ class Objective {
   Pairs pairs() const { return {states_.ends.data(), states_.labels.data(), attributes(), L_}; }
   const StepWeights& steps() const { return steps_; }
   int64_t first_step() const { return int64_t(states_.labels.size()); }  // the number of its weight
-  const PlanView& plan() const { return plan_; }
   bool has_edges() const { return edge_data_ != nullptr; }
   const Dataset& edge_data() const { return *edge_data_; }
   const StateFeatures& edges() const { return edges_; }
@@ -71,8 +65,8 @@ class Objective {
   Outcome evaluate(const double* weights, double* gradient, double* loss);
 
   // A plan for other sentences with the same attributes, and their loss; the gradient is added to what is there.
-  FlatPlan plan_of(const Dataset& data) const { return trellis::make_plan(data, pairs()); }
-  Outcome evaluate_part(const Part& part, const double* weights, double* gradient, double* loss);
+  FlatPlan plan_of(const Dataset& data) const;
+  Outcome evaluate_part(const CorpusPart& part, const double* weights, double* gradient, double* loss);
 
   // Transition scores [S, S] of these weights times scale; the scores of first and last states are fixed.
   void transition_scores(const double* weights, double scale, double* scores) const;
@@ -85,7 +79,9 @@ class Objective {
 
  private:
   void make_plan();
+  Evaluation& evaluation();
 
+  mutable std::mutex mutex_;
   std::shared_ptr<Dataset> data_;
   std::shared_ptr<const Dataset> edge_data_;
   int64_t L_;
@@ -101,4 +97,4 @@ class Objective {
   std::unique_ptr<Evaluation> evaluation_;  // of these states; made when first asked for
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

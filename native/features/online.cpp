@@ -9,7 +9,7 @@
 #include <limits>
 #include <numeric>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 // Rows of scores, one per token of a batch: that of tokens[i] is the sum of its attributes' weights, which are numbered
@@ -32,7 +32,7 @@ struct Rows {
   void score(const double* weights, double scale, std::vector<double>& scores) const {
     constexpr int64_t chunk = 64;
     scores.assign(size_t(count() * width()), 0.0);
-    run_tasks((count() + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
+    run_tasks(parts_of(count(), chunk), num_threads(), [&](int64_t task) {
       for (int64_t i = task * chunk; i < std::min(count(), (task + 1) * chunk); ++i) {
         double* row = scores.data() + i * width();
         for_weights(i, [&](int64_t w, int64_t l, double value) { row[l] += value * scale * weights[w]; });
@@ -331,4 +331,4 @@ double arow(const Objective& objective, const int64_t* order, int64_t count, dou
   return total;
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -3,7 +3,7 @@
 
 #include "features/objective.h"
 
-namespace trellis {
+namespace trellis::features {
 
 // One pass of mini-batch gradient descent over the sentences `order`. The weights are scale * weights, so that the
 // decay of L2 costs one multiplication per batch; step k of the pass takes
@@ -37,4 +37,4 @@ double passive_aggressive(const Objective& objective, const int64_t* order, int6
 double arow(const Objective& objective, const int64_t* order, int64_t count, double gamma, double* weights,
             double* variances);
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace trellis {
+namespace trellis::features {
 
 Origins::Origins(const TemplateSet& set) {
   for (const std::vector<Piece>& pieces : set.templates) {
@@ -53,4 +53,4 @@ int Origins::shape_of(const std::vector<Part>& parts) {
   return int(shapes_.size()) - 1;
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 struct Reading {
   int column;
@@ -125,4 +125,4 @@ class Origins {
   std::map<size_t, Heads> by_length_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace trellis {
+namespace trellis::features {
 
 template <typename R>
 void Plan<R>::add_pairs(const ListArrays<Borrowed>& pairs, const double* weights, int64_t first, int64_t last,
@@ -42,7 +42,7 @@ void Plan<R>::score_tokens(const double* weights, int64_t first, int64_t last, R
   if (plan_.windows.size()) return score_places(first, last, emissions);
   constexpr int64_t chunk = 512;
   const int64_t from = plan_.offsets.data()[first], stop = plan_.offsets.data()[last];
-  run_tasks((stop - from + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
+  run_tasks(parts_of(stop - from, chunk), num_threads(), [&](int64_t task) {
     const int64_t begin = from + task * chunk, end = std::min(begin + chunk, stop);
     R* to = emissions + (begin - from) * L_;
     kernels_.add(rows_, L_, plan_.token_parts.rows(), begin, end, to);
@@ -128,7 +128,7 @@ template <typename R>
 void Plan<R>::score_places(int64_t first, int64_t last, R* emissions) const {
   constexpr int64_t chunk = 16;
   const int64_t* offsets = plan_.offsets.data();
-  run_tasks((last - first + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
+  run_tasks(parts_of(last - first, chunk), num_threads(), [&](int64_t task) {
     std::vector<PlaceList> windows(plan_.windows.size());
     const int64_t begin = first + task * chunk, end = std::min(begin + chunk, last);
     for (int64_t b = begin; b < end; ++b) {
@@ -165,4 +165,4 @@ void Plan<R>::add_unit_gradient(double* gradient) {
 template class Plan<float>;
 template class Plan<double>;
 
-}  // namespace trellis
+}  // namespace trellis::features

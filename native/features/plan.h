@@ -4,7 +4,7 @@
 
 #include "features/plan_data.h"
 
-namespace trellis {
+namespace trellis::features {
 
 // Memory for one shard after another.
 template <typename R>
@@ -65,4 +65,4 @@ class Plan {
   R* rows_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <stdexcept>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 constexpr int64_t alignment = 64;  // of each array of a plan
@@ -173,7 +172,7 @@ class Planning {
   }
   // Only pairs that occur in lists of pairs get a list of uses.
   void invert_pairs() {
-    std::vector<int32_t> found, places(pairs_.attributes ? size_t(pairs_.ends[pairs_.attributes - 1]) : 0, -1);
+    std::vector<int32_t> found, places(size_t(pairs_.count()), -1);
     for (const Lists* lists : {&plan_.bundle_pairs, &plan_.token_pairs}) {
       for (int64_t at = 0; at < lists->begin(lists->size()); ++at) {
         const int32_t p = lists->items[size_t(at)];
@@ -200,7 +199,7 @@ class Planning {
   PlanArrays<Vector> plan_;
 };
 
-int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+int64_t aligned(int64_t bytes) { return round_up(bytes, alignment); }
 
 // A plan begins with these numbers: bundle_row, token_row, gap and the sizes of the arrays.
 constexpr int64_t most_header = 64;
@@ -208,14 +207,13 @@ constexpr int64_t most_header = 64;
 }  // namespace
 
 void close_list(Lists& lists) {
-  if (lists.items.size() > std::numeric_limits<uint32_t>::max() - rows_ahead)
-    throw std::length_error("too many features for 32 bits");
-  lists.ends.push_back(uint32_t(lists.items.size()));
+  lists.ends.push_back(uint32_t(checked_count(int64_t(lists.items.size()), "features of tokens")));
 }
 
 void finish_lists(Lists& lists) { lists.items.insert(lists.items.end(), rows_ahead, 0); }
 
 FlatPlan make_plan(const Dataset& data, const Pairs& pairs) {
+  data.check_counts();
   PlanArrays<Vector> plan = has_windows(data, pairs) ? plan_windows(data, pairs) : Planning(data, pairs).make();
   int64_t header[most_header] = {plan.bundle_row, plan.token_row, plan.gap}, count = 3, size = sizeof header;
   plan.for_arrays([&](const auto& array) {
@@ -236,16 +234,24 @@ FlatPlan make_plan(const Dataset& data, const Pairs& pairs) {
   return flat;
 }
 
-PlanView read_plan(const char* bytes) {
+PlanView read_plan(const char* bytes, int64_t size) {
   PlanView plan;
   int64_t header[most_header], count = 3, at = sizeof header;
+  const auto refuse_unless = [](bool fits) {
+    if (!fits) throw std::invalid_argument("these bytes are not a plan of features");
+  };
+  refuse_unless(size >= at && reinterpret_cast<uintptr_t>(bytes) % alignof(int64_t) == 0);
   std::memcpy(header, bytes, sizeof header);
   plan.bundle_row = header[0], plan.token_row = header[1], plan.gap = header[2];
   plan.for_arrays([&](auto& array) {
-    array.point_to(bytes + at, header[count]);
-    at += aligned(header[count++] * int64_t(sizeof *array.data()));
+    constexpr int64_t item = sizeof *array.data();
+    const int64_t items = header[count++];
+    refuse_unless(items >= 0 && items <= (size - at) / item && aligned(items * item) <= size - at);
+    array.point_to(bytes + at, items);
+    at += aligned(items * item);
   });
+  refuse_unless(at == size && plan.offsets.size() > 0);
   return plan;
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

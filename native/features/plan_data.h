@@ -22,7 +22,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 // Lists one after another: list i ends at ends[i].
 template <template <typename> class Array>
@@ -80,7 +80,7 @@ using Vector = std::vector<T>;
 
 constexpr int64_t narrow = 8;  // rows up to this width are as cheap as single pairs
 
-// After the last item of a list; throws std::length_error.
+// After the last item of a list.
 void close_list(ListArrays<Vector>& lists);
 // After the last list: what RowLists asks for.
 void finish_lists(ListArrays<Vector>& lists);
@@ -109,7 +109,7 @@ struct FlatPlan {
 // Throws std::length_error if there are more features than 32 bits can count.
 FlatPlan make_plan(const Dataset& data, const Pairs& pairs);
 
-// The arrays of a finished plan, whose bytes must outlive them.
-PlanView read_plan(const char* bytes);
+// The arrays of a finished plan, whose bytes must outlive them; throws std::invalid_argument if they do not fit there.
+PlanView read_plan(const char* bytes, int64_t size);
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 class RawCells {
  public:
@@ -67,4 +67,4 @@ class RawCells {
   std::vector<int64_t> marks_;  // [N] the bytes of a string, or ~ its only character
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::features {
 
 // Lists of row numbers one after another: list i ends at ends[i] and begins where the one before ends.
 struct RowLists {
@@ -45,4 +45,4 @@ const RowKernels<R>& row_kernels() {
   return kernels_in_use<RowKernels<R>>();
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

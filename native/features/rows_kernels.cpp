@@ -3,11 +3,9 @@
 
 #include "base/simd.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::features::TRELLIS_ISA {
 
-using trellis::PlaceList;
-using trellis::RowLists;
-using trellis::rows_ahead;
+using namespace ::TRELLIS_ISA;
 
 constexpr int list_ahead = 256;  // the lists themselves: the processor does not see so many of them coming
 
@@ -191,30 +189,15 @@ void sum_lists(const R* rows, int64_t L, const RowLists& lists, int64_t first, i
   }
 }
 
-}  // namespace TRELLIS_ISA
-
-namespace trellis {
-
 namespace {
 
 template <typename R>
-const RowKernels<R>& own_kernels() {
-  namespace isa = TRELLIS_ISA;
-  static const RowKernels<R> kernels = {isa::sum_lists<R, R, R>, isa::sum_lists<R, double, R>,
-                                        isa::sum_lists<R, double, double>, isa::add_places<R>,
-                                        isa::collect_places<R>};
-  return kernels;
-}
+constexpr RowKernels<R> table = {sum_lists<R, R, R>, sum_lists<R, double, R>, sum_lists<R, double, double>,
+                                   add_places<R>, collect_places<R>};
 
 }  // namespace
 
-template <>
-const RowKernels<float>& kernels_for<RowKernels<float>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<float>();
-}
-template <>
-const RowKernels<double>& kernels_for<RowKernels<double>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<double>();
-}
+}  // namespace trellis::features::TRELLIS_ISA
 
-}  // namespace trellis
+TRELLIS_KERNELS(features, RowKernels<float>, table<float>)
+TRELLIS_KERNELS(features, RowKernels<double>, table<double>)

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace trellis {
+namespace trellis::features {
 
 NameScorer::NameScorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights)
     : Scorer(set.columns), set_(set), attributes_(attributes), weights_(weights) {
@@ -24,18 +24,13 @@ int64_t NameScorer::row_bytes() const {
 }
 
 // Rows may be forgotten between blocks; strings are needed until the last one.
-void NameScorer::score(const std::vector<int64_t>& offsets, double* emissions) {
+void NameScorer::score_sentences(const std::vector<int64_t>& offsets, double* emissions) {
   constexpr int64_t block = 16384;  // tokens
   const int64_t B = int64_t(offsets.size()) - 1;
   for (int64_t first = 0, last = 1; first < B; first = last++) {
     while (last < B && offsets[size_t(last) + 1] - offsets[size_t(first)] <= block) ++last;
     if (row_bytes() > most_) forget();
-    try {
-      score_block(offsets, first, last, emissions + offsets[size_t(first)] * weights_.labels());
-    } catch (...) {  // numbers without rows must not stay
-      forget();
-      throw;
-    }
+    score_block(offsets, first, last, emissions + offsets[size_t(first)] * weights_.labels());
   }
 }
 
@@ -66,4 +61,4 @@ void NameScorer::score_block(const std::vector<int64_t>& offsets, int64_t first,
   });
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -5,9 +5,9 @@
 #include "features/raw_cells.h"
 #include "features/scoring.h"
 
-namespace trellis {
+namespace trellis::features {
 
-// What is kept from call to call has its limit: `finish` forgets everything if it has become too much.
+// What is kept from call to call has its limit: beyond it, a scorer is of no more use after a call.
 class Scorer {
  public:
   // All that is kept, strings and rows and their numbers, takes at most this many bytes.
@@ -23,10 +23,16 @@ class Scorer {
   // The columns themselves: numbers for all that was read, or to be filled directly.
   std::vector<std::unique_ptr<Column>>& columns() { return columns_; }
   void number() {
+    whole_ = false;
     for (size_t c = 0; c < raw_.size(); ++c) raw_[c].number(*columns_[c]);
+    whole_ = true;
   }
   // emissions[N, L] of the sentences whose cells have numbers
-  virtual void score(const std::vector<int64_t>& offsets, double* emissions) = 0;
+  void score(const std::vector<int64_t>& offsets, double* emissions) {
+    whole_ = false;
+    score_sentences(offsets, emissions);
+    whole_ = true;
+  }
   virtual int64_t labels() const = 0;
   int64_t bytes() const {
     int64_t bytes = row_bytes();
@@ -34,23 +40,25 @@ class Scorer {
     for (const RawCells& cells : raw_) bytes += cells.bytes();
     return bytes;
   }
-  // After the last of these, with `most` bytes to keep.
-  void finish(int64_t most) {
+  // After the last of these: whether it may be used again, with `most` bytes to keep. It may not if it has become too
+  // large, or if an error kept it from numbering or scoring to the end. Allocates nothing, for destructors.
+  bool finish(int64_t most) noexcept {
     most_ = most;
     for (auto& column : columns_) column->cells.clear();
     for (RawCells& cells : raw_) cells.clear();
-    if (bytes() <= most) return;
-    for (auto& column : columns_) column = std::make_unique<Column>();
-    forget();
+    return whole_ && bytes() <= most;
   }
 
  protected:
-  virtual void forget() = 0;
+  virtual void score_sentences(const std::vector<int64_t>& offsets, double* emissions) = 0;
   virtual int64_t row_bytes() const = 0;
 
   std::vector<RawCells> raw_;
   std::vector<std::unique_ptr<Column>> columns_;
   int64_t most_ = most_bytes;
+
+ private:
+  bool whole_ = true;
 };
 
 // By the names of attributes: what a group of templates says about the strings in its cells is kept as a row of scores,
@@ -60,11 +68,11 @@ class NameScorer final : public Scorer {
   // Points into all three.
   NameScorer(const TemplateSet& set, const IndexView& attributes, const WeightTable<double>& weights);
 
-  void score(const std::vector<int64_t>& offsets, double* emissions) override;
   int64_t labels() const override { return weights_.labels(); }
 
  private:
-  void forget() override;
+  void score_sentences(const std::vector<int64_t>& offsets, double* emissions) override;
+  void forget();
   int64_t row_bytes() const override;
   void score_block(const std::vector<int64_t>& offsets, int64_t first, int64_t last, double* emissions);
 
@@ -76,4 +84,4 @@ class NameScorer final : public Scorer {
   std::vector<double> rows_;           // [bundles, L], and rows_padding more
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

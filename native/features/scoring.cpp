@@ -2,26 +2,14 @@
 
 #include "base/threads.h"
 #include "chain/inference.h"
+#include "features/chunks.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace trellis {
+namespace trellis::features {
 
-TRELLIS_WIDE
-void add_row(double* to, const double* row, double scale, int64_t L) {
-  for (int64_t l = 0; l < L; ++l) to[l] += scale * row[l];
-}
-
-TRELLIS_WIDE
-void add_row(float* to, const float* row, float scale, int64_t L) {
-  for (int64_t l = 0; l < L; ++l) to[l] += scale * row[l];
-}
-
-TRELLIS_WIDE
-void add_row(double* to, const float* row, double scale, int64_t L) {
-  for (int64_t l = 0; l < L; ++l) to[l] += scale * double(row[l]);
-}
+using namespace chain;
 
 template <typename R>
 WeightTable<R>::WeightTable(const Pairs& pairs) : pairs_(pairs), places_(size_t(pairs.attributes)) {
@@ -35,7 +23,7 @@ WeightTable<R>::WeightTable(const Pairs& pairs) : pairs_(pairs), places_(size_t(
     }
   }
   rows_.resize(owners_.size() * size_t(pairs.labels_in_all) + rows_padding);
-  weights_.resize(pairs.attributes ? size_t(pairs.ends[pairs.attributes - 1]) : 0);
+  weights_.resize(size_t(pairs.count()));
 }
 
 template <typename R>
@@ -97,7 +85,7 @@ void score_dataset(const Dataset& data, const WeightTable<double>& weights, doub
       const int64_t u = data.bundle(n, g);
       const int32_t row = row_of[size_t(u)];
       if (row >= 0) {
-        add_row(emission, rows + row * L, 1.0, L);
+        vector_kernels().add_row(emission, rows + row * L, 1.0, L);
       } else {
         add_bundle(data, weights, u, emission);
       }
@@ -105,4 +93,4 @@ void score_dataset(const Dataset& data, const WeightTable<double>& weights, doub
   });
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

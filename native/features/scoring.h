@@ -2,6 +2,7 @@
 // do not depend on the number of threads.
 #pragma once
 
+#include "base/numbers.h"
 #include "base/threads.h"
 #include "features/dataset.h"
 #include "features/rows.h"
@@ -11,27 +12,22 @@
 #include <cstdint>
 #include <vector>
 
-namespace trellis {
-
-// Loops over rows of L numbers gain from wide vectors, which the compiler may use if the machine has them.
-#if defined(TRELLIS_X86) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define TRELLIS_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define TRELLIS_WIDE
-#endif
-
-// to[l] += scale * row[l]
-void add_row(double* to, const double* row, double scale, int64_t L);
-void add_row(float* to, const float* row, float scale, int64_t L);
-void add_row(double* to, const float* row, double scale, int64_t L);
+namespace trellis::features {
 
 // The labels that each attribute has a weight for; the weights lie in the same order.
 struct Pairs {
-  const int64_t* ends;      // [A]
-  const uint16_t* labels;   // [pairs]
+  const int64_t* ends;     // [A]
+  const uint16_t* labels;  // [pairs]
   int64_t attributes, labels_in_all;
 
+  // Throws std::length_error if there are too many to number.
+  Pairs(const int64_t* ends, const uint16_t* labels, int64_t attributes, int64_t labels_in_all)
+      : ends(ends), labels(labels), attributes(attributes), labels_in_all(labels_in_all) {
+    checked_count(attributes, "features");
+    checked_count(count(), "pairs of a feature and a label");
+  }
   int64_t begin(int64_t a) const { return a ? ends[a - 1] : 0; }
+  int64_t count() const { return begin(attributes); }
 };
 
 // The same made ready for many look-ups in the numbers R. Attributes with many labels keep a full row of weights: a row
@@ -64,7 +60,7 @@ void add_bundle(const Dataset& data, const WeightTable<double>& weights, int64_t
 template <typename F>
 void for_chunks(int64_t count, F f) {
   constexpr int64_t chunk = 1024;
-  run_tasks((count + chunk - 1) / chunk, num_threads(), [&](int64_t task) {
+  run_tasks(parts_of(count, chunk), num_threads(), [&](int64_t task) {
     f(task * chunk, std::min(count, (task + 1) * chunk));
   });
 }
@@ -100,4 +96,4 @@ void run_balanced(const End* ends, int64_t count, F run) {
   });
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

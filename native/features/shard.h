@@ -8,7 +8,9 @@
 #include <memory>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
+
+using namespace chain;
 
 // The scores of some sentences, and what is known about their labels; null if there is nothing.
 template <typename R>
@@ -78,4 +80,4 @@ struct Shard {
   }
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -1,12 +1,13 @@
 #include "features/states.h"
 
 #include "features/scoring.h"
+#include "features/chunks.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 // What the bundles say about labels: how often each label stands at a token that has the bundle. A token whose label
@@ -28,7 +29,7 @@ class LabelCounts {
   // counts[l] += value * how often label l is that of a token with bundle u
   void add(int64_t u, double value, double* counts) const {
     const int32_t row = row_of_[size_t(u)];
-    if (row >= 0) return add_row(counts, rows_.data() + row * L_, value, L_);
+    if (row >= 0) return vector_kernels().add_row(counts, rows_.data() + row * L_, value, L_);
     if (token_of_[size_t(u)] >= 0) add_token(token_of_[size_t(u)], value, counts);
   }
 
@@ -113,4 +114,4 @@ StateFeatures choose_states(const Dataset& data, const Supervision& known, int64
   return states;
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

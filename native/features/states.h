@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 // What is known about the labels of the corpus, and how much each part of it counts; null if there is nothing.
 struct Supervision {
@@ -25,4 +25,4 @@ struct StateFeatures {
 StateFeatures choose_states(const Dataset& data, const Supervision& known, int64_t attributes, int64_t L,
                             double min_freq, bool all, std::vector<double>* counts = nullptr);
 
-}  // namespace trellis
+}  // namespace trellis::features

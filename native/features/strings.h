@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 struct IndexView {
   const char* bytes = nullptr;
@@ -149,4 +149,4 @@ class StringIndex {
   IndexView view_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

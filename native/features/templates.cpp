@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 bool is_start(char byte) { return (uint8_t(byte) & 0xc0) != 0x80; }
@@ -135,4 +135,4 @@ std::vector<Family> TemplateSet::families() const {
   return found;
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

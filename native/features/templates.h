@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 enum class Function : int { value, lower, shape, short_shape, prefix, suffix, type };
 
@@ -56,4 +56,4 @@ std::string edge_value(int64_t distance);
 // Appends function(value) to out.
 void apply(Function function, int argument, std::string_view value, std::string& out);
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 class ValueIndex {
  public:
@@ -70,4 +70,4 @@ class ValueIndex {
   std::vector<Value> long_values_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 // f(first, last) for runs of sentences with about this many tokens.
@@ -65,7 +65,8 @@ void ValueScorer<R>::list_column(size_t c) {
 template <typename R>
 void ValueScorer<R>::Rows::reserve(int64_t used, int64_t count) {
   if (count <= room) return;
-  room = std::max(2 * count, most_bytes / int64_t(sizeof(double)));
+  constexpr int64_t least = 1 << 15;
+  room = std::max(2 * count, least);
   Block<double> more(room);
   std::copy_n(static_cast<const double*>(numbers), used, static_cast<double*>(more));
   numbers = std::move(more);
@@ -197,16 +198,11 @@ void ValueScorer<R>::see(size_t c, const int64_t* tokens, size_t count) {
 
 // Rows may be forgotten between blocks; strings are needed until the last one.
 template <typename R>
-void ValueScorer<R>::score(const std::vector<int64_t>& offsets, double* emissions) {
+void ValueScorer<R>::score_sentences(const std::vector<int64_t>& offsets, double* emissions) {
   constexpr int64_t block = 16384, strip = 2048;  // tokens
   by_tokens(offsets, 0, int64_t(offsets.size()) - 1, block, [&](int64_t first, int64_t last) {
     if (row_bytes() > most_) forget();
-    try {
-      see_block(offsets[size_t(first)], offsets[size_t(last)]);
-    } catch (...) {  // tokens without rows must not stay
-      forget();
-      throw;
-    }
+    see_block(offsets[size_t(first)], offsets[size_t(last)]);
     std::vector<std::array<int64_t, 2>> strips;
     by_tokens(offsets, first, last, strip, [&](int64_t from, int64_t to) { strips.push_back({from, to}); });
     run_tasks(int64_t(strips.size()), num_threads(), [&](int64_t i) {
@@ -329,4 +325,4 @@ int64_t ValueScorer<R>::key_places(const Strip& strip, const std::vector<Part>& 
 template class ValueScorer<float>;
 template class ValueScorer<double>;
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -7,7 +7,7 @@
 
 #include <unordered_map>
 
-namespace trellis {
+namespace trellis::features {
 
 // Characters and what they are read as, from code point to code point.
 using Folding = std::unordered_map<uint32_t, uint32_t>;
@@ -18,8 +18,9 @@ class ValueScorer final : public Scorer {
   // Tokens, which are column 0, are folded before anything is read of them.
   ValueScorer(std::shared_ptr<const ValueWeights<R>> weights, int columns, std::shared_ptr<const Folding> folding);
 
-  void score(const std::vector<int64_t>& offsets, double* emissions) override;
   int64_t labels() const override { return model_->L; }
+  // Of rows: what they may still grow by takes memory too.
+  int64_t reserved_bytes() const { return rows_.room * int64_t(sizeof(double)); }
 
  private:
   // A shape with one part or none: its values are looked up once for each token.
@@ -38,7 +39,7 @@ class ValueScorer final : public Scorer {
     std::vector<int32_t> row_of;   // the first of its rows, or -1 if there are none yet
     std::vector<int32_t> numbers;  // [tokens, width] of its values, or -1 if the model does not know them
   };
-  // Numbers in memory that the system gives when it is first written to, so that they need not move as they grow.
+  // Numbers that grow.
   struct Rows {
     Block<double> numbers{0};
     int64_t room = 0;
@@ -58,10 +59,11 @@ class ValueScorer final : public Scorer {
     std::vector<int64_t> first;                 // the place of each token
   };
 
+  void score_sentences(const std::vector<int64_t>& offsets, double* emissions) override;
   void list_column(size_t c);
   int64_t reach() const { return model_->origins.reach(); }
   int64_t edge(int64_t distance) const { return distance < 0 ? -2 * (distance + 1) : 2 * (distance - 1) + 1; }
-  void forget() override;
+  void forget();
   int64_t row_bytes() const override;
   void see_edges();
   void see_block(int64_t from, int64_t to);
@@ -87,4 +89,4 @@ class ValueScorer final : public Scorer {
   std::vector<Wanted> wanted_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

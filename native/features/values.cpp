@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 constexpr uint64_t most_direct = 4096;  // keys of a table that has a place for each
@@ -55,7 +55,7 @@ int64_t Grams<R>::find(const GramPlace* places, int64_t count, GramHit* hits) co
 // The numbers of the keys: the keys themselves, or in the order of their first appearance. Slots hold them for now.
 template <typename R>
 std::vector<uint32_t> Grams<R>::number(const std::vector<Use>& uses) {
-  std::vector<uint32_t> numbers(uses.size());
+  std::vector<uint32_t> numbers(size_t(checked_count(int64_t(uses.size()), "uses of features")));
   if (!direct_) table_ = KeyTable<GramSlot>(uses.size() / first_rows_.size());
   for (size_t i = 0; i < uses.size(); ++i) {
     constexpr size_t ahead = 16;
@@ -73,15 +73,16 @@ void Grams<R>::lay_out(const std::vector<Use>& uses, const std::vector<uint32_t>
   for (size_t i = 0; i < uses.size(); ++i)
     counts[ids[i]] += uint32_t(pairs.ends[uses[i].attribute] - pairs.begin(uses[i].attribute));
   std::vector<GramSlot> places(counts.size());
-  uint32_t rows = 0, listed = 0;
+  int64_t rows = 0, listed = 0;
   for (size_t id = 0; id < places.size(); ++id) {
     if (!counts[id]) continue;
     const bool full = width() <= narrow || int64_t(counts[id]) * 4 > width();
-    places[id] = {full ? rows++ : listed, full ? gram_row : int32_t(counts[id])};
+    places[id] = {uint32_t(full ? rows++ : listed), full ? gram_row : int32_t(counts[id])};
     listed += full ? 0 : counts[id];
   }
-  rows_ = Block<R>(int64_t(rows) * width(), R(0));
-  weights_.resize(listed);
+  checked_count(rows, "rows of weights"), checked_count(listed, "weights in lists");
+  rows_ = Block<R>(rows * width(), R(0));
+  weights_.resize(size_t(listed));
   std::vector<uint32_t>& next = counts;
   for (size_t id = 0; id < places.size(); ++id) next[id] = places[id].begin;
   for (size_t i = 0; i < uses.size(); ++i) {
@@ -158,4 +159,4 @@ template class Grams<double>;
 template struct ValueWeights<float>;
 template struct ValueWeights<double>;
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -10,7 +10,7 @@
 
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 // The weights of a shape by the keys of its values: value 0 + radix 0 * (value 1 + radix 1 * ...).
 template <typename R>
@@ -66,4 +66,4 @@ struct ValueWeights {
   bool make(const IndexView& attributes, const Pairs& pairs, const R* weights);
 };
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trellis {
+namespace trellis::features {
 
 double dot(const double* a, const double* b, int64_t size);
 
@@ -40,4 +40,4 @@ struct OrthantStep {
 OrthantStep step_in_orthant(const double* x, const double* uphill, const double* direction, double step, int64_t size,
                             double* out);
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::features {
 
 struct WeightPlace {
   uint32_t begin;  // its first pair, or its row
@@ -40,4 +40,4 @@ const WeightKernels<R>& weight_kernels() {
   return kernels_in_use<WeightKernels<R>>();
 }
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -4,11 +4,9 @@
 
 #include "base/simd.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::features::TRELLIS_ISA {
 
-using trellis::AttributeRange;
-using trellis::WeightPlace;
-using trellis::WeightView;
+using namespace ::TRELLIS_ISA;
 
 // What attribute e + 12 has its place in, and the weights of attribute e + 6, whose place is near by now.
 template <typename R>
@@ -81,14 +79,13 @@ void add_weights(const WeightView<R>& weights, const AttributeRange& range, R* r
   }
 }
 
-}  // namespace TRELLIS_ISA
+namespace {
 
-namespace trellis {
+template <typename R>
+constexpr WeightKernels<R> table = {add_weights<R>};
 
-template <>
-const WeightKernels<double>& kernels_for<WeightKernels<double>, InstructionSet::TRELLIS_ISA>() {
-  static const WeightKernels<double> kernels = {TRELLIS_ISA::add_weights<double>};
-  return kernels;
-}
+}  // namespace
 
-}  // namespace trellis
+}  // namespace trellis::features::TRELLIS_ISA
+
+TRELLIS_KERNELS(features, WeightKernels<double>, table<double>)

@@ -1,12 +1,11 @@
 #include "features/windows.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <tuple>
 
-namespace trellis {
+namespace trellis::features {
 namespace {
 
 using Lists = ListArrays<Vector>;
@@ -87,8 +86,8 @@ class WindowPlanning {
 
   // In the order of their first use: frequent ones lie close together.
   void number_units(const std::vector<int64_t>& groups) {
-    constexpr size_t align = 16;  // the first unit begins with a cache line
-    row_bundles_.resize((row_bundles_.size() + align - 1) / align * align, -1);
+    constexpr int64_t align = 16;  // the first unit begins with a cache line
+    row_bundles_.resize(size_t(round_up(int64_t(row_bundles_.size()), align)), -1);
     const size_t width = groups.size();
     const int64_t first_row = int64_t(row_bundles_.size());
     plan_.windows.push_back({int64_t(width), first_row, units_, int64_t(plan_.places.size())});
@@ -107,9 +106,7 @@ class WindowPlanning {
     });
   }
   int32_t add_unit(size_t width) {
-    if (row_bundles_.size() > size_t(std::numeric_limits<int32_t>::max()) - 2 * width)
-      throw std::length_error("too many features for 32 bits");
-    row_bundles_.resize(row_bundles_.size() + width, -1);
+    row_bundles_.resize(size_t(checked_count(int64_t(row_bundles_.size() + width), "rows of features")), -1);
     ++units_;
     return int32_t(row_bundles_.size() - width);
   }
@@ -179,9 +176,8 @@ class WindowPlanning {
     }
   }
   void list_uses() {
-    if (plan_.rows() > std::numeric_limits<int32_t>::max() ||
-        plan_.places.size() > std::numeric_limits<uint32_t>::max() - rows_ahead)
-      throw std::length_error("too many tokens for 32 bits");
+    checked_count(plan_.rows(), "rows of features and tokens");
+    checked_count(int64_t(plan_.places.size()), "places of tokens");
     Lists& uses = plan_.unit_uses;
     uses.ends.assign(size_t(units_) + 1, 0);
     for_uses([&](int64_t unit, int64_t) { ++uses.ends[size_t(unit) + 1]; });
@@ -209,4 +205,4 @@ bool has_windows(const Dataset& data, const Pairs& pairs) {
 
 PlanArrays<Vector> plan_windows(const Dataset& data, const Pairs& pairs) { return WindowPlanning(data, pairs).make(); }
 
-}  // namespace trellis
+}  // namespace trellis::features

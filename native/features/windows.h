@@ -13,11 +13,11 @@
 
 #include "features/plan_data.h"
 
-namespace trellis {
+namespace trellis::features {
 
 // Whether there are so few labels, and features that templates made.
 bool has_windows(const Dataset& data, const Pairs& pairs);
 
 PlanArrays<Vector> plan_windows(const Dataset& data, const Pairs& pairs);
 
-}  // namespace trellis
+}  // namespace trellis::features

@@ -3,28 +3,29 @@
 // same bit for bit with any number of threads.
 #include "hmm/expectation.h"
 
+#include "base/numbers.h"
 #include "base/threads.h"
 #include "chain/kernels.h"
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
-namespace trellis {
+namespace trellis::hmm {
+
+using namespace chain;
+
 namespace {
 
-constexpr double forbidden = -std::numeric_limits<double>::infinity();
 constexpr int64_t stretch = 4096;  // tokens or symbols of a task
 
 int64_t padded(int64_t L) {
-  const int64_t width = hmm_kernels().width;
-  return (L + width - 1) / width * width;
+  return round_up(L, hmm_kernels().width);
 }
 
 template <typename F>
 void for_stretches(int64_t count, F f) {
-  const int64_t stretches = (count + stretch - 1) / stretch;
+  const int64_t stretches = parts_of(count, stretch);
   run_tasks(stretches, num_threads(), [&](int64_t i) { f(i, i * stretch, std::min(count, (i + 1) * stretch)); });
 }
 
@@ -115,7 +116,7 @@ void Expectation::gather_all(const HmmKernels& kernels, double* counts) {
   for_stretches(V_, [&](int64_t, int64_t begin, int64_t end) {
     std::fill(counts + begin * L_, counts + end * L_, 0.0);
   });
-  const int64_t stretches = (N_ + stretch - 1) / stretch;
+  const int64_t stretches = parts_of(N_, stretch);
   std::vector<double> firsts(size_t(stretches * L_), 0.0);
   for_stretches(N_, [&](int64_t i, int64_t begin, int64_t end) {
     kernels.gather(by_symbol_.data() + begin, end - begin, tokens_.symbols, gamma_, L_, firsts.data() + i * L_, counts);
@@ -126,4 +127,4 @@ void Expectation::gather_all(const HmmKernels& kernels, double* counts) {
   }
 }
 
-}  // namespace trellis
+}  // namespace trellis::hmm

@@ -9,7 +9,9 @@
 
 #include <vector>
 
-namespace trellis {
+namespace trellis::hmm {
+
+using namespace chain;
 
 // A corpus, ready for any number of E-steps; points into the arrays of the tokens.
 class Expectation {
@@ -34,4 +36,4 @@ class Expectation {
   std::vector<uint8_t> status_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::hmm

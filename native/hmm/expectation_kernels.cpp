@@ -7,11 +7,10 @@
 
 #include "chain/lockstep_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::hmm::TRELLIS_ISA {
 
-using trellis::HmmKernels;
-using trellis::HmmPrepared;
-using trellis::HmmTokens;
+using namespace ::TRELLIS_ISA;
+using namespace chain::TRELLIS_ISA;
 
 typedef Runner<double> HmmRunner;
 
@@ -100,7 +99,7 @@ void backward_pass(const HmmTokens& tokens, const HmmPrepared& prepared, HmmRunn
   }
   fold_transitions(chain, (double*)sums, counts.transitions);
   for (int g = 0; g < count; ++g)
-    if (runners[g].lost) status[runners[g].b] = trellis::underflow;
+    if (runners[g].lost) status[runners[g].b] = underflow;
 }
 
 void expect(const HmmTokens& tokens, const HmmPrepared& prepared, const int64_t* sequences, int count, double* gamma,
@@ -117,7 +116,7 @@ void expect(const HmmTokens& tokens, const HmmPrepared& prepared, const int64_t*
   with_vectors<double>(P, [&](auto NV) {
     forward_pass<NV>(tokens, prepared, runners, count, P, tape, log_likelihood, status);
     for (int g = 0; g < count; ++g)
-      if (status[sequences[g]] != trellis::exact) return;  // the driver takes the group apart
+      if (status[sequences[g]] != exact) return;  // the driver takes the group apart
     backward_pass<NV>(tokens, prepared, runners, count, P, tape, gamma, counts, status);
   });
 }
@@ -134,15 +133,12 @@ void gather(const int64_t* tokens, int64_t count, const int64_t* symbols, const 
   }
 }
 
-}  // namespace TRELLIS_ISA
+namespace {
 
-namespace trellis {
+constexpr HmmKernels table = {width<double>, group_size, expect, gather};
 
-template <>
-const HmmKernels& kernels_for<HmmKernels, InstructionSet::TRELLIS_ISA>() {
-  namespace isa = TRELLIS_ISA;
-  static const HmmKernels kernels = {isa::width<double>, isa::group_size, isa::expect, isa::gather};
-  return kernels;
-}
+}  // namespace
 
-}  // namespace trellis
+}  // namespace trellis::hmm::TRELLIS_ISA
+
+TRELLIS_KERNELS(hmm, HmmKernels, table)

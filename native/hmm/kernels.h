@@ -6,7 +6,9 @@
 #include "base/instruction_set.h"
 #include "chain/batch.h"
 
-namespace trellis {
+namespace trellis::hmm {
+
+using namespace chain;
 
 // A model made ready for one E-step. Emissions are divided by the greatest of their symbol's row, so that products
 // stay near 1 however many symbols there are; the logarithm of the divisor is the symbol's peak.
@@ -38,4 +40,4 @@ struct HmmKernels {
 // Those of the instruction set in use.
 inline const HmmKernels& hmm_kernels() { return kernels_in_use<HmmKernels>(); }
 
-}  // namespace trellis
+}  // namespace trellis::hmm

@@ -1,13 +1,13 @@
 #include "hmm/model.h"
 
+#include "base/numbers.h"
+
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
-namespace trellis {
+namespace trellis::hmm {
 namespace {
 
-constexpr double forbidden = -std::numeric_limits<double>::infinity();
 // The bounds of Range<double> in lockstep_kernels.h: transitions below exp(least_log) are flushed to zero and narrow
 // the gap; if all are above exp(mixing_log), nothing that underflows can ever matter.
 constexpr double least_log = -340.0, mixing_log = -220.0;
@@ -54,4 +54,4 @@ double Model::scaled(double p, bool& mixing) {
   return 0.0;
 }
 
-}  // namespace trellis
+}  // namespace trellis::hmm

@@ -4,7 +4,7 @@
 #include "base/block.h"
 #include "hmm/kernels.h"
 
-namespace trellis {
+namespace trellis::hmm {
 
 class Model {
  public:
@@ -24,4 +24,4 @@ class Model {
   Block<double> scaled_, logs_, table_, peaks_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::hmm

@@ -1,26 +1,27 @@
-// The plain data that the driver of a dense layer (stored_dense.cpp) and its kernels of every instruction set share.
+// A dense layer whose weights stay as they are: packed once, applied to any number of rows.
 #pragma once
 
-#include "base/instruction_set.h"
+#include "base/block.h"
+#include "layers/dense_product.h"
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::layers {
 
-// out[n] = bias + in[n] W^T with W[M, K]
-struct DenseProduct {
-  int64_t K, M;
-  const float* packed;
-  const float* bias;  // padded like the packed columns
-  const float* in;    // [rows, K]
-  int64_t rows;
-  float* out;  // [rows, M]
+class StoredDense {
+ public:
+  // weights[M, K], bias[M]
+  StoredDense(const float* weights, const float* bias, int64_t K, int64_t M);
+
+  int64_t inputs() const { return K_; }
+  int64_t outputs() const { return M_; }
+  // in[rows, K] to out[rows, M]: each row by itself, so that results are the same bits in any batch, on any threads.
+  void apply(const float* in, int64_t rows, int threads, float* out) const;
+
+ private:
+  const DenseKernels& kernels_;  // of the instruction set that the weights were packed for
+  int64_t K_, M_;
+  Block<float> packed_, bias_;
 };
 
-struct DenseKernels {
-  int64_t (*padded)(int64_t M);                                             // columns with those that fill vectors
-  void (*pack)(const float* weights, int64_t K, int64_t M, float* packed);  // weights[M, K] to [K, padded(M)]
-  void (*apply)(const DenseProduct& at);
-};
-
-}  // namespace trellis
+}  // namespace trellis::layers

@@ -1,11 +1,11 @@
-// The kernels of dense.h for one instruction set: a block of columns, whose weights stay in the first cache, for all
+// The kernels of dense_product.h for one instruction set: a block of columns, whose weights stay in the first cache, for all
 // rows; then the next one.
-#include "layers/dense.h"
+#include "layers/dense_product.h"
 #include "layers/product_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::layers::TRELLIS_ISA {
 
-using trellis::DenseProduct;
+using namespace ::TRELLIS_ISA;
 
 int64_t padded_columns(int64_t M) { return vectors_of<float>(M) * width<float>; }
 
@@ -41,15 +41,12 @@ void apply_dense(const DenseProduct& at) {
     });
 }
 
-}  // namespace TRELLIS_ISA
+namespace {
 
-namespace trellis {
+constexpr DenseKernels table = {padded_columns, pack_dense, apply_dense};
 
-template <>
-const DenseKernels& kernels_for<DenseKernels, InstructionSet::TRELLIS_ISA>() {
-  namespace isa = TRELLIS_ISA;
-  static const DenseKernels kernels = {isa::padded_columns, isa::pack_dense, isa::apply_dense};
-  return kernels;
-}
+}  // namespace
 
-}  // namespace trellis
+}  // namespace trellis::layers::TRELLIS_ISA
+
+TRELLIS_KERNELS(layers, DenseKernels, table)

@@ -2,10 +2,9 @@
 #include "base/simd.h"
 #include "layers/descent.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::layers::TRELLIS_ISA {
 
-using trellis::AdamStep;
-using trellis::Weights;
+using namespace ::TRELLIS_ISA;
 
 // Sums of a few vectors each stay in single precision, all others are double.
 template <typename R>
@@ -53,27 +52,14 @@ void adam(const AdamStep& step, const Weights<R>& at) {
   }
 }
 
-}  // namespace TRELLIS_ISA
-
-namespace trellis {
 namespace {
 
 template <typename R>
-const DescentKernels<R>& own_kernels() {
-  namespace isa = TRELLIS_ISA;
-  static const DescentKernels<R> kernels = {isa::squared_length<R>, isa::adam<R>};
-  return kernels;
-}
+constexpr DescentKernels<R> table = {squared_length<R>, adam<R>};
 
 }  // namespace
 
-template <>
-const DescentKernels<float>& kernels_for<DescentKernels<float>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<float>();
-}
-template <>
-const DescentKernels<double>& kernels_for<DescentKernels<double>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<double>();
-}
+}  // namespace trellis::layers::TRELLIS_ISA
 
-}  // namespace trellis
+TRELLIS_KERNELS(layers, DescentKernels<float>, table<float>)
+TRELLIS_KERNELS(layers, DescentKernels<double>, table<double>)

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::layers {
 
 // Shares of what is dropped: whole rows, single numbers, columns of a sequence; what is kept of the last two is scaled.
 struct Dropout {
@@ -35,4 +35,4 @@ struct DropoutKernels {
   void (*apply)(const Dropout& dropout, const Masked<R>& at);
 };
 
-}  // namespace trellis
+}  // namespace trellis::layers

@@ -4,10 +4,9 @@
 #include "base/simd.h"
 #include "layers/dropout.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::layers::TRELLIS_ISA {
 
-using trellis::Dropout;
-using trellis::Masked;
+using namespace ::TRELLIS_ISA;
 
 // Random bits of a place: SplitMix64 of its number.
 inline uint64_t mixed(uint64_t x) {
@@ -72,26 +71,14 @@ void apply_dropout(const Dropout& dropout, const Masked<R>& at) {
   }
 }
 
-}  // namespace TRELLIS_ISA
-
-namespace trellis {
 namespace {
 
 template <typename R>
-const DropoutKernels<R>& own_kernels() {
-  static const DropoutKernels<R> kernels = {TRELLIS_ISA::apply_dropout<R>};
-  return kernels;
-}
+constexpr DropoutKernels<R> table = {apply_dropout<R>};
 
 }  // namespace
 
-template <>
-const DropoutKernels<float>& kernels_for<DropoutKernels<float>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<float>();
-}
-template <>
-const DropoutKernels<double>& kernels_for<DropoutKernels<double>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<double>();
-}
+}  // namespace trellis::layers::TRELLIS_ISA
 
-}  // namespace trellis
+TRELLIS_KERNELS(layers, DropoutKernels<float>, table<float>)
+TRELLIS_KERNELS(layers, DropoutKernels<double>, table<double>)

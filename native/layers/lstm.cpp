@@ -3,13 +3,14 @@
 #include "layers/lstm.h"
 
 #include "base/block.h"
+#include "base/numbers.h"
 #include "base/threads.h"
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-namespace trellis {
+namespace trellis::layers {
 namespace {
 
 constexpr int64_t least_share = 6;  // sequences that make a task worthwhile
@@ -25,7 +26,7 @@ class Shares {
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
     while (!order.empty() && lengths[order.back()] == 0) order.pop_back();
     const int64_t count = int64_t(order.size()), most = std::max<int64_t>(count / least_share, 1);
-    const int64_t wanted = std::max<int64_t>((threads + 1) / 2, (count + most_share - 1) / most_share);
+    const int64_t wanted = std::max<int64_t>((threads + 1) / 2, parts_of(count, most_share));
     const int64_t shares = std::clamp<int64_t>(wanted, 1, most);
     for (int64_t share = 0; share < shares; ++share) {
       begins_.push_back(first_.size());
@@ -52,12 +53,13 @@ class Shares {
 template <typename R>
 using Step = void (*)(const Strand&, const Recurrence<R>&);
 
-// Calls task(share, direction, its arrays) for both directions of each share; `packed` are the weights of both.
+// Calls task(share, direction, its arrays) for both directions of each share, on the threads of `run_on`; `packed` are
+// the weights of both.
 template <typename R, typename Task>
-void run_shares(const Shares& shares, int threads, const R* packed, int64_t size, const Recurrence<R>& arrays,
-                const Task& task) {
+void run_shares(decltype(run_tasks)* run_on, const Shares& shares, int threads, const R* packed, int64_t size,
+                const Recurrence<R>& arrays, const Task& task) {
   const int64_t H = arrays.H;
-  run_beside_torch(2 * shares.count(), threads, [&](int64_t number) {
+  run_on(2 * shares.count(), threads, [&](int64_t number) {
     const int64_t way = number % 2;
     Recurrence<R> own = arrays;
     own.weights = packed + way * size;
@@ -82,10 +84,11 @@ void run(const Sequences& sequences, int threads, const R* weights, const Recurr
   const auto pack_way = [&](int64_t way) { pack(weights + way * 4 * H * H, H, packed + way * size); };
   const bool alone = shares.count() == 1;  // then each direction is one task, which packs its own weights
   if (!alone) run_beside_torch(2, threads, pack_way);
-  run_shares<R>(shares, threads, packed, size, arrays, [&](const Strand& strand, int64_t way, const Recurrence<R>& own) {
+  const auto task = [&](const Strand& strand, int64_t way, const Recurrence<R>& own) {
     if (alone) pack_way(way);
     step(strand, own);
-  });
+  };
+  run_shares<R>(run_beside_torch, shares, threads, packed, size, arrays, task);
 }
 
 }  // namespace
@@ -100,11 +103,23 @@ void lstm_backward(const Sequences& sequences, int threads, const R* weights, co
   run<R>(sequences, threads, weights, arrays, lstm_kernels<R>().pack_backward, lstm_kernels<R>().backward);
 }
 
-void lstm_states(const Sequences& sequences, int threads, const LstmKernels<float>& kernels,
-                 const Recurrence<float>& arrays) {
+StoredLstm::StoredLstm(const float* inward, const float* bias, const float* recurrent, int64_t D, int64_t H)
+    : kernels_(lstm_kernels<float>()), H_(H), inward_(inward, bias, D, 8 * H), recurrent_(2 * kernels_.packed_size(H)) {
+  for (int64_t way = 0; way < 2; ++way)
+    kernels_.pack_forward(recurrent + way * 4 * H * H, H, recurrent_ + way * kernels_.packed_size(H));
+}
+
+// All of it on our own threads, as the rest of tagging.
+void StoredLstm::run(const float* features, int64_t rows, const int64_t* row_of, const Sequences& sequences,
+                     int threads, float* states) const {
+  const int64_t N = std::accumulate(sequences.lengths, sequences.lengths + sequences.count, int64_t(0));
+  const Block<float> gates(rows * 8 * H_), cells(N * 2 * H_);
+  inward_.apply(features, rows, threads, gates);
+  const Recurrence<float> arrays{H_,    recurrent_, 8 * H_, 2 * H_,  row_of,  gates,
+                                 cells, states,     nullptr, nullptr, nullptr, false};
   const Shares shares(sequences.lengths, sequences.count, threads);
-  run_shares<float>(shares, threads, arrays.weights, kernels.packed_size(arrays.H), arrays,
-                    [&](const Strand& strand, int64_t, const Recurrence<float>& own) { kernels.forward(strand, own); });
+  run_shares<float>(run_tasks, shares, threads, recurrent_, kernels_.packed_size(H_), arrays,
+                    [&](const Strand& strand, int64_t, const Recurrence<float>& own) { kernels_.forward(strand, own); });
 }
 
 template void lstm_forward<float>(const Sequences&, int, const float*, const Recurrence<float>&);
@@ -112,4 +127,4 @@ template void lstm_forward<double>(const Sequences&, int, const double*, const R
 template void lstm_backward<float>(const Sequences&, int, const float*, const Recurrence<float>&);
 template void lstm_backward<double>(const Sequences&, int, const double*, const Recurrence<double>&);
 
-}  // namespace trellis
+}  // namespace trellis::layers

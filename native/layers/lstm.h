@@ -1,53 +1,13 @@
-// The recurrence of an LSTM over a ragged batch, in one direction: what is left of the layer when the products with its
-// inputs are taken out of the loop. The plain data that the driver (lstm.cpp) and its kernels of every instruction set
-// (lstm_kernels.cpp) share.
+// A bidirectional LSTM layer over a ragged batch: both passes, for training beside torch, and a layer for tagging.
 #pragma once
 
-#include "base/instruction_set.h"
+#include "base/block.h"
+#include "layers/dense.h"
+#include "layers/recurrence.h"
 
 #include <cstdint>
 
-namespace trellis {
-
-// Some sequences of a batch, longest first. The tokens of a sequence are neighbouring rows of all arrays.
-struct Strand {
-  const int64_t* first;    // row of each sequence's first token
-  const int64_t* lengths;  // above 0, none longer than the one before
-  int64_t count;
-  bool reversed;  // read from the last token to the first
-};
-
-// Arrays of one direction, one row per token. `gates` has the input, forget, cell and output gates side by side, H
-// numbers each; if `gate_rows` is given, tokens share its rows, as those of the same word do.
-template <typename R>
-struct Recurrence {
-  int64_t H;
-  const R* weights;  // packed for the kernel
-  int64_t gate_stride, state_stride;
-  const int64_t* gate_rows;  // forward, unless the gates are kept: the row of each token; null for its own
-  R* gates;           // forward: what inputs and biases give, then the gates themselves; backward: these
-  R* cells;           // written by forward
-  R* states;          // written by forward
-  const R* gradient;  // backward: of the states
-  R* gate_gradient;   // backward writes: of the gates before their activations, gate_stride
-  R* previous;        // backward writes: the state before each token, state_stride
-  bool keep;          // forward: whether the gates themselves are wanted
-};
-
-template <typename R>
-struct LstmKernels {
-  int64_t (*packed_size)(int64_t H);
-  void (*pack_forward)(const R* weights, int64_t H, R* packed);  // weights[4H, H]
-  void (*pack_backward)(const R* weights, int64_t H, R* packed);
-  void (*forward)(const Strand& strand, const Recurrence<R>& at);
-  void (*backward)(const Strand& strand, const Recurrence<R>& at);
-};
-
-// Those of the instruction set in use.
-template <typename R>
-const LstmKernels<R>& lstm_kernels() {
-  return kernels_in_use<LstmKernels<R>>();
-}
+namespace trellis::layers {
 
 // The lengths of all sequences of a batch; their tokens are rows one after another.
 struct Sequences {
@@ -62,8 +22,23 @@ void lstm_forward(const Sequences& sequences, int threads, const R* weights, con
 template <typename R>
 void lstm_backward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays);
 
-// The forward pass with weights packed before, by these kernels: those of both directions, one after the other.
-void lstm_states(const Sequences& sequences, int threads, const LstmKernels<float>& kernels,
-                 const Recurrence<float>& arrays);
+// A layer whose weights stay as they are: packed once.
+class StoredLstm {
+ public:
+  // inward[8H, D], bias[8H] of both biases together, recurrent[2, 4H, H]: the forward direction before the other
+  StoredLstm(const float* inward, const float* bias, const float* recurrent, int64_t D, int64_t H);
 
-}  // namespace trellis
+  int64_t inputs() const { return inward_.inputs(); }
+  int64_t H() const { return H_; }
+  // features[rows, D] to states[N, 2H]; the row of each token is its own, or that of row_of[N]
+  void run(const float* features, int64_t rows, const int64_t* row_of, const Sequences& sequences, int threads,
+           float* states) const;
+
+ private:
+  const LstmKernels<float>& kernels_;  // of the instruction set that the weights were packed for
+  int64_t H_;
+  StoredDense inward_;
+  Block<float> recurrent_;
+};
+
+}  // namespace trellis::layers

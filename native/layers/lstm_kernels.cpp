@@ -1,15 +1,14 @@
-// The kernels of lstm.h for one instruction set. Sequences go side by side, one step of all after another. The product
+// The kernels of recurrence.h for one instruction set. Sequences go side by side, one step of all after another. The product
 // with the recurrent weights is taken for a few sequences and a few vectors of columns at a time, whose sums stay in
 // registers; in the forward pass these columns are the four gates of the same units, so that the step ends there.
 #include "base/memory.h"
 #include "base/simd.h"
-#include "layers/lstm.h"
+#include "layers/recurrence.h"
 #include "layers/product_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::layers::TRELLIS_ISA {
 
-using trellis::Recurrence;
-using trellis::Strand;
+using namespace ::TRELLIS_ISA;
 
 template <typename R>
 int64_t packed_size(int64_t H) {
@@ -189,29 +188,14 @@ void backward_steps(const Strand& strand, const Recurrence<R>& at) {
   }
 }
 
-}  // namespace TRELLIS_ISA
-
-namespace trellis {
-
 namespace {
 
 template <typename R>
-const LstmKernels<R>& own_kernels() {
-  namespace isa = TRELLIS_ISA;
-  static const LstmKernels<R> kernels = {isa::packed_size<R>, isa::pack_forward<R>, isa::pack_backward<R>,
-                                         isa::forward_steps<R>, isa::backward_steps<R>};
-  return kernels;
-}
+constexpr LstmKernels<R> table = {packed_size<R>, pack_forward<R>, pack_backward<R>, forward_steps<R>, backward_steps<R>};
 
 }  // namespace
 
-template <>
-const LstmKernels<float>& kernels_for<LstmKernels<float>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<float>();
-}
-template <>
-const LstmKernels<double>& kernels_for<LstmKernels<double>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<double>();
-}
+}  // namespace trellis::layers::TRELLIS_ISA
 
-}  // namespace trellis
+TRELLIS_KERNELS(layers, LstmKernels<float>, table<float>)
+TRELLIS_KERNELS(layers, LstmKernels<double>, table<double>)

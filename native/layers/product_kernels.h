@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace TRELLIS_ISA {
+namespace trellis::layers::TRELLIS_ISA {
+
+using namespace ::TRELLIS_ISA;
 
 #if defined(__AVX512F__)
 constexpr int tile_rows = 6;  // times 4 sums, and their operands: 32 registers
@@ -66,4 +68,4 @@ inline void with_count(int64_t count, F f) {
   }
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::layers::TRELLIS_ISA

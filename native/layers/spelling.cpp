@@ -1,10 +1,11 @@
 #include "layers/spelling.h"
 
+#include "base/numbers.h"
 #include "base/threads.h"
 
 #include <algorithm>
 
-namespace trellis {
+namespace trellis::layers {
 namespace {
 
 constexpr int64_t words_of_task = 256;
@@ -26,7 +27,7 @@ bool spelling_forward(const Spelling<R>& in, R* largest, int32_t* places) {
 
 bool spell(const Spelling<float>& in, int threads, float* largest) {
   if (!all_known(in)) return false;
-  run_tasks((in.W + words_of_task - 1) / words_of_task, threads, [&](int64_t task) {
+  run_tasks(parts_of(in.W, words_of_task), threads, [&](int64_t task) {
     const int64_t first = task * words_of_task;
     Spelling<float> own = in;
     own.W = std::min(words_of_task, in.W - first);
@@ -46,4 +47,4 @@ template bool spelling_forward<double>(const Spelling<double>&, double*, int32_t
 template void spelling_backward<float>(const Spelling<float>&, const float*, const int32_t*);
 template void spelling_backward<double>(const Spelling<double>&, const double*, const int32_t*);
 
-}  // namespace trellis
+}  // namespace trellis::layers

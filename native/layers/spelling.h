@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace trellis {
+namespace trellis::layers {
 
 template <typename R>
 struct Spelling {
@@ -41,4 +41,4 @@ bool spell(const Spelling<float>& in, int threads, float* largest);
 template <typename R>
 void spelling_backward(const Spelling<R>& in, const R* gradient, const int32_t* places);
 
-}  // namespace trellis
+}  // namespace trellis::layers

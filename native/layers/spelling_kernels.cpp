@@ -2,9 +2,9 @@
 #include "base/simd.h"
 #include "layers/spelling.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::layers::TRELLIS_ISA {
 
-using trellis::Spelling;
+using namespace ::TRELLIS_ISA;
 
 template <typename R>
 inline const int64_t* word_of(const Spelling<R>& in, int64_t w) {
@@ -69,28 +69,14 @@ void add_gradient(const Spelling<R>& in, const R* gradient, const int32_t* place
   }
 }
 
-}  // namespace TRELLIS_ISA
-
-namespace trellis {
-
 namespace {
 
 template <typename R>
-const SpellingKernels<R>& own_kernels() {
-  namespace isa = TRELLIS_ISA;
-  static const SpellingKernels<R> kernels = {isa::find_largest<R>, isa::add_gradient<R>};
-  return kernels;
-}
+constexpr SpellingKernels<R> table = {find_largest<R>, add_gradient<R>};
 
 }  // namespace
 
-template <>
-const SpellingKernels<float>& kernels_for<SpellingKernels<float>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<float>();
-}
-template <>
-const SpellingKernels<double>& kernels_for<SpellingKernels<double>, InstructionSet::TRELLIS_ISA>() {
-  return own_kernels<double>();
-}
+}  // namespace trellis::layers::TRELLIS_ISA
 
-}  // namespace trellis
+TRELLIS_KERNELS(layers, SpellingKernels<float>, table<float>)
+TRELLIS_KERNELS(layers, SpellingKernels<double>, table<double>)

@@ -5,7 +5,9 @@
 #include "base/instruction_set.h"
 #include "chain/batch.h"
 
-namespace trellis {
+namespace trellis::segments {
+
+using namespace chain;
 
 // The scores of segments, each kept with the token that it ends with.
 struct SegmentBatch {
@@ -55,4 +57,4 @@ struct SegmentKernels {
                    PathSegment* path, int64_t* counts);
 };
 
-}  // namespace trellis
+}  // namespace trellis::segments

@@ -1,5 +1,6 @@
 #include "segments/inference.h"
 
+#include "base/numbers.h"
 #include "chain/sums.h"
 #include "segments/kbest.h"
 
@@ -9,10 +10,11 @@
 #include <limits>
 #include <utility>
 
-namespace trellis {
-namespace {
+namespace trellis::segments {
 
-constexpr double forbidden = -std::numeric_limits<double>::infinity();
+using namespace chain;
+
+namespace {
 
 Batch<double> chain_of(const double* transitions, const double* start, const double* end, int64_t L) {
   return {nullptr, nullptr, nullptr, transitions, start, end, 0, L};
@@ -238,4 +240,4 @@ Outcome SegmentInference::sample(int64_t n, uint64_t seed, SegmentPaths& paths) 
   return outcome;
 }
 
-}  // namespace trellis
+}  // namespace trellis::segments

@@ -13,7 +13,9 @@
 #include <mutex>
 #include <vector>
 
-namespace trellis {
+namespace trellis::segments {
+
+using namespace chain;
 
 // The segments of some paths, one path after another, each in order.
 struct SegmentPaths {
@@ -74,4 +76,4 @@ class SegmentInference {
   Tasks tasks_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::segments

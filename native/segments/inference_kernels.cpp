@@ -7,13 +7,15 @@
 // So the work is T K L for the segments and T L^2 for what lies between them.
 #include "segments/batch.h"
 
+#include "base/threads.h"
 #include "chain/logspace_kernels.h"
 #include "chain/sampling_kernels.h"
 #include "segments/scaled_kernels.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::segments::TRELLIS_ISA {
 
-using trellis::PathSegment;
+using namespace ::TRELLIS_ISA;
+using namespace chain::TRELLIS_ISA;
 
 // out[l] = lse_k(x_k[l] + s_k[l]) for k = 0 .. count - 1, where term(k) gives the two rows
 template <typename Term>
@@ -84,6 +86,10 @@ double segment_log_partition(const SegmentBatch& batch, const LogPrepared<double
   return Forward(batch, prepared, b).total(prepared, batch.length(b));
 }
 
+// exp(log_p), at most 1: with scores so large that their sums are rounded by more than 1, log_p may lie above 0.
+inline Vec<double> probability(Vec<double> log_p) { return exp<double>(min<double>(log_p, Vec<double>{})); }
+inline double probability(double log_p) { return log_p < 0.0 ? std::exp(log_p) : 1.0; }
+
 // sums[i, j] += weight * exp(alpha[t-1, i] + A[i, j] + from[t, j] - log Z) for each place t where a segment may begin
 void count_steps(const LogPrepared<double>& prepared, const Forward& forward, const Backward& backward, int64_t T,
                  double total, double weight, double* sums) {
@@ -94,7 +100,7 @@ void count_steps(const LogPrepared<double>& prepared, const Forward& forward, co
       if (before == -infinity<double>) continue;
       for (int64_t j = 0; j < P; j += width<double>) {
         const Vec<double> log_p = before + load(prepared.forward + i * P + j) + load(backward.from[t] + j);
-        store(sums + i * P + j, load(sums + i * P + j) + weight * exp<double>(log_p));
+        store(sums + i * P + j, load(sums + i * P + j) + weight * probability(log_p));
       }
     }
 }
@@ -115,15 +121,15 @@ double segment_marginals(const SegmentBatch& batch, const LogPrepared<double>& p
         Vec<double> p{};
         if (k <= t) {
           const Vec<double> s = load_first(scores + l, lanes, -infinity<double>);
-          p = weight * exp<double>(load(forward.into[t - k] + l) + s + (load(backward.beta[t] + l) - total));
+          p = weight * probability(load(forward.into[t - k] + l) + s + (load(backward.beta[t] + l) - total));
         }
         store_first(out + l, p, lanes);
       }
     }
   count_steps(prepared, forward, backward, T, total, weight, counts.transitions);
   for (int64_t l = 0; l < L; ++l) {
-    counts.start[l] += weight * std::exp(prepared.start[l] + backward.from[0][l] - total);
-    counts.end[l] += weight * std::exp(forward.alpha[T - 1][l] + prepared.end[l] - total);
+    counts.start[l] += weight * probability(prepared.start[l] + backward.from[0][l] - total);
+    counts.end[l] += weight * probability(forward.alpha[T - 1][l] + prepared.end[l] - total);
   }
   return total;
 }
@@ -133,7 +139,7 @@ template <typename Value>
 double choice_entropy(int64_t count, double log_sum, Value x) {
   double h = 0.0;
   for (int64_t i = 0; i < count; ++i) {
-    const double log_p = x(i) - log_sum;
+    const double log_p = x(i) < log_sum ? x(i) - log_sum : 0.0;  // rounding may take it above
     if (log_p > -infinity<double>) h -= std::exp(log_p) * log_p;
   }
   return h;
@@ -152,10 +158,10 @@ double segment_entropy(const SegmentBatch& batch, const LogPrepared<double>& pre
     for (int64_t l = 0; l < L; ++l) {
       const double alpha = forward.alpha[t][l], ends = alpha + backward.beta[t][l] - total;
       const auto length = [&](int64_t k) { return forward.into[t - k][l] + batch.scores(b, t, k)[l]; };
-      if (ends > -infinity<double>) h += std::exp(ends) * choice_entropy(batch.longest(t), alpha, length);
+      if (ends > -infinity<double>) h += probability(ends) * choice_entropy(batch.longest(t), alpha, length);
       const double into = forward.into[t][l], begins = into + backward.from[t][l] - total;
       const auto before = [&](int64_t i) { return forward.alpha[t - 1][i] + prepared.forward[i * P + l]; };
-      if (t && begins > -infinity<double>) h += std::exp(begins) * choice_entropy(L, into, before);
+      if (t && begins > -infinity<double>) h += probability(begins) * choice_entropy(L, into, before);
     }
   return h;
 }
@@ -212,6 +218,7 @@ double segment_sample(const SegmentBatch& batch, const LogPrepared<double>& prep
   if (total == -infinity<double>) return total;
   Block<double> weights(most), cumulative(most);
   for (int64_t s = 0; s < n; ++s) {
+    trellis::stop_if_asked();
     Random random(seed, uint64_t(b), uint64_t(s));
     const auto one_of = [&](int64_t count, auto weight) {
       return draw_one(count, weights, cumulative, random, weight);
@@ -232,22 +239,19 @@ double segment_sample(const SegmentBatch& batch, const LogPrepared<double>& prep
   return total;
 }
 
-}  // namespace TRELLIS_ISA
+namespace {
 
-namespace trellis {
+constexpr SegmentKernels table = {width<double>,
+                                  scaled_segment_log_partition,
+                                  scaled_segment_marginals,
+                                  segment_log_partition,
+                                  segment_marginals,
+                                  segment_entropy,
+                                  segment_viterbi,
+                                  segment_sample};
 
-template <>
-const SegmentKernels& kernels_for<SegmentKernels, InstructionSet::TRELLIS_ISA>() {
-  namespace isa = TRELLIS_ISA;
-  static const SegmentKernels kernels = {isa::width<double>,
-                                         isa::scaled_segment_log_partition,
-                                         isa::scaled_segment_marginals,
-                                         isa::segment_log_partition,
-                                         isa::segment_marginals,
-                                         isa::segment_entropy,
-                                         isa::segment_viterbi,
-                                         isa::segment_sample};
-  return kernels;
-}
+}  // namespace
 
-}  // namespace trellis
+}  // namespace trellis::segments::TRELLIS_ISA
+
+TRELLIS_KERNELS(segments, SegmentKernels, table)

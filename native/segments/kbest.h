@@ -2,14 +2,15 @@
 // sorted; those of the next place are merged from them, so that work and memory go with k.
 #pragma once
 
+#include "base/numbers.h"
+#include "base/threads.h"
 #include "segments/batch.h"
 
 #include <algorithm>
-#include <limits>
 #include <queue>
 #include <vector>
 
-namespace trellis {
+namespace trellis::segments {
 
 class SegmentKBest {
  public:
@@ -28,6 +29,7 @@ class SegmentKBest {
   double score(size_t rank) const { return last_[rank].score; }
   // The segments of the rank-th best path, in order.
   std::vector<PathSegment> path(size_t rank) const {
+    stop_if_asked();
     std::vector<PathSegment> segments;
     Way way = last_[rank];
     int64_t label = way.choice, t = T_ - 1;
@@ -71,6 +73,7 @@ class SegmentKBest {
   // The k best of from(c)[rank].score + step(c); among equals the smaller choice, then the better rank.
   template <typename From, typename Step>
   Ways merge(int64_t choices, From from, Step step) const {
+    stop_if_asked();
     const auto worse = [](const Way& a, const Way& b) {
       if (a.score != b.score) return a.score < b.score;
       return a.choice != b.choice ? a.choice > b.choice : a.rank > b.rank;
@@ -91,7 +94,6 @@ class SegmentKBest {
     return best;
   }
 
-  static constexpr double forbidden = -std::numeric_limits<double>::infinity();
 
   const SegmentBatch& batch_;
   const LogPrepared<double>& prepared_;
@@ -102,4 +104,4 @@ class SegmentKBest {
   Ways last_;
 };
 
-}  // namespace trellis
+}  // namespace trellis::segments

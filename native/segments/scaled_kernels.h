@@ -20,10 +20,10 @@
 #include "chain/logspace_kernels.h"
 #include "segments/batch.h"
 
-namespace TRELLIS_ISA {
+namespace trellis::segments::TRELLIS_ISA {
 
-using trellis::SegmentBatch;
-using trellis::SegmentPrepared;
+using namespace ::TRELLIS_ISA;
+using namespace chain::TRELLIS_ISA;
 
 constexpr double least_log = -340.0, enough = 1e-126, tiny = 1e-150, most = 1e150;
 
@@ -218,4 +218,4 @@ bool scaled_segment_marginals(const SegmentBatch& batch, const SegmentPrepared& 
   return run.backward(tape, weight, counts);
 }
 
-}  // namespace TRELLIS_ISA
+}  // namespace trellis::segments::TRELLIS_ISA

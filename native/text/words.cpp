@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace trellis {
+namespace trellis::text {
 namespace {
 
 constexpr size_t kLongestEasy = 32;  // bytes
@@ -63,4 +63,4 @@ size_t EasyWords::first_token(std::string_view chunk) const {
   return initial || excludes(word) || excludes(chunk.substr(word.size())) ? 0 : word.size();
 }
 
-}  // namespace trellis
+}  // namespace trellis::text

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <unordered_set>
 
-namespace trellis {
+namespace trellis::text {
 
 // The next stretch without white space (that of Python's str.split) at or after `from`, in UTF-8; empty at the end.
 // With `quotes_apart` each double quote is one by itself.
@@ -33,4 +33,4 @@ class EasyWords {
   bool quotes_apart_ = true;
 };
 
-}  // namespace trellis
+}  // namespace trellis::text

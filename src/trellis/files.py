@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -32,19 +32,87 @@ def replacing(path: str | os.PathLike[str], error: type[TrellisError] = StoreErr
     link stays one: the file that it leads to is replaced. A device or a pipe is never replaced by a file.
     """
     target = _resolved(path, error)
-    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_SUFFIX}")
+    partial = _beside(target)
     try:
-        # Created by open, so that the permissions follow the user's umask.
-        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        _create(partial)
         yield partial
         _sync(partial)
         os.replace(partial, target)
         _sync(target.parent)
     except OSError as problem:
-        raise error(f"{path} cannot be written: {problem.strerror or problem}") from None
+        raise _unwritable(path, problem, error) from None
     finally:
-        with suppress(OSError):
-            partial.unlink()
+        _remove(partial)
+
+
+def write_together(
+    contents: Mapping[Path, str | Callable[[Path], object]], error: type[TrellisError] = StoreError
+) -> None:
+    """Write several files, given as texts or as functions that write to a path: all of them, or if one fails none.
+
+    Only a kill at the very moment when they get their names may leave some of them as they were.
+    """
+    targets = {path: _resolved(path, error) for path in contents}
+    partials = {path: _beside(target) for path, target in targets.items()}
+    before: dict[Path, Path] = {}  # the old files, under another name, while the new ones take their places
+    path = next(iter(contents))
+    try:
+        for path, content in contents.items():
+            _create(partials[path])
+            if isinstance(content, str):
+                _write_text(partials[path], content)
+            else:
+                try:
+                    content(partials[path])
+                except StoreError as problem:  # which names the temporary file
+                    raise error(str(problem).replace(str(partials[path]), str(path))) from None
+            _sync(partials[path])
+        for path, target in targets.items():
+            if target.exists():
+                before[path] = _beside(target)
+                try:
+                    os.link(target, before[path])
+                except OSError:  # not every file system has a second name for a file
+                    shutil.copyfile(target, before[path])
+        done: list[Path] = []
+        try:
+            for path, target in targets.items():
+                os.replace(partials[path], target)
+                done.append(path)
+        except BaseException:
+            for changed in done:
+                with suppress(OSError):
+                    if changed in before:
+                        os.replace(before[changed], targets[changed])
+                    else:
+                        targets[changed].unlink()
+            raise
+        for folder in {target.parent for target in targets.values()}:
+            _sync(folder)
+    except OSError as problem:
+        raise _unwritable(path, problem, error) from None
+    finally:
+        for left in (*partials.values(), *before.values()):
+            _remove(left)
+
+
+def _beside(target: Path) -> Path:
+    """A name for a temporary file in the same folder."""
+    return target.with_name(f".{target.name}.{os.urandom(4).hex()}{_SUFFIX}")
+
+
+def _create(partial: Path) -> None:
+    """Make the file by open, so that its permissions follow the user's umask."""
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+
+
+def _remove(partial: Path) -> None:
+    with suppress(OSError):
+        partial.unlink()
+
+
+def _unwritable(path: str | os.PathLike[str], problem: OSError, error: type[TrellisError]) -> TrellisError:
+    return error(f"{path} cannot be written: {problem.strerror or problem}")
 
 
 def _resolved(path: str | os.PathLike[str], error: type[TrellisError]) -> Path:
@@ -62,7 +130,11 @@ def _resolved(path: str | os.PathLike[str], error: type[TrellisError]) -> Path:
 def write_text(path: str | os.PathLike[str], text: str, error: type[TrellisError] = StoreError) -> None:
     """Write a text file, all or nothing; it may contain paths that are not Unicode."""
     with replacing(path, error) as partial:
-        partial.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
+        _write_text(partial, text)
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[TrellisError] = StoreError) -> None:
@@ -74,7 +146,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes, error: type[TrellisEr
 def remove_folder(folder: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> None:
     """Remove a folder with everything in it, if it exists: others see either the whole folder or none."""
     target = Path(folder)
-    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}{_SUFFIX}")
+    partial = _beside(target)
     try:
         os.replace(target, partial)
     except FileNotFoundError:
@@ -108,47 +180,83 @@ def _sync(path: Path) -> None:
 class AppendedLines:
     """A file that grows by lines and has one writer: a line is on the disk when `append` returns.
 
-    What a killed writer left of a line, it never said was written: opening the file removes it.
+    What a failed `append` wrote is removed at once. A killed writer may leave a line without an end: opening changes
+    nothing, and the owner has to `set_aside` what is no line of its own before it appends.
     """
 
     def __init__(self, path: str | os.PathLike[str], error: type[TrellisError] = StoreError) -> None:
         """Open the file, made if it does not exist; another process that has it open is an error."""
         self._path, self._error = Path(path), error
+        self._whole_size: int | None = None  # after a failed append that could not be removed yet
         try:
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as problem:
             raise self._refusal(problem) from None
         try:
             _lock(self._handle)
-            whole = self._path.read_bytes()
-            os.ftruncate(self._handle, whole.rfind(b"\n") + 1)
+            if not os.path.samestat(os.fstat(self._handle), os.stat(self._path)):
+                raise BlockingIOError  # another process has just replaced it
         except OSError as problem:
             os.close(self._handle)
             raise self._refusal(problem) from None
 
-    def lines(self) -> list[bytes]:
-        """All lines, without their ends."""
-        return self._path.read_bytes().split(b"\n")[:-1]
+    def lines(self) -> tuple[list[bytes], bool]:
+        """All lines, without their ends, and whether the last one has an end."""
+        try:
+            *whole, rest = self._path.read_bytes().split(b"\n")
+        except OSError as problem:
+            raise self._error(f"{self._path} cannot be read: {problem.strerror or problem}") from None
+        return [*whole, rest] if rest else whole, not rest
 
     def append(self, line: bytes) -> None:
         """Write one line."""
         assert b"\n" not in line
         try:
+            self._remove_half_a_line()
+            size = os.fstat(self._handle).st_size
+        except OSError as problem:
+            raise self._refusal(problem) from None
+        try:
             left = memoryview(line + b"\n")
             while left:
                 left = left[os.write(self._handle, left) :]
             os.fsync(self._handle)
+        except BaseException as problem:
+            self._whole_size = size
+            with suppress(OSError):  # else the next append removes it, or the next process
+                self._remove_half_a_line()
+            raise self._refusal(problem) if isinstance(problem, OSError) else problem from None
+
+    def set_aside(self, kept: Sequence[bytes], bad: Sequence[bytes]) -> Path:
+        """Leave only the lines `kept` in the file; the bad ones go to the end of ``NAME.bad``, which is returned."""
+        aside = self._path.with_name(f"{self._path.name}.bad")
+        try:
+            before = aside.read_bytes() if aside.exists() else b""
         except OSError as problem:
             raise self._refusal(problem) from None
+        if bad:
+            write_bytes(aside, before + b"".join(line + b"\n" for line in bad), self._error)
+        with replacing(self._path, self._error) as partial:
+            partial.write_bytes(b"".join(line + b"\n" for line in kept))
+            handle = os.open(partial, os.O_RDWR | os.O_APPEND)
+            _lock(handle)  # before anybody sees it
+        os.close(self._handle)
+        self._handle = handle
+        return aside
 
     def close(self) -> None:
         """Let others write."""
         os.close(self._handle)
 
+    def _remove_half_a_line(self) -> None:
+        if self._whole_size is not None:
+            os.ftruncate(self._handle, self._whole_size)
+            self._whole_size = None
+
     def _refusal(self, problem: OSError) -> TrellisError:
         if isinstance(problem, BlockingIOError):
             return self._error(f"{self._path} is in use: another process writes to it")
-        return self._error(f"{self._path} cannot be written: {problem.strerror or problem}")
+        return _unwritable(self._path, problem, self._error)
 
 
 def _lock(handle: int) -> None:

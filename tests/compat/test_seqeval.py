@@ -47,14 +47,27 @@ def calls(module, name, *args, **options):
 
 
 def their_calls(module, name, *args, **options):
-    """What seqeval says; its macro average of no types is NaN, which ours never is: there, that of all spans."""
+    """What seqeval says; its macro average of no types is NaN, ours is that of all spans, or ``zero_division``."""
     result, said = calls(module, name, *args, **options)
     if "RuntimeWarning" not in said:
         return result, said
     if options.get("output_dict"):
-        return {**result, "macro avg": result["micro avg"]}, said - {"RuntimeWarning"}
+        return {**result, "macro avg": result["micro avg"]}, said
     assert options["average"] == "macro"
-    return calls(module, name, *args, **{**options, "average": "micro"})
+    micro = calls(module, name, *args, **{**options, "average": "micro"})[0]
+    return micro, said if options["zero_division"] == "warn" else said - {"RuntimeWarning"}
+
+
+@pytest.mark.parametrize("scheme", [None, "IOB2"])
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("tags", [[[]], [[], []], [["O", "O"]]])
+def test_the_macro_average_over_no_types_warns_as_seqeval_does(tags, name, scheme):
+    for module, schemes in ((theirs, their_scheme), (ours, our_scheme)):
+        options = {"mode": "strict", "scheme": getattr(schemes, scheme)} if scheme else {}
+        assert calls(module, name, tags, tags, average="macro", **options)[1] == {"RuntimeWarning"}
+        assert calls(module, name, tags, tags, average="micro", **options)[1] == {"UndefinedMetricWarning"}
+    assert calls(ours, name, tags, tags, average="macro") == (0.0, {"RuntimeWarning"})
+    assert calls(ours, name, tags, tags, average="macro", zero_division=1) == (1.0, set())
 
 
 def assert_same_scores(gold, predicted, options, their_options):

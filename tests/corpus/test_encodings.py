@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from trellis import corpus
 from trellis.corpus._encodings import suggest_encoding
-from trellis.errors import CorpusError
+from trellis.errors import CorpusError, DataError
 
 CHINESE = "我们 在 北京 看见 了 很多 漂亮 的 建筑 ， 这 是 一个 非常 好 的 城市 。"
 FRENCH = "Nous avons été à l'hôtel près du café où l'élève répétait sa leçon ."
@@ -56,3 +58,46 @@ def test_a_file_in_utf_8_read_in_another_encoding_is_known_too(tmp_path: Path) -
     (tmp_path / "a.conll").write_text("Größe\tO\nüberäß\tO\n", encoding="utf-8")
     with pytest.raises(CorpusError, match="looks like utf-8"):
         corpus.read(tmp_path / "a.conll", encoding="ascii")
+
+
+BROKEN = {
+    "conll": "Größe\tO\n日本\tO\n\n",
+    "conllu": "1\tGröße\t_\tNOUN\t_\t_\t0\t_\t_\t_\n\n",
+    "jsonl": '{"tokens": ["Größe", "日本"], "tags": ["O", "O"]}\n',
+    "spans": '{"text": "Größe 日本", "spans": [{"start": 0, "end": 5, "label": "X"}]}\n',
+    "segmented": "Größe 日本\n",
+    "wordtag": "Größe/O 日本/O\n",
+}
+
+
+@pytest.mark.parametrize("read_in", ["utf-8", "ascii", "shift_jis", "euc_jp", "utf-16", "utf-7"])
+@pytest.mark.parametrize("written_in", ["utf-8", "gb18030", "utf-16"])
+@pytest.mark.parametrize("name", BROKEN)
+def test_skipping_lines_in_a_wrong_encoding_costs_as_much_as_there_are_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, written_in: str, read_in: str
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr("trellis.corpus._source.suggest_encoding", lambda data: asked.append(len(data)))
+
+    def steps(sentences: int) -> int:
+        """Calls of Python and native functions."""
+        asked.clear()
+        (tmp_path / "a").write_bytes((BROKEN[name] * sentences).encode(written_in))
+        count = 0
+
+        def add(*_: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(add)
+        try:
+            with suppress(DataError):
+                corpus.read(tmp_path / "a", format=name, encoding=read_in, on_error="skip")
+        finally:
+            sys.setprofile(None)
+        assert len(asked) <= 1
+        return count
+
+    steps(1)  # what is imported and compiled once
+    small, middle, large = (steps(sentences) for sentences in (150, 600, 2400))
+    assert large - middle <= 5 * (middle - small) + 1000

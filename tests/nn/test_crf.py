@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.chain.strategies import check
-from trellis.errors import ChainError
+from trellis.errors import ChainError, ShapeError
 from trellis.nn import CRF
 
 L = 4
@@ -326,6 +326,17 @@ def test_a_place_of_zeros_in_one_hot_tags_holds_no_token():
     tags = torch.arange(20).reshape(4, 5) % L
     one_hot = nn.functional.one_hot(tags, L) * MASK.unsqueeze(2)
     torch.testing.assert_close(crf.nll(emissions, one_hot), crf.nll(emissions, tags, MASK))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("columns", [L - 1, L + 1])
+def test_one_hot_tags_with_a_wrong_number_of_columns_are_told_so(columns, batch_first):
+    crf = CRF(L, batch_first=batch_first)
+    emissions = torch.zeros(2, 4, L)
+    message = rf"the last dimension of one-hot tags must be num_tags = {L}, got {columns} in \(2, 4, {columns}\)"
+    for ask in (crf, crf.nll, crf.score):
+        with pytest.raises(ShapeError, match=message):
+            ask(emissions, torch.zeros(2, 4, columns, dtype=torch.int64))
 
 
 def test_tags_that_are_not_one_hot_are_refused():

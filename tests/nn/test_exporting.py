@@ -149,3 +149,15 @@ def test_an_exported_program_of_the_crf_itself_needs_trellis_and_says_so(tmp_pat
     assert "import the custom op" in alone.stderr
     command[2] = f"import trellis.nn; {code}"
     subprocess.run(command, check=True)
+
+
+def test_a_dead_end_of_large_score_does_not_move_marginals() -> None:
+    allowed, end = torch.ones(3, 3, dtype=torch.bool), torch.tensor([True, True, False])
+    allowed[2] = False
+    crf = CRF(3, batch_first=True, constraints=(allowed, torch.ones(3, dtype=torch.bool), end))
+    emissions, mask = torch.tensor([[[0.0, 1.0, 1e8], [0.0, 3.0, 0.0]]]), torch.ones(1, 2, dtype=torch.bool)
+    with torch.no_grad():
+        tags, marginals, _ = crf.decoder_for_export()(emissions, mask)
+        expected = crf.scores(emissions, mask)
+        assert tags.tolist() == expected.viterbi().tags.tolist()
+        torch.testing.assert_close(marginals, expected.marginals().tokens, atol=1e-6, rtol=0)

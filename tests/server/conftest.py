@@ -15,8 +15,7 @@ from starlette.testclient import TestClient
 from tests.cli.conftest import SEGMENTED, sentences
 from trellis.corpus import sentence_from_words
 from trellis.models import CRF, HMM, Tagger, folder
-from trellis.server import ModelShelf, ServerLimits, ServerSettings, create_app
-from trellis.server.lane import Lane, Reply
+from trellis.server import ModelRegistry, ServerLimits, ServerSettings, create_app
 from trellis.server.openapi import document
 
 TEXT = "Anna Smith met Paul in New York."
@@ -84,31 +83,17 @@ def check(value: Any, schema: Any, whole: Any) -> None:
     jsonschema.Draft202012Validator({**schema, "components": whole["components"]}).validate(value)
 
 
-def client_of(shelf: ModelShelf, **settings: Any) -> Iterator[Client]:
+def client_of(registry: ModelRegistry, **settings: Any) -> Iterator[Client]:
     chosen = ServerSettings(**{"reload_seconds": 0, "hosts": ("testserver",)} | settings)
-    with TestClient(create_app(shelf, chosen), raise_server_exceptions=False) as http:
+    with TestClient(create_app(registry, chosen), raise_server_exceptions=False) as http:
         yield Client(http, chosen.limits)
 
 
 @pytest.fixture(scope="session")
-def shelf(model_folders: dict[str, Path]) -> ModelShelf:
-    return ModelShelf(model_folders)
+def registry(model_folders: dict[str, Path]) -> ModelRegistry:
+    return ModelRegistry(model_folders)
 
 
 @pytest.fixture
-def client(shelf: ModelShelf) -> Iterator[Client]:
-    yield from client_of(shelf)
-
-
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The bodies that went the short way."""
-    found: list[bytes] = []
-    ask = Lane.ask
-
-    def counted(self: Lane, body: bytes, send: Any) -> Reply:
-        found.append(body)
-        return ask(self, body, send)
-
-    monkeypatch.setattr(Lane, "ask", counted)
-    return found
+def client(registry: ModelRegistry) -> Iterator[Client]:
+    yield from client_of(registry)

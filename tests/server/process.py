@@ -6,12 +6,13 @@ import http.client
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -26,6 +27,29 @@ class Running:
     port: int
     url: str
     errors: IO[str]
+
+    def raw(self, *data: bytes, half_close: bool = False, seconds: float = 1.0) -> bytes:
+        """What comes back for these bytes until the server closes, or for some seconds without a byte.
+
+        Of several pieces, each is sent when the one before has been answered.
+        """
+        found = b""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as sock, suppress(OSError):
+            for piece in data[:-1]:
+                sock.sendall(piece)
+                found += sock.recv(65536)
+            sock.sendall(data[-1])
+            if half_close:
+                sock.shutdown(socket.SHUT_WR)
+            sock.settimeout(seconds)
+            while piece := sock.recv(65536):
+                found += piece
+        return found
+
+    def workers(self) -> list[int]:
+        """The processes that answer."""
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def ask(self, path: str, value: Any = None, *, timeout: float = PATIENCE) -> tuple[int, Any]:
         """Status and content of an answer; with a value it is sent as JSON."""
@@ -65,9 +89,29 @@ class Running:
         return self.errors.read()
 
 
-def running(*arguments: object) -> AbstractContextManager[Running]:
-    """A server on a free port."""
-    return started([sys.executable, "-c", PROGRAM, "serve", *map(str, arguments), "--port", "0"])
+def running(*arguments: object, before: str = "") -> AbstractContextManager[Running]:
+    """A server on a free port; `before` is a program that it runs first."""
+    program = f"{before}\n{PROGRAM}"
+    return started([sys.executable, "-c", program, "serve", *map(str, arguments), "--port", "0"])
+
+
+def serving(runner: str, model: Path, limits: str = "", key: str | None = None) -> AbstractContextManager[Running]:
+    """A server with its own limits, run by granian or by uvicorn."""
+    program = f"""
+from trellis.server import ModelRegistry, ServerLimits, ServerSettings, create_app
+from trellis.server.runner import free_port, run
+from trellis.server.security import Keys
+registry = ModelRegistry({{"ner": {str(model)!r}}})
+settings = ServerSettings(ServerLimits({limits}), keys=Keys({[key] if key else []}))
+port = free_port("127.0.0.1", 0)
+print(f"http://127.0.0.1:{{port}}", flush=True)
+if {runner!r} == "granian":
+    run(registry, settings, "127.0.0.1", port)
+else:
+    import uvicorn
+    uvicorn.run(create_app(registry, settings), port=port, log_level="error")
+"""
+    return started([sys.executable, "-c", program])
 
 
 @contextmanager

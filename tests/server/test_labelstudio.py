@@ -60,12 +60,15 @@ def test_another_model_by_parameter(client: Client) -> None:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        ({}, "lacks the field 'tasks'"),
-        ({"tasks": [1]}, "must be an object"),
-        ({"tasks": [{}]}, "data of task 0 must be an object"),
+        ({}, "missing required field `tasks`"),
+        ({"tasks": [1]}, "Expected `object`, got `int` - at `$.tasks[0]`"),
+        ({"tasks": [{}]}, "missing required field `data` - at `$.tasks[0]`"),
         ({"tasks": [task(1, a="x", b="y")]}, "task 0: expected one text in its data"),
-        ({"tasks": [task(1, text=3)], "label_config": CONFIG}, "lacks the field 'body'"),
-        ({"tasks": [task(1, body=3)], "label_config": CONFIG}, "'body' must be a string"),
+        (
+            {"tasks": [task(1, text=3)], "label_config": CONFIG},
+            "task 0: the field 'body' of its data must be a string, got None",
+        ),
+        ({"tasks": [task(1, body=3)], "label_config": CONFIG}, "the field 'body' of its data must be a string, got 3"),
     ],
 )
 def test_tasks_without_text_are_refused(client: Client, request_: object, message: str) -> None:

@@ -1,26 +1,42 @@
-"""Figures: many at a time are those of each."""
+"""Figures of one process, and of several that share a folder."""
 
-import re
+import os
+import subprocess
+import sys
+from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
+from trellis.server.batcher import BatchRecord
 from trellis.server.metrics import Metrics
 
-SECONDS = st.sampled_from([0.0, 0.001, 0.0011, 0.5, 30.0, 31.0]) | st.floats(0, 100)
+WORKER = """
+from trellis.server.batcher import BatchRecord
+from trellis.server.metrics import Metrics, forget_dead_workers
+forget_dead_workers()
+metrics = Metrics(lambda: 7)
+metrics.request("/v1/tag", 200, 0.5)
+metrics.batch(BatchRecord(1, 10, 0.1))
+print(metrics.text().decode())
+"""
 
 
-def figures(metrics: Metrics) -> list[tuple[str, float]]:
-    """Names and values, but not the times when counters began."""
-    lines = [line for line in metrics.text().decode().splitlines() if not re.match("#|.*_created", line)]
-    return [(line.rpartition(" ")[0], round(float(line.rpartition(" ")[2]), 6)) for line in lines]
+def test_requests_and_batches_are_counted() -> None:
+    metrics = Metrics(lambda: 3)
+    for seconds in (0.0005, 0.3):
+        metrics.request("/v1/tag", 200, seconds)
+    metrics.batch(BatchRecord(jobs=2, tokens=100, seconds=0.01))
+    lines = metrics.text().decode().splitlines()
+    assert 'trellis_requests_total{path="/v1/tag",status="200"} 2.0' in lines
+    assert 'trellis_request_seconds_bucket{le="0.001",path="/v1/tag"} 1.0' in lines
+    assert "trellis_tokens_total 100.0" in lines
+    assert "trellis_queued_tokens 3.0" in lines
 
 
-@given(st.lists(SECONDS, min_size=1, max_size=20))
-def test_requests_counted_together_are_counted_one_by_one(seconds: list[float]) -> None:
-    one_by_one, together = Metrics(), Metrics()
-    for own in seconds:
-        one_by_one.request("/v1/tag", 200, own)
-    together.request("/v1/tag", 200, *seconds)
-    assert figures(together) == figures(one_by_one)
-    assert ('trellis_requests_total{path="/v1/tag",status="200"}', len(seconds)) in figures(together)
+def test_figures_of_processes_are_added_and_a_dead_one_has_no_queue(tmp_path: Path) -> None:
+    environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    run = [sys.executable, "-c", WORKER]
+    first = subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    second = subprocess.run(run, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    for lines, count in ((first, 1.0), (second, 2.0)):
+        assert f'trellis_requests_total{{path="/v1/tag",status="200"}} {count}' in lines
+        assert f"trellis_tokens_total {10 * count}" in lines
+        assert "trellis_queued_tokens 7.0" in lines

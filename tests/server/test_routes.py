@@ -9,7 +9,7 @@ from openapi_spec_validator import validate
 import trellis
 from tests.server.conftest import TEXT, Client
 from trellis.lexicon import Lexicon
-from trellis.server import ModelShelf
+from trellis.server import ModelRegistry
 from trellis.text import split_sentences
 
 TOKENS = ["Anna", "Smith", "met", "Paul", "in", "New", "York", "."]
@@ -190,10 +190,16 @@ def test_a_bad_line_gets_an_error_in_its_place(client: Client, ner: Any) -> None
 
 
 def test_bad_options_of_lines_are_refused_before_the_first(client: Client) -> None:
-    for query in ("k_best=x", "probabilities=1", "colour=red", "model=nonsense", "spans_only=true&probabilities=false"):
+    for query in (
+        "k_best=x",
+        "probabilities=maybe",
+        "colour=red",
+        "model=nonsense",
+        "spans_only=true&probabilities=false",
+    ):
         response = client.post(f"/v1/tag?{query}", content=b"{}", headers={"content-type": "application/x-ndjson"})
         assert response.status_code in (404, 422), query
 
 
-def test_the_first_model_is_meant_if_none_is_named(shelf: ModelShelf) -> None:
-    assert shelf.get().name == "ner"
+def test_the_first_model_is_meant_if_none_is_named(registry: ModelRegistry) -> None:
+    assert registry.get().name == "ner"

@@ -9,7 +9,7 @@ import pytest
 
 from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError
-from trellis.server import ModelShelf, security
+from trellis.server import ModelRegistry, security
 from trellis.server.security import LOCAL, Keys
 
 STRANGE = [
@@ -24,8 +24,8 @@ KEY, OTHER = "correct-horse-battery", "another-long-enough-key"
 
 
 @pytest.fixture
-def locked(shelf: ModelShelf) -> Iterator[Client]:
-    yield from client_of(shelf, keys=Keys([KEY, OTHER]))
+def locked(registry: ModelRegistry) -> Iterator[Client]:
+    yield from client_of(registry, keys=Keys([KEY, OTHER]))
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_a_foreign_name_of_this_machine_is_refused(client: Client, host: str) ->
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8000", "127.0.0.1:1", "[::1]:8000", "[::1]"])
-def test_local_names_are_its_own(shelf: ModelShelf, host: str) -> None:
-    for client in client_of(shelf, hosts=LOCAL):
+def test_local_names_are_its_own(registry: ModelRegistry, host: str) -> None:
+    for client in client_of(registry, hosts=LOCAL):
         assert client.get("/healthz", headers={"host": host}).status_code == 200
 
 
@@ -50,8 +50,8 @@ def test_headers_that_decide_may_come_only_once(client: Client, name: str) -> No
         assert client.http.get("/v1/models", headers=headers).status_code == 400
 
 
-def test_any_name_if_asked_for(shelf: ModelShelf) -> None:
-    for client in client_of(shelf, hosts=("*",)):
+def test_any_name_if_asked_for(registry: ModelRegistry) -> None:
+    for client in client_of(registry, hosts=("*",)):
         assert client.get("/healthz", headers={"host": "whatever.example"}).status_code == 200
 
 

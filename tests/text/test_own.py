@@ -57,8 +57,36 @@ def test_matches_of_a_pattern_are_the_tokens_and_the_rest_is_skipped() -> None:
     assert found.offsets == ((0, 3), (6, 10), (11, 12), (12, 13))
 
 
+HOPELESS = "a" * 33 + "b"  # for (a|aa)+$, millions of ways to fail
+
+
+def test_a_pattern_has_limited_time_for_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trellis.text.own._SECONDS", 0.02)
+    stored = again({"name": "regex", "pattern": "(a|aa)+$"})
+    assert stored.split("aaa") == ["aaa"]
+    for split in (stored.split, stored.sentence):
+        with pytest.raises(
+            DataError, match=r"'\(a\|aa\)\+\$' needs more than 0.0203 seconds for a text of 34 characters"
+        ):
+            split(HOPELESS)
+
+
+def test_the_limit_of_a_tokenizer_file_is_an_error_of_ours() -> None:
+    split = {"type": "Split", "pattern": {"Regex": "(a|aa)+$"}, "behavior": "Isolated", "invert": False}
+    stored = again({"name": "file", "description": json.dumps({"version": "1.0", "pre_tokenizer": split})})
+    with pytest.raises(DataError, match="cannot split a text of 34 characters"):
+        stored.split(HOPELESS)
+
+
 @pytest.mark.parametrize(
-    ("pattern", "problem"), [("(", "is not a regular expression"), ("a" * 20_000, "20000 characters")]
+    ("pattern", "problem"),
+    [
+        ("(", "is not a regular expression"),
+        ("a" * 20_000, "20000 characters"),
+        ("(?:a{1000}){1000}", "multiply to more than 100,000"),
+        ("(?x)a{ 1000000000 }", "multiply to more than 100,000"),
+        ("(?R)", "is not a regular expression"),
+    ],
 )
 def test_a_bad_pattern_is_named(pattern: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):

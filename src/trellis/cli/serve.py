@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import tempfile
 from collections.abc import Iterator
@@ -53,6 +52,9 @@ def serve(
     max_bytes: Annotated[int, typer.Option(min=1, help="Bytes of one request.")] = 4 * 2**20,
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds until a request must be answered.")] = 30.0,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens that a model answers at a time.")] = 4096,
+    max_memory: Annotated[
+        int | None, typer.Option(min=1, help="Megabytes beyond which a process is replaced by a new one.")
+    ] = None,
 ) -> None:
     """Serve models over HTTP: tags, probabilities, trellises and reasons as JSON, and a page to try them.
 
@@ -68,14 +70,14 @@ def serve(
     """  # noqa: D301 - \b tells click to keep the lines
     if bool(models) == demo:
         raise ConfigError("give at least one model folder, or --demo")
-    if corrections is not None and workers > 1:
-        raise ConfigError("--corrections has one writer: leave out --workers")
+    if corrections is not None and (workers > 1 or max_memory is not None):
+        raise ConfigError("--corrections has one writer: leave out --workers and --max-memory")
     with _figures(workers), _paths(models or []) as paths:
         # After the variable for the figures of several processes, which is read when they are imported.
         _check_extra()
-        from trellis.server import ModelShelf, ServerLimits, ServerSettings
+        from trellis.server import ModelRegistry, ServerLimits, ServerSettings
+        from trellis.server.runner import free_port, run
         from trellis.server.security import LOCAL, Keys
-        from trellis.server.workers import listening, run
 
         limits = ServerLimits(
             tokens=max_tokens,
@@ -89,11 +91,9 @@ def serve(
         hosts = (*LOCAL, host, *(allow_host or []))
         teaching = _teaching(corrections, annotate, train, dev, demo=demo)
         settings = ServerSettings(limits, hosts, Keys.read(keys), teaching)
-        shelf = ModelShelf(paths)
-        with listening(host, port) as sock:
-            _greet(host, sock.getsockname()[1], is_open=not len(settings.keys))
-            logging.basicConfig(level=logging.WARNING, format="trellis: %(message)s")
-            run(shelf, settings, sock, workers)
+        registry, port = ModelRegistry(paths), free_port(host, port)
+        _greet(host, port, is_open=not len(settings.keys))
+        run(registry, settings, host, port, workers=workers, max_memory=max_memory)
 
 
 def _check_extra() -> None:
@@ -110,13 +110,15 @@ def _teaching(
 ) -> TeachingSettings:
     """What teaching needs; the demo has its own sentences."""
     from trellis.demo import english
-    from trellis.server.learning import LearningData
+    from trellis.server.corrections import Corrections
+    from trellis.server.learner import LearningData
     from trellis.server.teaching import TeachingSettings
 
     if corrections is None:
         if annotate or train or dev:
             raise ConfigError("--annotate, --train and --dev need --corrections, the file that labels are kept in")
         return TeachingSettings()
+    Corrections(corrections).close()  # what is wrong with the file is told before anything is started
     data = english() if demo else None
     given = [read(path).sentences if path else [] for path in (train, dev)]
     learning = LearningData(given[0] or (data.train if data else []), given[1] or (data.dev if data else []))

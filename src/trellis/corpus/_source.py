@@ -102,6 +102,7 @@ class Source:
         self._codec = get_codec(encoding)
         self._encoding = encoding
         self._cut_lines: set[int] = set()
+        self._advice: str | None = None
         self.data: bytes | None = None
         """All bytes of a spaCy DocBin, which has no text to be read."""
         texts = self._read_text()
@@ -179,14 +180,15 @@ class Source:
         problem = (
             f"expected text in {self._encoding}, found {_shown_bad(bad[0])} at character {bad.start() - start + 1}"
         )
-        advice = self._advice(text)
-        self.fail(f"{problem}; {advice}", number, shown.decode("utf-8", "backslashreplace"), whole=text)
+        self._advice = self._advice or self._advise(text)  # once per file
+        self.fail(f"{problem}; {self._advice}", number, shown.decode("utf-8", "backslashreplace"), whole=text)
         return True
 
-    def _advice(self, text: str) -> str:
+    def _advise(self, text: str) -> str:
         """How to give the right encoding, by name where the beginning of the file and this text show it."""
+        start = self.opening[: self.opening.rfind("\n") + 1]  # whole lines: their last character is not cut
         try:
-            name = suggest_encoding((self.opening + text).encode(self._encoding, "surrogateescape"))
+            name = suggest_encoding((start + text[:_BLOCK]).encode(self._encoding, "surrogateescape"))
         except UnicodeError:  # half a surrogate pair
             name = None
         if name is None:

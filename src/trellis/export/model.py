@@ -15,7 +15,7 @@ from trellis.export.decoder import OUTPUTS, Decoder
 from trellis.export.feeding import exported_network
 from trellis.export.graph import OPSET, Graph
 from trellis.export.network import add_network
-from trellis.files import replacing
+from trellis.files import write_together
 from trellis.models.base import Tagger
 from trellis.text import splitter
 
@@ -50,18 +50,24 @@ def to_onnx(
     model = graph.model({"trellis": __version__, "labels": json.dumps(list(tagger.labels_), ensure_ascii=False)})
     if model.ByteSize() > LARGEST:
         raise ModelError(f"the graph has {model.ByteSize():,} bytes: one ONNX file holds at most {LARGEST:,}")
-    with replacing(target) as partial:
-        Path(partial).write_bytes(model.SerializeToString())
-    with replacing(sidecar) as partial:
-        Path(partial).write_text(_described(tagger, graph), encoding="utf-8", errors="surrogatepass")
+    described = _described(tagger, graph).encode("utf-8", "surrogatepass")
+    write_together(
+        {
+            target: lambda partial: partial.write_bytes(model.SerializeToString()),
+            sidecar: lambda partial: partial.write_bytes(described),
+        }
+    )
     return sidecar
 
 
 def _refuse_other_file(sidecar: Path) -> None:
     """Nobody who names model.onnx means to replace a model.json that is something else."""
     if sidecar.is_file():
-        with sidecar.open("rb") as file:
-            is_ours = b'"starts_at"' in file.read(1000)
+        try:
+            with sidecar.open("rb") as file:
+                is_ours = b'"starts_at"' in file.read(1000)
+        except OSError as error:
+            raise ModelError(f"{sidecar} cannot be read: {error.strerror or error}") from None
         if not is_ours:
             raise ModelError(f"{sidecar}, where the description would go, is another file: choose another name")
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from trellis.errors import ModelError
+from trellis.errors import ModelError, StoreError
 from trellis.export.model import to_onnx
+from trellis.files import replacing, write_bytes
 from trellis.models.base import Tagger
 
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
@@ -25,12 +26,16 @@ def to_web(tagger: Tagger[Any], folder: str | Path, *, runtime: str | Path | Non
     """
     place = Path(folder)
     sources = [] if runtime is None else [_found(Path(runtime) / name) for name in RUNTIME]
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{place} cannot be written: {error.strerror or error}") from None
     to_onnx(tagger, place / "model.onnx", inputs=_INPUTS)
     for source in sources:
-        shutil.copyfile(source, place / source.name)
+        with replacing(place / source.name) as partial:
+            shutil.copyfile(source, partial)
     for name in ("page.js", "index.html"):
-        (place / name).write_bytes(files("trellis.export").joinpath("page", name).read_bytes())
+        write_bytes(place / name, resources.files("trellis.export").joinpath("page", name).read_bytes())
     return place / "index.html"
 
 

@@ -11,7 +11,7 @@ from trellis.errors import DataError, TemplateError
 from trellis.features.attributes import AttributeIndex
 from trellis.features.clusters import Clusters
 from trellis.features.templates import Templates
-from trellis.text import PackedTokens, Sentence
+from trellis.text import Sentence
 
 Tokens = Sequence[str]
 Compiled = _native.Dataset
@@ -70,8 +70,6 @@ class TemplateExtractor:
 
     def score(self, sentences: Sequence[Tokens | Sentence], scorer: _native.TokenScorer) -> tuple[FloatArray, IntArray]:
         """Emissions of all tokens and the offsets of the sentences, without compiling anything in between."""
-        if isinstance(sentences, PackedTokens) and self.looks_at_tokens_only:
-            return scorer.score_lists(sentences.native)
         columns, names = self._columns(sentences)
         try:
             return scorer.score(columns, names)
@@ -87,12 +85,6 @@ class TemplateExtractor:
             return scorer.best(columns, names, labeller)
         except ValueError as error:
             raise DataError(str(error)) from None
-
-    @property
-    def looks_at_tokens_only(self) -> bool:
-        """Whether the templates need no other column."""
-        own = self.templates
-        return own.num_columns == 1 and not own.uses_clusters and not own.lexicon_columns
 
     def strings(self, sentence: Tokens | Sentence) -> list[list[str]]:
         """The feature names of each token, line by line of the template; those of the step into it come last."""

@@ -26,7 +26,7 @@ from trellis.tags import (
     TagStates,
 )
 from trellis.tags.detection import NumberedLabels, count_pairs, detect_pairs
-from trellis.text import PackedTokens, Sentence, graphemes
+from trellis.text import Sentence, graphemes
 from trellis.training.processes import Team
 from trellis.untrusted import shown
 
@@ -264,7 +264,7 @@ def listed(inputs: Iterable[Any]) -> Sequence[Any]:
         raise DataError(f"expected a list of sentences, got one {type(inputs).__name__}: put it into a list")
     if not isinstance(inputs, Iterable):
         raise DataError(f"expected a list of sentences, got {shown(inputs)}")
-    return inputs if type(inputs) in (list, tuple, PackedTokens) else list(inputs)  # type: ignore[return-value]
+    return inputs if type(inputs) in (list, tuple) else list(inputs)  # type: ignore[return-value]
 
 
 def _check_lengths(items: Sequence[Any], labels: Sequence[Sequence[Label]], first: int) -> None:

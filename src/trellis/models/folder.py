@@ -26,7 +26,7 @@ from trellis.training import History, read_history
 from trellis.training.folder import TrainingFolder, has_checkpoints, read_state
 from trellis.training.lock import locked, owner_of
 from trellis.training.processes import leads
-from trellis.training.record import CURVE, HISTORY, read_json, write_history, write_json
+from trellis.training.record import CURVE, HISTORY, history_texts, read_json, write_json
 
 __all__ = [
     "ModelFolder",
@@ -134,15 +134,12 @@ def prepare(folder: str | Path) -> Path:
 
 
 def save_model(folder: Path, tagger: Saved) -> None:
-    """Write model, settings and history."""
-    tagger.save(folder / MODEL)
-    files.write_text(folder / CONFIG, config.to_toml(tagger.settings_))
+    """Write model, settings and history, all or none."""
     history = _history(tagger)
-    if history is not None:
-        write_history(folder, history)
-    else:
-        for name in (HISTORY, CURVE):
-            (folder / name).unlink(missing_ok=True)
+    texts = {CONFIG: config.to_toml(tagger.settings_), **({} if history is None else history_texts(history))}
+    files.write_together({folder / MODEL: tagger.save, **{folder / name: text for name, text in texts.items()}})
+    for name in {HISTORY, CURVE} - texts.keys():
+        (folder / name).unlink(missing_ok=True)
 
 
 def save_record(folder: Path, record: Mapping[str, Any]) -> None:

@@ -74,13 +74,6 @@ class Posterior:
         """The most probable labels of each input."""
         return _native.name_numbers(list(self.tags.labels), self._ids, self.scores.lengths)
 
-    def best_json(self, names: list[bytes], counts: list[int], opening: bytes, closing: bytes) -> list[bytes]:
-        """The most probable labels as JSON, in one text for each run of `counts` inputs, which commas separate.
-
-        Each input is `opening`, the `names` of its labels in the order of `tags`, separated by commas, and `closing`.
-        """
-        return _native.write_names(names, self._ids, self.scores.lengths, counts, opening, closing)
-
     def marginals(self) -> list[FloatArray]:
         """For each input ``(T, L)``: the exact probability of each label at each token."""
         return split(self._marginals, self.scores.lengths)
@@ -91,7 +84,7 @@ class Posterior:
             paths, log_z = self._chains.kbest(k), self._log_partition
         found = []
         for (ids, scores), z in zip(paths, log_z, strict=True):
-            pairs = zip(ids, np.exp(scores - z), strict=True)
+            pairs = zip(ids, np.exp(np.minimum(scores - z, 0.0)), strict=True)  # rounding may take it above
             found.append([Labelling(self.tags.decode(path), float(p)) for path, p in pairs])
         return found
 
@@ -100,7 +93,7 @@ class Posterior:
         inputs = self.inputs if len(self.inputs) else [range(n) for n in self.scores.lengths.tolist()]
         ids = Labelled.of(inputs, labels).encode(self.tags)
         with self.named():
-            result: FloatArray = np.exp(self._chains.score(ids) - self._log_partition)
+            result: FloatArray = np.exp(np.minimum(self._chains.score(ids) - self._log_partition, 0.0))
         return result
 
     def sample(self, n: int, *, seed: int = 0) -> list[list[list[str]]]:

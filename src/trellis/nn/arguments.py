@@ -30,13 +30,18 @@ def forbidden(constraints: Constraints | None, L: int) -> Iterator[Tensor | None
 
 
 def check_padded(emissions: Tensor, tags: Tensor | None, mask: Tensor | None, L: int) -> None:
-    """The checks of pytorch-crf, with its messages."""
+    """The checks of pytorch-crf, with its messages; one-hot tags of a wrong width have one of their own."""
     shape = emissions.shape
     if len(shape) != 3:
         raise ShapeError(f"emissions must have dimension of 3, got {len(shape)}")
     if shape[2] != L:
         raise ShapeError(f"expected last dimension of emissions is {L}, got {shape[2]}")
     places = shape[:2]
+    if tags is not None and tags.ndim == 3 and tags.shape[:2] == places and tags.shape[2] > 1:
+        raise ShapeError(
+            f"the last dimension of one-hot tags must be num_tags = {L}, got {tags.shape[2]} in {tuple(tags.shape)}; "
+            f"tags may also be numbers of labels, {tuple(places)}"
+        )
     for name, other in (("tags", tags), ("mask", mask)):
         if other is not None and other.shape != places:
             raise ShapeError(

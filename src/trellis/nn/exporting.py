@@ -118,7 +118,9 @@ def _after(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Alpha, label and log probability after this place; its label and marginals."""
     here = m.unsqueeze(1)
-    own = _near_zero((alpha.unsqueeze(2) + rows).logsumexp(1) + e)
+    # Without labels from which the end cannot be reached: the largest of them would round away the others.
+    ahead = (alpha.unsqueeze(2) + rows).logsumexp(1) + e
+    own = _near_zero(torch.where(torch.isinf(beta), beta, ahead))
     row = rows[state] + e
     chosen = (row + best).argmax(1)
     scores = row + beta

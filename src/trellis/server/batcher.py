@@ -1,16 +1,15 @@
 """The token batcher: requests become batches for the one thread that runs the models.
 
-    answer = batcher.submit(question, parts, finish, seconds)   at once, or `OverloadedError`
-    await answer                                                what `finish` makes of the answers of all its parts
+    answer = batcher.submit(job)    at once, or the problem `overloaded`
+    await answer                    what the job makes of the answers to all its parts; cancelled, it leaves the queue
 
 The thread takes the next batch itself as soon as it is free: everything that gathered while it worked, up to the
-tokens of a batch, in the order of `trellis.server.queueing`. An idle thread is woken when the event loop has put in all
-requests that it found at a time, and waits a moment longer if the batch before had more of them.
+tokens of a batch, in the order of `trellis.server.fair_queue`. An idle thread is woken when the event loop has put in
+all requests that it found at a time, and waits a moment longer if the batch before had more of them.
 The event loop never waits for the thread, and the thread never for the loop.
 
 The queue is bounded in tokens: a request that would lift it above the high mark is refused, and so is every other until
-it has fallen to the low mark. The marks are lower for a slow model, so that what is accepted can be answered in time. A
-job whose client has gone, or whose time is over, leaves the queue at once.
+it has fallen to the low mark. The marks are lower for a slow model, so that what is accepted can be answered in time.
 """
 
 from __future__ import annotations
@@ -19,26 +18,21 @@ import asyncio
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from trellis.caching import cached
-from trellis.server.alarms import AlarmSet
+from trellis.server.fair_queue import BatchJob, FairQueue, JobPart, Question, QueuedJob, Taken
 from trellis.server.limits import ServerLimits
-from trellis.server.problems import OverloadedError, RequestError, TooLateError, UnavailableError, problem_of
-from trellis.server.queueing import AnswerPlace, FairQueue, Question, QueuedJob, QueuedPart, Taken
+from trellis.server.problems import RequestError, problem_of
 
 Told = tuple[QueuedJob, Any]
 """A job and its answer or error."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchRecord:
-    """What a batch was, for those who watch."""
+class BatchRecord(NamedTuple):
+    """What a batch was, for metrics."""
 
-    parts: int
     jobs: int
     tokens: int
     seconds: float
@@ -49,98 +43,59 @@ class Batcher:
 
     def __init__(self, limits: ServerLimits, watch: Callable[[BatchRecord], None] | None = None) -> None:
         self._limits, self._watch = limits, watch
-        self._queue, self._mutex = FairQueue(), threading.Lock()  # the queue is touched under the lock only
-        self._lock = threading.Condition(self._mutex)  # the same; to take it by this costs more
+        self._queue, self._lock = FairQueue(), threading.Condition(threading.Lock())
         self._idle = self._waking = False
         self._arrived, self._company = 0, 1  # requests since the last batch, and those of the last batch
         self._thread: threading.Thread | None = None
-        self._jobs: AlarmSet[QueuedJob] = AlarmSet()
+        self._jobs: set[QueuedJob] = set()
         self._refusing = self._stopping = self._closed = False
-        self._measure(math.inf)
-        self._then: list[Callable[[], None]] = []
         self._changed = asyncio.Event()
-
-    @cached
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        """The one that it is used in: to ask for it each time costs a call of the system."""
-        return asyncio.get_running_loop()
-
-    def then(self, function: Callable[[], None]) -> None:
-        """Call a function whenever answers were given."""
-        self._then.append(function)
-
-    def now(self) -> float:
-        """The time by the clock of the event loop."""
-        return self._loop.time()
+        self.set_speed(math.inf)
 
     @property
     def queued(self) -> int:
         """Tokens that wait."""
         return self._queue.tokens
 
-    def submit(
-        self, question: Question, parts: Sequence[QueuedPart], finish: Callable[[list[Any]], Any], seconds: float
-    ) -> asyncio.Future[Any]:
-        """Put a request into the queue; its answer, or its error, comes within `seconds`."""
-        answer = self._loop.create_future()
-        job = self.put(question, parts, finish, seconds, answer)
-        answer.add_done_callback(lambda _: self.leave(job))  # who cancels it wants no answer any more
-        return answer
+    @property
+    def idle(self) -> bool:
+        """Whether the thread waits for requests."""
+        return self._idle
 
-    def put(
-        self,
-        question: Question,
-        parts: Sequence[QueuedPart],
-        finish: Callable[[list[Any]], Any],
-        seconds: float,
-        answer: AnswerPlace,
-        *,
-        requests: int = 1,
-    ) -> QueuedJob:
-        """The same, with a place for the answer. Whoever does not want it any more lets the job leave."""
-        self.admit(parts[0].tokens if len(parts) == 1 else sum([part.tokens for part in parts]))
-        loop = self._loop
-        now = loop.time()
-        job = QueuedJob(question, parts, finish, answer, now + seconds, seconds, self._expire, requests)
-        if not parts:
-            self._tell([(job, finish([]))])
-            return job
-        self._jobs.set(loop, job)
-        with self._mutex:
-            self._queue.add(job, now)
-            self._arrived += requests
+    def submit(self, job: BatchJob) -> asyncio.Future[Any]:
+        """Put a request into the queue; whoever does not want the answer any more cancels it."""
+        self.admit(sum([part.tokens for part in job.parts]))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        queued = QueuedJob(job, answer)
+        if not job.parts:
+            self._tell([(queued, job.finish([]))])
+            return answer
+        answer.add_done_callback(lambda done: self._leave([queued]) if done.cancelled() else None)
+        self._jobs.add(queued)
+        with self._lock:
+            self._queue.add(queued, loop.time())
+            self._arrived += 1
         if self._idle and not self._waking:
             self._waking = True
             loop.call_soon(self._wake)  # after the requests that came together with this one
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, args=(loop,), name="trellis-model", daemon=True)
             self._thread.start()
-        return job
+        return answer
 
-    def shrink(self, job: QueuedJob, tokens: int) -> None:
-        """Some tokens of a job of one part are not asked about any more."""
-        if job.answer.done():
-            self.leave(job)
-            return
-        with self._mutex:
-            self._queue.shrink(job, tokens)
-
-    def soon(self, function: Callable[[], None]) -> None:
-        """Call a function that puts requests, after those that the event loop has found by now."""
-        self._waking = True
-        self._loop.call_soon(self._wake, function)
-
-    def leave(self, job: QueuedJob) -> None:
-        """Forget a job whose answer nobody wants."""
-        if job in self._jobs:
-            self._leave([job])
-
-    def _wake(self, before: Callable[[], None] | None = None) -> None:
-        if before is not None:
-            before()
-        self._waking = False
-        with self._lock:
-            self._lock.notify()
+    def admit(self, tokens: int = 1) -> None:
+        """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it."""
+        if self._stopping:
+            raise RequestError("unavailable", "the server is stopping", retry_after=1)
+        queued = self._queue.tokens
+        self._refusing = self._refusing and queued > self._low
+        # A request of any allowed size fits into an empty queue, though its k best may weigh more than the mark.
+        if self._refusing or (queued and queued + tokens > self._high):
+            self._refusing = True
+            wait = math.ceil(max(0, queued - self._low) / self._speed)
+            message = f"{queued} tokens wait already: expected at most {self._high} with this request"
+            raise RequestError("overloaded", message, retry_after=min(max(wait, 1), 60))
 
     async def room(self) -> None:
         """Wait until the queue has fallen to its low mark: for those who can wait instead of being refused."""
@@ -158,48 +113,29 @@ class Batcher:
     def close(self) -> None:
         """Let the thread end with its batch; whoever still waits is told."""
         self._stopping = True
-        self._tell([(job, UnavailableError("the server is stopping")) for job in self._jobs])
+        self._tell([(job, RequestError("unavailable", "the server is stopping")) for job in self._jobs])
         with self._lock:
             self._closed = True
             self._lock.notify()
 
-    @property
-    def refuses(self) -> bool:
-        """Whether requests were refused of late: then it is worth to `admit` one before it is read."""
-        return self._refusing or self._stopping
-
-    def admit(self, tokens: int = 1, gathered: int = 0) -> None:
-        """Refuse so many tokens if too many wait; also before a request is read, which costs more than to refuse it.
-
-        `gathered` are tokens that will be put soon.
-        """
-        if self._stopping:
-            raise UnavailableError("the server is stopping", retry_after=1)
-        queued = self._queue.tokens + gathered
-        self._refusing = self._refusing and queued > self._low
-        # A request of any allowed size fits into an empty queue, though its k best may weigh more than the mark.
-        if self._refusing or (queued and queued + tokens > self._high):
-            self._refusing = True
-            wait = math.ceil(max(0, queued - self._low) / self._speed)
-            problem = f"{queued} tokens wait already: expected at most {self._high} with this request"
-            raise OverloadedError(problem, retry_after=min(max(wait, 1), 60))
-
-    def _measure(self, speed: float) -> None:
+    def set_speed(self, tokens_per_second: float) -> None:
         """Set the high and the low mark: no more may wait than a slow model answers in half the time of a request."""
         limits = self._limits
-        self._speed = speed  # tokens per second, of late
-        self._high = int(min(limits.high_tokens, max(speed * limits.seconds / 2, limits.batch_tokens)))
+        self._speed = tokens_per_second
+        self._high = int(min(limits.high_tokens, max(self._speed * limits.seconds / 2, limits.batch_tokens)))
         self._low = min(limits.low_tokens, self._high // 2)
 
-    def _expire(self, job: QueuedJob) -> None:
-        self._tell([(job, TooLateError(f"there was no answer within {job.seconds:g} seconds", retry_after=1))])
+    def _wake(self) -> None:
+        self._waking = False
+        with self._lock:
+            self._lock.notify()
 
-    def _leave(self, jobs: Sequence[QueuedJob]) -> None:
-        """Forget jobs that are answered, late or not wanted any more."""
-        self._jobs.drop(jobs)
-        with self._mutex:
-            for job in jobs:
-                if job.waiting:
+    def _leave(self, jobs: Iterable[QueuedJob]) -> None:
+        """Forget jobs that are answered or not wanted any more."""
+        for job in jobs:
+            self._jobs.discard(job)
+            if job.waiting:
+                with self._lock:
                     self._queue.remove(job)
         self._changed.set()
 
@@ -213,25 +149,21 @@ class Batcher:
                 job.answer.set_exception(answer)
             else:
                 job.answer.set_result(answer)
-        for function in self._then:
-            function()
         if record is not None:
             speed = record.tokens / max(record.seconds, 1e-6)
-            self._measure(speed if math.isinf(self._speed) else 0.9 * self._speed + 0.1 * speed)
+            self.set_speed(speed if math.isinf(self._speed) else 0.9 * self._speed + 0.1 * speed)
             if self._watch is not None:
                 self._watch(record)
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """The thread: batch after batch until it is closed."""
         while not self._closed:
-            self._answer(self._next(), loop)
-
-    def _answer(self, batch: list[Taken], loop: asyncio.AbstractEventLoop) -> None:
-        if batch:
-            told, record = answered(batch)
-            self._company = record.jobs
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits
-                loop.call_soon_threadsafe(self._tell, told, record)
+            batch = self._next()
+            if batch:
+                told, record = answered(batch)
+                self._company = record.jobs
+                with suppress(RuntimeError):  # the loop is closed, and nobody waits
+                    loop.call_soon_threadsafe(self._tell, told, record)
 
     def _next(self) -> list[Taken]:
         """What waits now; if nothing does, what comes next, and with it as much as came last time, if that is soon."""
@@ -252,14 +184,14 @@ class Batcher:
 def answered(batch: list[Taken]) -> tuple[list[Told], BatchRecord]:
     """The answers of a batch. A job is finished here too, in the thread, as its answer may be long."""
     begin = time.perf_counter()
-    answers = _answers(batch[0][0].question, [part.content for _, _, part in batch])
+    answers = _answers(batch[0][0].job.question, [part.content for _, _, part in batch])
     told = [
         (job, _finished(job, part, answer))
         for (job, i, part), answer in zip(batch, answers, strict=True)
         if job.take(i, answer) and not job.answer.done()
     ]
-    tokens, jobs = sum(part.tokens for _, _, part in batch), {id(job): job.requests for job, _, _ in batch}
-    return told, BatchRecord(len(batch), sum(jobs.values()), tokens, time.perf_counter() - begin)
+    tokens = sum(part.tokens for _, _, part in batch)
+    return told, BatchRecord(len({id(job) for job, _, _ in batch}), tokens, time.perf_counter() - begin)
 
 
 def _answers(question: Question, parts: list[Any]) -> list[Any]:
@@ -274,28 +206,26 @@ def _answers(question: Question, parts: list[Any]) -> list[Any]:
         return [_answers(question, [part])[0] for part in parts]
 
 
-def _finished(job: QueuedJob, part: QueuedPart, answer: Any) -> Any:
-    try:
-        return _blamed(job, part, answer) if isinstance(answer, Exception) else job.finish(job.answers)
-    except Exception as error:
-        return _told(error, None)
-
-
-def _blamed(job: QueuedJob, part: QueuedPart, error: Exception) -> RequestError:
-    """The error of a part as a client is told it, with the number of the sentence that it is about."""
-    sentences = job.question.sentences(part.content)
+def _finished(job: QueuedJob, part: JobPart, answer: Any) -> Any:
+    """The answer to a job, or its problem with the number of the sentence at fault."""
+    if not isinstance(answer, Exception):
+        try:
+            return job.job.finish(job.answers)
+        except Exception as error:
+            return problem_of(error)
+    sentences = job.job.question.sentences(part.content)
     if len(sentences) == 1:
-        return _told(error, part.first if len(job.answers) > 1 else None)
+        return _about(answer, part.first if len(job.answers) > 1 else None)
     for i, sentence in enumerate(sentences):
-        found = _answers(job.question, [sentence])[0]
-        if isinstance(found, Exception):
-            return _told(found, part.first + i)
-    return _told(error, None)
+        alone = _answers(job.job.question, [sentence])[0]
+        if isinstance(alone, Exception):
+            return _about(alone, part.first + i)
+    return problem_of(answer)
 
 
-def _told(error: Exception, index: int | None) -> RequestError:
-    """The error as a client is told it; its cause is for the log."""
+def _about(error: Exception, number: int | None) -> RequestError:
+    """The problem of one sentence."""
     problem = problem_of(error)
     if problem is not error:
-        problem.__cause__, problem.input = error, index
+        problem.input = number
     return problem

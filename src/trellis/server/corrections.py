@@ -5,64 +5,108 @@ Each line is all that is known about one sentence; a later line about the same t
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trellis.errors import ConfigError, DataError
+from msgspec.json import encode as dumps
+
+from trellis.errors import ConfigError, DataError, warn
 from trellis.files import AppendedLines
 from trellis.models.data import Label
-from trellis.server.answers import dumps
 from trellis.untrusted import Fields, JSONSyntaxError, parse_json
 
 Kept = tuple[tuple[str, ...], list[Label]]
 """Tokens, and what is known of the label of each."""
+_NAMED = 10  # broken lines that a warning names
 
 
 class Corrections:
-    """The corrections in a file; one process writes it."""
+    """The corrections in a file; one process writes it, from any of its threads."""
 
     def __init__(self, path: str | Path) -> None:
         self._lines = AppendedLines(path, ConfigError)
-        self._latest: dict[tuple[str, ...], list[Label]] = {}
-        self.texts: set[str] = set()
-        """The texts that were corrected."""
-        for number, line in enumerate(self._lines.lines(), start=1):
-            self._take(_record(line, f"{path}:{number}"))
+        self._writing, self._reading = threading.Lock(), threading.Lock()  # readers do not wait for the disk
+        self._known: dict[tuple[str, ...], list[Label]] = {}  # only sentences about which something is known
+        self._texts: set[str] = set()
+        try:
+            self._open(Path(path))
+        except BaseException:
+            self.close()
+            raise
 
     def __len__(self) -> int:
         """Sentences about which something is known."""
-        return len(self.sentences())
+        return len(self._known)
+
+    def has_text(self, text: str) -> bool:
+        """Whether a text was ever corrected, even if that was taken back."""
+        return text in self._texts
 
     def add(self, text: str, tokens: Sequence[str], labels: Sequence[Label]) -> None:
         """Keep what is known about a sentence; it waits for the disk."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         record = {"text": text, "tokens": list(tokens), "labels": list(labels), "time": now}
-        self._lines.append(dumps(record))
-        self._take(record)
+        line = dumps(record)
+        with self._writing:  # lines and memory change in the same order
+            self._lines.append(line)
+            with self._reading:
+                self._take(record)
 
     def sentences(self) -> list[Kept]:
         """What is known: of each sentence the latest word."""
-        return [
-            (tokens, labels) for tokens, labels in self._latest.items() if any(label is not None for label in labels)
-        ]
+        with self._reading:
+            return list(self._known.items())
 
     def close(self) -> None:
         """Let others write."""
         self._lines.close()
 
+    def _open(self, path: Path) -> None:
+        """Take all lines; one that is not JSON, which a full disk may have left, is set aside with a warning."""
+        kept: list[bytes] = []
+        broken: dict[int, bytes] = {}
+        problem = ""
+        lines, ended = self._lines.lines()
+        for number, line in enumerate(lines, start=1):
+            where = f"{path}:{number}"
+            try:
+                self._take(_record(parse_json(line), where))
+            except JSONSyntaxError as error:
+                # Half a line, and glued to it one that was kept: within a text the quotes would be escaped.
+                whole = line[max(0, line.rfind(b'{"text":')) :]
+                try:
+                    self._take(_record(parse_json(whole), where))
+                except (JSONSyntaxError, DataError):
+                    whole = b""
+                broken[number], line = line.removesuffix(whole), whole
+                problem = problem or f"{where}: expected JSON: {error}"
+            if line:
+                kept.append(line)
+        killed_at_first = not ended and len(lines) == 1 and lines[0].startswith(b'{"text":')
+        if broken and not kept and not killed_at_first:
+            raise DataError(f"{problem}; no line of the file is a correction")
+        if broken or not ended:
+            aside = self._lines.set_aside(kept, list(broken.values()))
+        if broken:
+            places = ", ".join(f"{path}:{number}" for number in list(broken)[:_NAMED])
+            more = f" and {len(broken) - _NAMED:,} more" if len(broken) > _NAMED else ""
+            warn(f"{places}{more}: expected JSON, found a part of it, which is now in {aside}")
+
     def _take(self, record: dict[str, Any]) -> None:
-        self._latest[tuple(record["tokens"])] = list(record["labels"])
-        self.texts.add(record["text"])
+        tokens, labels = tuple(record["tokens"]), list(record["labels"])
+        if any(label is not None for label in labels):
+            self._known[tokens] = labels
+        else:
+            self._known.pop(tokens, None)
+        self._texts.add(record["text"])
 
 
-def _record(line: bytes, where: str) -> dict[str, Any]:
+def _record(value: Any, where: str) -> dict[str, Any]:
     """A line of the file, which somebody may have edited."""
-    try:
-        fields = Fields(parse_json(line), where, DataError)
-    except JSONSyntaxError as error:
-        raise DataError(f"{where}: expected JSON: {error}") from None
+    fields = Fields(value, where, DataError)
     tokens, labels = fields.texts("tokens"), fields.items("labels", str, list, type(None))
     if len(tokens) != len(labels):
         raise DataError(f"{where}: {len(labels)} labels for {len(tokens)} tokens: expected as many")

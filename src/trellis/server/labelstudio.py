@@ -11,20 +11,31 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
+from itertools import chain
 from typing import Any
 
+from msgspec import UNSET
+from msgspec.json import encode
+
 from trellis.models import Tagged
-from trellis.server.answers import dumps, tagged_in
+from trellis.server.fair_queue import BatchJob
+from trellis.server.jobs import JobBuilder, split
 from trellis.server.limits import ServerLimits
-from trellis.server.problems import InvalidRequestError, TooLargeError
+from trellis.server.problems import invalid, too_large
 from trellis.server.questions import TagAnswers, TagQuestion
-from trellis.server.reading import parsed
-from trellis.server.requests import Prepared, sized, split
-from trellis.server.shelf import ModelShelf, ServedModel
-from trellis.untrusted import Fields, shown
+from trellis.server.registry import ModelRegistry, ServedModel
+from trellis.server.schemas import (
+    LabelStudioPrediction,
+    LabelStudioPredictions,
+    LabelStudioRegion,
+    LabelStudioSpan,
+    LabelStudioTasks,
+    decode,
+)
+from trellis.untrusted import shown
 
 _NAME, _VALUE = r"[A-Za-z_][\w:.-]*+", r"""(?:"[^"]*+"|'[^']*+')"""
 _ATTRIBUTE = re.compile(rf"({_NAME})\s*+=\s*+({_VALUE})")
@@ -69,35 +80,36 @@ def interface(config: str) -> Interface:
     return Interface(labels.get("name") or "label", to_name, value.removeprefix("$") or None)
 
 
-def prediction_request(body: bytes, shelf: ModelShelf, limits: ServerLimits) -> Prepared:
+def prediction_job(body: bytes, registry: ModelRegistry, builder: JobBuilder, limits: ServerLimits) -> BatchJob:
     """``/predict``; a parameter ``model`` of ``params`` chooses the model."""
-    fields = Fields(parsed(body), "the request", InvalidRequestError)
-    config = fields.value("label_config", str, type(None)) if "label_config" in fields else None
-    if config is not None and len(config) > limits.head_bytes:
-        raise TooLargeError(f"label_config has {len(config)} characters: expected at most {limits.head_bytes}")
-    params = fields.values.get("params")
-    name = params.get("model") if isinstance(params, dict) else None
-    model, how = shelf.get(name if isinstance(name, str) else None), interface(config or "")
-    asked = split(model, [_text(task, i, how) for i, task in enumerate(fields.items("tasks", dict))])
-    parts = sized(asked, limits)
-    return Prepared(TagQuestion(model, True, False), parts, lambda a: predictions(a, model, how), limits.seconds)
+    request = decode(LabelStudioTasks, body)
+    config = request.label_config or ""
+    if len(config) > limits.head_bytes:
+        raise too_large(f"label_config has {len(config)} characters: expected at most {limits.head_bytes}")
+    name = request.params.get("model") if isinstance(request.params, dict) else None
+    model, names = registry.get(name if isinstance(name, str) else UNSET), interface(config)
+    inputs = split(model, [_text(task.data, i, names) for i, task in enumerate(request.tasks)])
+
+    def finish(answers: list[TagAnswers]) -> bytes:
+        version = version_of(model)
+        tagged = chain.from_iterable(own.tagged for own in answers)
+        return encode(LabelStudioPredictions([_prediction(one, version, names) for one in tagged], version))
+
+    return BatchJob(TagQuestion(model, True, False), builder.parts(inputs), finish, limits.seconds)
 
 
-def _text(task: dict[str, Any], number: int, how: Interface) -> str:
-    data = Fields(task.get("data"), f"data of task {number}", InvalidRequestError)
-    named = how.field if how.field is not None else "text"
-    if how.field is None and "text" not in data:
-        strings = [name for name, value in data.values.items() if isinstance(value, str)]
+def _text(data: dict[str, Any], number: int, names: Interface) -> str:
+    """The text of a task."""
+    field = names.field or "text"
+    if names.field is None and "text" not in data:
+        strings = [name for name, value in data.items() if isinstance(value, str)]
         if len(strings) != 1:
-            raise InvalidRequestError(f"task {number}: expected one text in its data, got {shown(strings)}")
-        named = strings[0]
-    return data.text(named)
-
-
-def predictions(answers: Sequence[TagAnswers], model: ServedModel, how: Interface) -> bytes:
-    """The answer to ``/predict``."""
-    version = version_of(model)
-    return dumps({"results": [_prediction(one, version, how) for one in tagged_in(answers)], "model_version": version})
+            raise invalid(f"task {number}: expected one text in its data, got {shown(strings)}")
+        field = strings[0]
+    text = data.get(field)
+    if not isinstance(text, str):
+        raise invalid(f"task {number}: the field {field!r} of its data must be a string, got {shown(text)}")
+    return text
 
 
 def version_of(model: ServedModel) -> str:
@@ -105,18 +117,15 @@ def version_of(model: ServedModel) -> str:
     return f"{model.name}-{model.version}"
 
 
-def _prediction(tagged: Tagged, version: str, how: Interface) -> dict[str, Any]:
-    spans = tagged.spans
+def _prediction(tagged: Tagged, version: str, names: Interface) -> LabelStudioPrediction:
     regions = [
-        {
-            "id": secrets.token_hex(5),
-            "from_name": how.from_name,
-            "to_name": how.to_name,
-            "type": "labels",
-            "value": {"start": span.start, "end": span.end, "text": span.text, "labels": [span.label]},
-            "score": span.probability,
-        }
-        for span in spans
+        LabelStudioRegion(
+            id=secrets.token_hex(5),
+            from_name=names.from_name,
+            to_name=names.to_name,
+            value=LabelStudioSpan(span.start, span.end, span.text, [span.label]),
+            score=span.probability,
+        )
+        for span in tagged.spans
     ]
-    least = min((span.probability for span in spans), default=1.0)
-    return {"result": regions, "score": least, "model_version": version}
+    return LabelStudioPrediction(regions, min((region.score for region in regions), default=1.0), version)

@@ -1,4 +1,4 @@
-"""``/openapi.json``, and the same as a page to read."""
+"""``/openapi.json``, made of the structs of `trellis.server.schemas`, and the same as a page to read."""
 
 from __future__ import annotations
 
@@ -7,98 +7,123 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
+from msgspec.json import schema_components
+
 from trellis import __version__
+from trellis.server import schemas as s
 from trellis.server.limits import ServerLimits
-from trellis.server.problems import STATUSES
-from trellis.server.schema import Schema, ref, schemas
+from trellis.server.problems import JSON, PROBLEMS, Error
 
-JSON, LINES = "application/json", "application/x-ndjson"
-_COMMON = (400, 401, 403, 431, 500, 503, 505)
-_ASKING = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 431, 500, 503, 505)
+Schema = dict[str, Any]
+_COMMON = (400, 401, 403, 500, 503)
+_ASKING = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503)
+_POSTS: dict[str, tuple[str, str, type, type]] = {
+    "/v1/tag": ("tag", "Tags, spans and exact probabilities.", s.TagRequest, s.TagAnswer),
+    "/v1/trellis": (
+        "trellis",
+        "Every label of every token of a text, to be drawn.",
+        s.TrellisRequest,
+        s.TrellisAnswer,
+    ),
+    "/v1/explain": ("explain", "Why tokens got their labels.", s.ExplainRequest, s.ExplainAnswer),
+    "/v1/corrections": ("correct", "Keep a correction: on disk when answered.", s.Correction, s.Progress),
+    "/v1/next": ("next", "The sentence of the pool worth labelling next.", s.AnyObject, s.NextSentence),
+    "/v1/learn": ("learn", "Learn from the corrections, in the background.", s.AnyObject, s.LearnerState),
+    "/v1/learn/accept": ("accept", "Put the new model in place of the old one.", s.AnyObject, s.LearnerState),
+    "/v1/learn/reject": ("reject", "Forget the new model.", s.AnyObject, s.LearnerState),
+    "/predict": (
+        "predict",
+        "Predictions for tasks of Label Studio.",
+        s.LabelStudioTasks,
+        s.LabelStudioPredictions,
+    ),
+    "/setup": ("setup", "Label Studio introduces a project.", s.AnyObject, s.LabelStudioSetup),
+}
+_GETS: dict[str, tuple[str, str, type | None, str]] = {
+    "/v1/models": ("models", "The models that are served.", s.ModelsAnswer, JSON),
+    "/healthz": ("healthz", "Whether the process is alive.", s.Health, JSON),
+    "/readyz": ("readyz", "Whether requests are answered; 503 while it starts or stops.", s.Ready, JSON),
+    "/metrics": ("metrics", "Figures for Prometheus.", None, "text/plain"),
+    "/openapi.json": ("openapi", "This document.", None, JSON),
+    "/v1/teaching": ("teaching", "Whether corrections are kept, and how far learning is.", s.TeachingState, JSON),
+    "/health": ("health", "Label Studio asks whether the backend is up.", s.LabelStudioHealth, JSON),
+}
+_LINES = (
+    "JSON Lines (application/x-ndjson) are answered line by line as they come, in their order, without a limit on "
+    "their number; options are then in the query. A line that cannot be answered, or is too long, gets an error in "
+    "its place, with its number, counted from 0, as `input`; the lines after it are answered."
+)
 
 
-def document(limits: ServerLimits) -> dict[str, Any]:
+def document(limits: ServerLimits) -> Schema:
     """The OpenAPI document."""
+    paths: Schema = {path: {"post": _posts(*about)} for path, about in _POSTS.items()}
+    paths |= {path: {"get": _gets(*about)} for path, about in _GETS.items()}
+    tag = paths["/v1/tag"]["post"]
+    tag["description"] = _LINES
+    names = s.TagOptions.__struct_fields__
+    tag["parameters"] = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]
+    tag["requestBody"]["content"][s.LINES] = {"schema": _ref(s.TagLine)}
+    tag["responses"]["200"]["content"][s.LINES] = {"schema": {"anyOf": [_ref(s.LineResult), _ref(Error)]}}
+    ready = paths["/readyz"]["get"]["responses"]
+    ready["503"] = _response("Not now.", JSON, {"anyOf": [_ref(s.Ready), _ref(Error)]})
     return {
         "openapi": "3.1.0",
         "info": {"title": "Trellis", "version": __version__, "description": "Exact sequence labelling over HTTP."},
-        "paths": _paths(),
+        "paths": paths,
         "components": {
-            "schemas": schemas(limits),
+            "schemas": _components(limits),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"key": []}],
     }
 
 
-def _paths() -> dict[str, Any]:
-    return {
-        "/v1/tag": {"post": _tag()},
-        "/v1/trellis": {"post": _asks("trellis", "Every label of every token of a text, to be drawn.", "Trellis")},
-        "/v1/explain": {"post": _asks("explain", "Why tokens got their labels.", "Explain")},
-        "/v1/models": {"get": _gives("models", "The models that are served.", "Models")},
-        "/healthz": {"get": _gives("healthz", "Whether the process is alive.", "Health")},
-        "/readyz": {"get": _ready()},
-        "/metrics": {"get": _gives("metrics", "Figures for Prometheus.", None, "text/plain")},
-        "/openapi.json": {"get": _gives("openapi", "This document.", None)},
-        "/v1/teaching": {
-            "get": _gives("teaching", "Whether corrections are kept, and how far learning is.", "Teaching")
-        },
-        "/v1/corrections": {
-            "post": _posts("correct", "Keep a correction: on disk when answered.", "Correction", "Progress")
-        },
-        "/v1/next": {"post": _posts("next", "The sentence of the pool worth labelling next.", None, "NextSentence")},
-        "/v1/learn": {"post": _posts("learn", "Learn from the corrections, in the background.", None, "Learner")},
-        "/v1/learn/accept": {"post": _posts("accept", "Put the new model in place of the old one.", None, "Learner")},
-        "/v1/learn/reject": {"post": _posts("reject", "Forget the new model.", None, "Learner")},
-        "/predict": {"post": _label_studio("predict", "Predictions for tasks of Label Studio.", "Predictions")},
-        "/setup": {"post": _label_studio("setup", "Label Studio introduces a project.", "Setup")},
-        "/health": {"get": _gives("health", "Label Studio asks whether the backend is up.", "LabelStudioHealth")},
-    }
-
-
-def _tag() -> Schema:
-    found = _asks("tag", "Tags, spans and exact probabilities.", "Tag")
-    found["description"] = (
-        "JSON Lines (application/x-ndjson) are answered line by line as they come, in their order, without a limit on "
-        "their number; options are then in the query. A line that cannot be answered, or is too long, gets an error in "
-        "its place, with its number, counted from 0, as `input`; the lines after it are answered."
+def _components(limits: ServerLimits) -> Schema:
+    """The schemas of all structs, with what the limits of this server allow."""
+    kinds = [kind for _, _, request, answer in _POSTS.values() for kind in (request, answer)]
+    kinds += [kind for _, _, kind, _ in _GETS.values() if kind is not None]
+    _, found = schema_components(
+        [*dict.fromkeys(kinds), s.TagLine, s.LineResult, Error], ref_template="#/components/schemas/{name}"
     )
-    names = ("model", "probabilities", "k_best", "spans_only")
-    found["parameters"] = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in names]
-    found["requestBody"]["content"][LINES] = {"schema": ref("TagLine")}
-    found["responses"]["200"]["content"][LINES] = {"schema": {"anyOf": [ref("LineResult"), ref("Error")]}}
+    for name, inputs in (
+        ("TagRequest", ("texts", "tokens", "documents")),
+        ("TrellisRequest", ("text", "tokens")),
+        ("ExplainRequest", ("text", "tokens")),
+        ("TagLine", ("text", "tokens")),
+    ):
+        found[name]["oneOf"] = [{"required": [own]} for own in inputs]
+        fields = found[name]["properties"]
+        for field, bound in (
+            ("k_best", {"maximum": limits.k}),
+            ("lexicon", {"maxItems": limits.lexicon_entries}),
+            ("timeout", {"maximum": limits.seconds, "default": limits.seconds}),
+        ):
+            if field in fields:
+                fields[field] |= bound
     return found
 
 
-def _asks(name: str, about: str, schema: str) -> Schema:
-    return _posts(name, about, f"{schema}Request", f"{schema}Answer")
+def _ref(kind: type) -> Schema:
+    return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
-def _label_studio(name: str, about: str, answer: str) -> Schema:
-    return _posts(name, about, "LabelStudioTasks" if name == "predict" else None, f"LabelStudio{answer}")
-
-
-def _posts(name: str, about: str, request: str | None, answer: str) -> Schema:
-    body = {"schema": {"type": "object"} if request is None else ref(request)}
+def _posts(name: str, about: str, request: type, answer: type) -> Schema:
     return {
         "operationId": name,
         "summary": about,
-        "requestBody": {"required": True, "content": {JSON: body}},
-        "responses": {"200": _response("The answer.", JSON, ref(answer)), **_errors(_ASKING)},
+        "requestBody": {"required": True, "content": {JSON: {"schema": _ref(request)}}},
+        "responses": {"200": _response("The answer.", JSON, _ref(answer)), **_errors(_ASKING)},
     }
 
 
-def _gives(name: str, about: str, answer: str | None, media: str = JSON) -> Schema:
-    schema: Schema = ref(answer) if answer else {"type": "string" if media != JSON else "object"}
-    errors = _errors(_COMMON)
-    return {"operationId": name, "summary": about, "responses": {"200": _response(about, media, schema), **errors}}
-
-
-def _ready() -> Schema:
-    found = _gives("readyz", "Whether requests are answered; 503 while it starts or stops.", "Ready")
-    found["responses"]["503"] = _response("Not now.", JSON, {"anyOf": [ref("Ready"), ref("Error")]})
-    return found
+def _gets(name: str, about: str, answer: type | None, media: str) -> Schema:
+    schema = _ref(answer) if answer else {"type": "string" if media != JSON else "object"}
+    return {
+        "operationId": name,
+        "summary": about,
+        "responses": {"200": _response(about, media, schema), **_errors(_COMMON)},
+    }
 
 
 def _response(about: str, media: str, schema: Schema) -> Schema:
@@ -106,11 +131,14 @@ def _response(about: str, media: str, schema: Schema) -> Schema:
 
 
 def _errors(statuses: tuple[int, ...]) -> dict[str, Schema]:
-    return {str(status): _response(_about(status), JSON, ref("Error")) for status in statuses}
-
-
-def _about(status: int) -> str:
-    return " ".join(f"{kind.code}: {kind.about}" for kind in STATUSES if kind.status == status)
+    return {
+        str(status): _response(
+            " ".join(f"{code}: {problem.about}" for code, problem in PROBLEMS.items() if problem.status == status),
+            JSON,
+            _ref(Error),
+        )
+        for status in statuses
+    }
 
 
 def page(limits: ServerLimits) -> str:
@@ -122,8 +150,8 @@ def page(limits: ServerLimits) -> str:
         for name, schema in found["components"]["schemas"].items()
     )
     errors = "".join(
-        f"<tr><td>{kind.status}</td><td><code>{kind.code}</code></td><td>{escape(kind.about)}</td></tr>"
-        for kind in STATUSES
+        f"<tr><td>{problem.status}</td><td><code>{code}</code></td><td>{escape(problem.about)}</td></tr>"
+        for code, problem in PROBLEMS.items()
     )
     return _PAGE.format(paths=parts, schemas=named, errors=errors)
 

@@ -5,69 +5,88 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
+from msgspec import Struct
+from msgspec.json import encode
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from trellis.server import labelstudio, openapi
-from trellis.server.answers import dumps
-from trellis.server.bodies import BodyHeaders, unless_gone
-from trellis.server.lines import LinesResponse
+from trellis.server import openapi
+from trellis.server.batcher import Batcher
+from trellis.server.body_limits import BodyReader, answer_or_disconnect, check_type, media_type
+from trellis.server.fair_queue import BatchJob
+from trellis.server.jobs import JobBuilder
+from trellis.server.json_lines import LinesResponse
+from trellis.server.labelstudio import prediction_job, version_of
+from trellis.server.limits import ServerLimits
+from trellis.server.metrics import Metrics
 from trellis.server.page import page_files
-from trellis.server.problems import NotFoundError, RequestError, TooLateError, UnavailableError, reported
-from trellis.server.reading import check_object
-from trellis.server.requests import Prepared
-from trellis.server.security import JSONAnswer, problem_response
-from trellis.server.shared import INLINE, Shared
+from trellis.server.problems import JSON, RequestError, logged
+from trellis.server.registry import ModelRegistry
+from trellis.server.schemas import (
+    LINES,
+    AnyObject,
+    Health,
+    LabelStudioHealth,
+    LabelStudioSetup,
+    ModelsAnswer,
+    Ready,
+    decode,
+    options_of,
+)
 from trellis.server.teaching import Teaching
 
 Handler = Callable[[Request], Awaitable[Any]]
+_INLINE = 64 * 2**10
+"""Bytes of a request up to which it is read in the event loop; longer ones would hold it up."""
 
 
 class Routes:
     """The handlers, and what they share."""
 
-    def __init__(self, shared: Shared, teaching: Teaching) -> None:
-        self._shelf, self._limits, self._batcher, self._metrics = (
-            shared.shelf,
-            shared.limits,
-            shared.batcher,
-            shared.metrics,
-        )
-        self._teaching = teaching
-        self._alarms, self._bodies, self._reader = shared.alarms, shared.bodies, shared.reader
-        self._tag_json = self._asks(self._reader.tag)
+    def __init__(
+        self, registry: ModelRegistry, limits: ServerLimits, batcher: Batcher, metrics: Metrics, teaching: Teaching
+    ) -> None:
+        self._registry, self._limits, self._batcher = registry, limits, batcher
+        self._metrics, self._teaching = metrics, teaching
+        self._jobs, self._bodies = JobBuilder(registry, limits), BodyReader(limits)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="trellis-reader")
-        self._document, self._page = dumps(openapi.document(shared.limits)), openapi.page(shared.limits)
+        self._document, self._reference = encode(openapi.document(limits)), openapi.page(limits)
         self._files = page_files()
         self._active = 0
-        self.status = "starting"
+        self.status: Literal["ready", "starting", "stopping"] = "starting"
 
     def table(self) -> list[Route]:
         """All of them."""
-        return [
-            self._route("/v1/tag", self._tag, "POST"),
-            self._route("/v1/trellis", self._asks(self._reader.trellis), "POST"),
-            self._route("/v1/explain", self._asks(self._reader.explain), "POST"),
-            self._route("/v1/models", self._models),
-            self._route("/healthz", self._healthz),
-            self._route("/readyz", self._readyz),
-            self._route("/metrics", self._figures),
-            self._route("/openapi.json", self._openapi),
-            self._route("/docs", self._docs),
-            self._route("/v1/teaching", self._teaching_state),
-            self._route("/v1/corrections", self._correct, "POST"),
-            self._route("/v1/next", self._next, "POST"),
-            self._route("/v1/learn", self._learn, "POST"),
-            self._route("/v1/learn/accept", self._learn, "POST"),
-            self._route("/v1/learn/reject", self._learn, "POST"),
-            self._route("/predict", self._asks(self._predict), "POST"),
-            self._route("/setup", self._setup, "POST"),
-            self._route("/health", self._health),
-            self._route("/", self._file),
-            self._route("/page/{name}", self._file),
+        jobs = self._jobs
+        posts: dict[str, Handler] = {
+            "/v1/tag": self._tag,
+            "/v1/trellis": lambda request: self._ask(request, jobs.trellis),
+            "/v1/explain": lambda request: self._ask(request, jobs.explain),
+            "/v1/corrections": self._correct,
+            "/v1/next": self._next,
+            "/v1/learn": self._learn,
+            "/v1/learn/accept": self._learn,
+            "/v1/learn/reject": self._learn,
+            "/predict": lambda request: self._ask(request, self._predict),
+            "/setup": self._setup,
+        }
+        gives: dict[str, Callable[[], Response]] = {
+            "/v1/models": lambda: _json(ModelsAnswer([model.about() for model in self._registry])),
+            "/healthz": lambda: _json(Health()),
+            "/readyz": lambda: _json(Ready(self.status, self._registry.problems), 200 if self._is_ready else 503),
+            "/metrics": lambda: Response(self._metrics.text(), media_type="text/plain; version=0.0.4"),
+            "/openapi.json": lambda: Response(self._document, media_type=JSON),
+            "/docs": lambda: HTMLResponse(self._reference),
+            "/v1/teaching": lambda: _json(self._teaching.state()),
+            "/health": lambda: _json(LabelStudioHealth()),
+        }
+        gets = {path: _ignoring_request(give) for path, give in gives.items()}
+        files = {"/": self._file, "/page/{name}": self._file}
+        return [self._route(path, handler, "POST") for path, handler in posts.items()] + [
+            self._route(path, handler, "GET") for path, handler in (gets | files).items()
         ]
 
     async def close(self) -> None:
@@ -78,7 +97,11 @@ class Routes:
         self._readers.shutdown(wait=False)
         self._teaching.close()
 
-    def _route(self, path: str, handler: Handler, method: str = "GET") -> Route:
+    @property
+    def _is_ready(self) -> bool:
+        return self.status == "ready"
+
+    def _route(self, path: str, handler: Handler, method: str) -> Route:
         async def endpoint(request: Request) -> Any:
             loop = asyncio.get_running_loop()
             begin = loop.time()
@@ -93,102 +116,86 @@ class Routes:
         self._active += 1
         try:
             if self._active > self._limits.connections:
-                raise UnavailableError("too many requests are open", retry_after=1)
+                raise RequestError("unavailable", "too many requests are open", retry_after=1)
             return await handler(request)
         except ClientDisconnect:
-            return Response(status_code=499)  # for the figures; nobody reads it
+            return Response(status_code=499)  # for the metrics; nobody reads it
         except Exception as error:
-            return _closing(reported(error))
+            return logged(error).response()
         finally:
             self._active -= 1
             self._bodies.release(request)
 
-    def _asks(self, read: Callable[[bytes], Prepared]) -> Callable[..., Awaitable[JSONAnswer]]:
-        async def handler(request: Request, about: BodyHeaders | None = None) -> JSONAnswer:
-            begin = asyncio.get_running_loop().time()
-            body = await self._bodies.read(request, about)
-            self._batcher.admit()
-            prepared = await self._prepared(read, body)
-            left = prepared.seconds - (asyncio.get_running_loop().time() - begin)
-            if left <= 0:
-                raise TooLateError(f"there was no answer within {prepared.seconds:g} seconds")
-            answer = self._batcher.submit(prepared.question, prepared.parts, prepared.finish, left)
-            return JSONAnswer(await unless_gone(request.receive, answer, self._alarms))
+    async def _body(self, request: Request) -> bytes:
+        """The body of a request that asks no model."""
+        seconds = self._limits.seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._bodies.read(request)
+        except TimeoutError:
+            message = f"the body did not come within {seconds:g} seconds"
+            raise RequestError("too_slow", message, closes=True) from None
 
-        return handler
-
-    async def _prepared(self, read: Callable[[bytes], Prepared], body: bytes) -> Prepared:
-        if len(body) <= INLINE:
-            return read(body)
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read, body)
+    async def _ask(self, request: Request, build: Callable[[bytes], BatchJob]) -> Response:
+        """Ask a model; the time of a request begins with its body."""
+        loop = asyncio.get_running_loop()
+        begin, seconds = loop.time(), self._limits.seconds
+        body = await self._body(request)
+        self._batcher.admit()
+        try:
+            async with asyncio.timeout_at(begin + seconds) as deadline:
+                if len(body) <= _INLINE:
+                    job = build(body)
+                else:
+                    job = await loop.run_in_executor(self._readers, build, body)
+                seconds = job.seconds
+                deadline.reschedule(begin + seconds)
+                answer = self._batcher.submit(job)
+                return Response(await answer_or_disconnect(request.receive, answer), media_type=JSON)
+        except TimeoutError:
+            message = f"there was no answer within {seconds:g} seconds"
+            raise RequestError("deadline_passed", message, retry_after=1) from None
 
     async def _tag(self, request: Request) -> Any:
-        about = BodyHeaders.of(request.scope)
-        if about.media_type != openapi.LINES:
-            return await self._tag_json(request, about)
-        about.check(openapi.LINES)
-        return LinesResponse(self._batcher, self._limits, self._reader.lines(dict(request.query_params)))
+        if media_type(request) != LINES:
+            return await self._ask(request, self._jobs.tag)
+        check_type(request, LINES)
+        return LinesResponse(self._batcher, self._limits, self._jobs.lines(options_of(dict(request.query_params))))
 
-    def _predict(self, body: bytes) -> Prepared:
-        return labelstudio.prediction_request(body, self._shelf, self._limits)
+    def _predict(self, body: bytes) -> BatchJob:
+        return prediction_job(body, self._registry, self._jobs, self._limits)
 
     async def _setup(self, request: Request) -> Response:
-        check_object(await self._bodies.read(request))
-        return _json({"model_version": labelstudio.version_of(self._shelf.get())})
-
-    async def _teaching_state(self, request: Request) -> Response:
-        return _json(self._teaching.state())
+        decode(AnyObject, await self._body(request))
+        return _json(LabelStudioSetup(version_of(self._registry.get())))
 
     async def _correct(self, request: Request) -> Response:
-        return _json(await self._teaching.correct(await self._bodies.read(request)))
+        return _json(await self._teaching.correct(await self._body(request)))
 
     async def _next(self, request: Request) -> Response:
-        check_object(await self._bodies.read(request))
+        decode(AnyObject, await self._body(request))
         return _json(await self._teaching.next())
 
     async def _learn(self, request: Request) -> Response:
-        check_object(await self._bodies.read(request))
+        decode(AnyObject, await self._body(request))
         if request.url.path.endswith("/accept"):
             return _json(await self._teaching.accept())
         return _json(self._teaching.reject() if request.url.path.endswith("/reject") else self._teaching.learn())
 
-    async def _health(self, request: Request) -> Response:
-        return _json({"status": "UP", "model_class": "trellis"})
-
-    async def _models(self, request: Request) -> Response:
-        return _json({"models": [model.about() for model in self._shelf]})
-
-    async def _healthz(self, request: Request) -> Response:
-        return _json({"status": "alive"})
-
-    async def _readyz(self, request: Request) -> Response:
-        content = dumps({"status": self.status, "problems": self._shelf.problems})
-        return Response(content, 200 if self.status == "ready" else 503, media_type=openapi.JSON)
-
-    async def _figures(self, request: Request) -> Response:
-        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
-
-    async def _openapi(self, request: Request) -> Response:
-        return Response(self._document, media_type=openapi.JSON)
-
-    async def _docs(self, request: Request) -> Response:
-        return HTMLResponse(self._page)
-
     async def _file(self, request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
         if name not in self._files:
-            raise NotFoundError("there is no such file")
+            raise RequestError("not_found", "there is no such file")
         content, media = self._files[name]
         return Response(content, media_type=media)
 
 
-def _json(value: Any) -> Response:
-    return Response(dumps(value), media_type=openapi.JSON)
+def _ignoring_request(give: Callable[[], Response]) -> Handler:
+    async def handler(request: Request) -> Response:
+        return give()
+
+    return handler
 
 
-def _closing(problem: RequestError) -> Response:
-    """The response to a problem; if the body may not have been read, the connection ends with it."""
-    response = problem_response(problem)
-    if problem.closes:
-        response.headers["connection"] = "close"
-    return response
+def _json(value: Struct, status: int = 200) -> Response:
+    return Response(encode(value), status, media_type=JSON)

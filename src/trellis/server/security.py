@@ -16,18 +16,16 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trellis.errors import ConfigError
-from trellis.server.problems import ForeignOriginError, NoKeyError, RequestError, WrongHostError
+from trellis.server.problems import RequestError
 
 VARIABLE = "TRELLIS_API_KEYS"
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 OPEN = ("/healthz", "/readyz", "/health", "/", "/docs", "/openapi.json")
 """Addresses that need no key: probes, and what is the same for everybody."""
 _SHORTEST = 16
-_SEND = "trellis.send"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::[0-9]{1,5})?")
 _ONCE = frozenset((b"host", b"origin", b"authorization", b"sec-fetch-site"))
 _POLICY = (
@@ -77,7 +75,7 @@ class Keys:
         own = _digest(_key(authorization or ""))
         matches = [hmac.compare_digest(own, other) for other in self._digests]
         if not any(matches):
-            raise NoKeyError("an API key is needed: send the header Authorization: Bearer KEY")
+            raise RequestError("no_key", "an API key is needed: send the header Authorization: Bearer KEY")
 
 
 def _key(authorization: str) -> str:
@@ -95,32 +93,11 @@ def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
-class Gate:
-    """Knows who may ask: by the headers of a request, nothing else."""
-
-    def __init__(self, hosts: Sequence[str], keys: Keys) -> None:
-        self._hosts, self.keys = frozenset(host.lower() for host in hosts), keys
-
-    def check(self, headers: Iterable[tuple[bytes, bytes]], path: str) -> None:
-        """Refuse who may not."""
-        own = _single(headers)
-        host = own.get(b"host", "")
-        if "*" not in self._hosts and _name(host) not in self._hosts:
-            raise WrongHostError(f"this server is not called {host[:80]!r}: --allow-host adds a name")
-        origin = own.get(b"origin")
-        if origin is not None and origin.partition("://")[2].lower() != host.lower():
-            raise ForeignOriginError("a page of another site may not ask this server")
-        if own.get(b"sec-fetch-site") == "cross-site" and path not in OPEN:
-            raise ForeignOriginError("a page of another site may not ask this server")
-        if path not in OPEN and not path.startswith("/page/"):
-            self.keys.admit(own.get(b"authorization"))
-
-
 class Guard:
     """Middleware: checks who asks, and sets the headers that keep browsers in bounds."""
 
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
-        self._app, self._gate = app, gate
+    def __init__(self, app: ASGIApp, hosts: Sequence[str], keys: Keys) -> None:
+        self._app, self._hosts, self._keys = app, frozenset(host.lower() for host in hosts), keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it with its problem."""
@@ -133,37 +110,24 @@ class Guard:
             await send(message)
 
         try:
-            self._gate.check(scope["headers"], scope["path"])
+            self._check(scope["headers"], scope["path"])
         except RequestError as error:
-            return await problem_response(error)(scope, receive, guarded)
-        scope[_SEND] = send
-        try:
-            await self._app(scope, receive, guarded)
-        finally:
-            del scope[_SEND]  # the server's own object holds the scope, and is held by this: no cycle stays behind
-        return None
+            return await error.response()(scope, receive, guarded)
+        return await self._app(scope, receive, guarded)
 
-
-class JSONAnswer:
-    """A response in JSON that brings the headers of the guard along: most requests end here, and it costs little."""
-
-    __slots__ = ("_body",)
-    status_code = 200
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it past the guard's own function."""
-        send = scope[_SEND]
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self._body)), *HEADERS]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": self._body})
-
-
-def problem_response(error: RequestError) -> Response:
-    """A problem as an answer."""
-    return Response(error.body(), error.status, error.headers(), "application/json")
+    def _check(self, headers: Iterable[tuple[bytes, bytes]], path: str) -> None:
+        """Refuse who may not ask: by the headers of a request, nothing else."""
+        own = _single(headers)
+        host = own.get(b"host", "")
+        if "*" not in self._hosts and _name(host) not in self._hosts:
+            raise RequestError("wrong_host", f"this server is not called {host[:80]!r}: --allow-host adds a name")
+        origin = own.get(b"origin")
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            raise RequestError("foreign_origin", "a page of another site may not ask this server")
+        if own.get(b"sec-fetch-site") == "cross-site" and path not in OPEN:
+            raise RequestError("foreign_origin", "a page of another site may not ask this server")
+        if path not in OPEN and not path.startswith("/page/"):
+            self._keys.admit(own.get(b"authorization"))
 
 
 @lru_cache(maxsize=64)
@@ -180,6 +144,6 @@ def _single(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, str]:
         if name not in _ONCE:
             continue
         if name in found:
-            raise WrongHostError(f"the header {name.decode('latin-1')} comes twice")
+            raise RequestError("wrong_host", f"the header {name.decode('latin-1')} comes twice")
         found[name] = value.decode("latin-1")
     return found

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from trellis.errors import ConfigError
 from trellis.models.data import tokens_of
 from trellis.models.selection import DEFAULT, MEASURES, spread
 from trellis.server.batcher import Batcher
 from trellis.server.corrections import Corrections
-from trellis.server.learning import Learner, LearningData
+from trellis.server.fair_queue import BatchJob
+from trellis.server.jobs import JobBuilder, parts_within, split
+from trellis.server.learner import Learner, LearningData
 from trellis.server.limits import ServerLimits
-from trellis.server.problems import ConflictError
-from trellis.server.questions import Asked, AskedQuestion, apart, posterior_of, together
-from trellis.server.requests import correction_of, parts_within, split
-from trellis.server.shelf import ModelShelf, ServedModel
+from trellis.server.problems import RequestError
+from trellis.server.questions import InputColumns, InputsQuestion, apart, posterior_of, together
+from trellis.server.registry import ModelRegistry, ServedModel
+from trellis.server.schemas import LearnerState, NextSentence, Progress, TeachingState
 
+_LOG = logging.getLogger("trellis.server")
 _RANKED = 2000  # sentences of the pool that are compared at a time
 _AHEAD = 20  # sentences that are chosen together
 
@@ -38,12 +43,12 @@ class TeachingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class UncertaintyQuestion(AskedQuestion):
+class UncertaintyQuestion(InputsQuestion):
     """How unsure a model is of each sentence."""
 
     model: ServedModel
 
-    def answer(self, parts: Sequence[Asked]) -> list[Sequence[float]]:
+    def answer(self, parts: Sequence[InputColumns]) -> list[Sequence[float]]:
         """One posterior for all."""
         posterior = posterior_of(self.model, together(parts), raw=True, known=False)
         return apart(MEASURES[DEFAULT](posterior).tolist(), parts)
@@ -52,59 +57,70 @@ class UncertaintyQuestion(AskedQuestion):
 class Teaching:
     """Corrections, a learner and a pool; each may be missing."""
 
-    def __init__(self, shelf: ModelShelf, limits: ServerLimits, batcher: Batcher, settings: TeachingSettings) -> None:
-        self._shelf, self._limits, self._batcher, self._pool = shelf, limits, batcher, tuple(settings.pool)
+    def __init__(
+        self, registry: ModelRegistry, limits: ServerLimits, batcher: Batcher, settings: TeachingSettings
+    ) -> None:
+        self._registry, self._limits, self._batcher = registry, limits, batcher
+        self._pool = tuple(dict.fromkeys(settings.pool))
+        self._jobs = JobBuilder(registry, limits)
         self._corrections = None if settings.corrections is None else Corrections(settings.corrections)
+        done = self._corrections
+        self._left = dict.fromkeys(text for text in self._pool if done is None or not done.has_text(text))
+        """Texts of the pool that nobody has corrected yet, in its order."""
         self._learner = Learner(settings.data)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="trellis-writer")
         self._offered: set[str] = set()
         self._next: list[str] = []
         self._ranked_by: ServedModel | None = None
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> TeachingState:
         """What there is, and how far it is."""
-        return {
-            "corrections": self._corrections is not None,
-            "learning": self._corrections is not None,
-            "pool": bool(self._pool),
-            "learner": self._learner.state(),
-            **self._progress(),
-        }
+        keeps, progress = self._corrections is not None, self._progress()
+        return TeachingState(
+            progress.sentences, progress.done, progress.total, keeps, keeps, bool(self._pool), self._learner.state
+        )
 
-    async def correct(self, body: bytes) -> dict[str, Any]:
+    async def correct(self, body: bytes) -> Progress:
         """Keep what is said about a sentence; it is on the disk afterwards."""
         kept = self._kept()
-        found = correction_of(body, self._shelf, self._limits)
-        await self._in_writer(kept.add, found.text, found.tokens, found.labels)
+        text, tokens, labels = self._jobs.correction(body)
+        try:
+            await self._in_writer(kept.add, text, tokens, labels)
+        except ConfigError as error:  # the disk is full, say: the path is for the log alone
+            _LOG.error("a correction was not kept: %s", error)
+            message = "the correction was not kept: the server cannot write to its disk"
+            raise RequestError("unavailable", message) from None
+        self._left.pop(text, None)
         return self._progress()
 
-    async def next(self) -> dict[str, Any]:
+    async def next(self) -> NextSentence:
         """The sentence of the pool that is worth labelling next."""
         if not self._pool:
-            raise ConflictError("there is no pool of sentences: start the server with --annotate")
-        if self._ranked_by is not self._shelf.get() or not self._next:
+            raise RequestError("conflict", "there is no pool of sentences: start the server with --annotate")
+        if self._ranked_by is not self._registry.get() or not self._next:
             self._next = await self._choose()
         if not self._next:
-            raise ConflictError("every sentence of the pool is done")
+            raise RequestError("conflict", "every sentence of the pool is done")
         text = self._next.pop(0)
         self._offered.add(text)
-        return {"text": text, **self._progress()}
+        progress = self._progress()
+        return NextSentence(progress.sentences, progress.done, progress.total, text)
 
-    def learn(self) -> dict[str, Any]:
+    def learn(self) -> LearnerState:
         """Begin to learn from all corrections."""
-        self._learner.start(self._shelf.get(), self._kept().sentences())
-        return self._learner.state()
+        self._learner.start(self._registry.get(), self._kept().sentences())
+        return self._learner.state
 
-    async def accept(self) -> dict[str, Any]:
+    async def accept(self) -> LearnerState:
         """Put the new model in the place of the first one, and open it."""
-        await self._in_writer(self._learner.accept, self._shelf.path(self._shelf.get().name))
-        await self._in_writer(self._shelf.refresh)
-        return self._learner.state()
+        await self._in_writer(self._learner.accept, self._registry.path(self._registry.get().name))
+        await self._in_writer(self._registry.refresh)
+        return self._learner.state
 
-    def reject(self) -> dict[str, Any]:
+    def reject(self) -> LearnerState:
         """Forget the new model."""
         self._learner.reject()
-        return self._learner.state()
+        return self._learner.state
 
     def close(self) -> None:
         """Let go of the file."""
@@ -114,25 +130,24 @@ class Teaching:
 
     def _kept(self) -> Corrections:
         if self._corrections is None:
-            raise ConflictError("corrections are not kept: start the server with --corrections")
+            raise RequestError("conflict", "corrections are not kept: start the server with --corrections")
         return self._corrections
 
-    def _progress(self) -> dict[str, int]:
-        done = set() if self._corrections is None else self._corrections.texts
-        count = 0 if self._corrections is None else len(self._corrections)
-        return {"sentences": count, "done": sum(text in done for text in self._pool), "total": len(self._pool)}
+    def _progress(self) -> Progress:
+        count, total = 0 if self._corrections is None else len(self._corrections), len(self._pool)
+        return Progress(count, total - len(self._left), total)
 
     async def _choose(self) -> list[str]:
         """The best of the sentences that are left; asked like any other request, so that nobody waits for it."""
-        model, done = self._shelf.get(), self._offered | (self._corrections.texts if self._corrections else set())
-        texts = [text for text in self._pool if text not in done][:_RANKED]
-        asked = split(model, texts)
-        parts = parts_within(asked, self._limits)
-        found = await self._batcher.submit(UncertaintyQuestion(model), parts, list, self._limits.seconds)
-        scores = list(chain.from_iterable(found))
+        model = self._registry.get()
+        texts = list(islice((text for text in self._left if text not in self._offered), _RANKED))
+        inputs = split(model, texts)
+        parts = parts_within(inputs, self._limits)
+        found = await self._batcher.submit(BatchJob(UncertaintyQuestion(model), parts, list, self._limits.seconds))
         self._ranked_by = model
-        tokens = [tuple(tokens_of(item)) for item in asked.items]
-        return [texts[one.index] for one in spread(np.array(scores), tokens, _AHEAD)]
+        tokens = [tuple(tokens_of(item)) for item in inputs.items]
+        scores = np.array(list(chain.from_iterable(found)))
+        return [texts[one.index] for one in spread(scores, tokens, _AHEAD)]
 
     async def _in_writer(self, function: Any, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._writer, function, *arguments)

@@ -24,7 +24,6 @@ from trellis.text.choosing import (
 from trellis.text.conventions import Conventions
 from trellis.text.learning import learned_words
 from trellis.text.own import OwnTokenizer, tokenizer
-from trellis.text.packed import PackedTokens
 from trellis.text.plain import characters, graphemes, whitespace, words
 from trellis.text.sentence import Offsets, Sentence, hue
 from trellis.text.sentences import split_sentences
@@ -36,7 +35,6 @@ __all__ = [
     "Conventions",
     "Offsets",
     "OwnTokenizer",
-    "PackedTokens",
     "Sentence",
     "Splitter",
     "Tokenizer",

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +19,61 @@ from trellis.untrusted import parse_json
 OwnTokenizer = Callable[[str], Sequence[Offsets] | Sequence[str]]
 _MARK = "__trellis_tokenizer__"
 _LONGEST_PATTERN = 10_000
+_MOST_REPEATS = 100_000
+_COUNTS = re.compile(r"\{\s*(\d{1,18})")
+_SECONDS, _SECONDS_PER_CHARACTER = 1.0, 1e-5  # of CPU time, for the matches of one text
 
 
 class Regex(Splitter):
     """The matches of a regular expression are the tokens; what lies between them is skipped.
 
-    Python's `re` can take exponential time on patterns like ``(a+)+b``. Nothing guards against that here: give nested
-    repeats possessively (``(?:a++)++b``), and do not open models of strangers that have such patterns.
+    The pattern may come from a model file of a stranger. It is one of Python's `re`; the package `regex` matches it,
+    with a limit of CPU time, since patterns like ``(a|aa)+b`` can take exponential time.
     """
 
     name = "regex"
     covers = False
 
     def __init__(self, pattern: str) -> None:
+        import regex
+
         if len(pattern) > _LONGEST_PATTERN:
             raise ConfigError(
                 f"the tokenizer's pattern has {len(pattern)} characters, at most {_LONGEST_PATTERN} are possible"
             )
+        if prod(max(1, int(count)) for count in _COUNTS.findall(pattern)) > _MOST_REPEATS:  # `regex` writes them out
+            raise ConfigError(
+                f"the counts of the tokenizer's pattern {pattern!r:.200} multiply to more than {_MOST_REPEATS:,}"
+            )
         try:
-            self._pattern = re.compile(pattern)
-        except (re.error, RecursionError, OverflowError) as error:
+            re.compile(pattern)
+            self._pattern = regex.compile(pattern)
+        except (re.error, regex.error, RecursionError, OverflowError) as error:
             raise ConfigError(
                 f"the tokenizer's pattern {pattern!r:.200} is not a regular expression: {error}"
             ) from None
 
     def split(self, text: str) -> list[str]:
         """The matches that are not empty."""
-        return [match[0] for match in self._pattern.finditer(text) if match[0]]
+        return [text[start:end] for start, end in self._places(text)]
 
     def sentence(self, text: str) -> Sentence:
         """The matches where they were found."""
-        return sentence_at(text, [match.span() for match in self._pattern.finditer(text) if match[0]])
+        return sentence_at(text, self._places(text))
 
     def to_dict(self) -> dict[str, Any]:
         """The pattern."""
         return {"name": self.name, "pattern": self._pattern.pattern}
+
+    def _places(self, text: str) -> list[Offsets]:
+        seconds = _SECONDS + _SECONDS_PER_CHARACTER * len(text)
+        try:
+            return [match.span() for match in self._pattern.finditer(text, timeout=seconds) if match[0]]
+        except TimeoutError:
+            raise DataError(
+                f"the tokenizer's pattern {self._pattern.pattern!r:.200} needs more than {seconds:.3g} seconds for a "
+                f"text of {len(text):,} characters; write nested repeats possessively, (?:a++)++b"
+            ) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Regex, (self._pattern.pattern,)
@@ -173,7 +194,12 @@ class File(Splitter):
 
     def sentence(self, text: str) -> Sentence:
         """The words with their offsets, without the white space that some tokenizers take along."""
-        offsets = self._backend.encode(text, add_special_tokens=False).offsets
+        try:
+            offsets = self._backend.encode(text, add_special_tokens=False).offsets
+        except BaseException as error:  # a panic of the library is not even an Exception: a pattern that takes too long
+            if type(error).__name__ != "PanicException":
+                raise
+            raise DataError(f"the tokenizer file cannot split a text of {len(text):,} characters: {error}") from None
         return sentence_at(
             text, [place for place in (_stripped(text, *pair) for pair in offsets) if place[0] < place[1]]
         )

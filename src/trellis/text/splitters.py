@@ -62,7 +62,7 @@ class Splitter(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, from which `trellis.text.stored.splitter_from_dict` makes the same splitter."""
+        """Plain values, from which `trellis.text.splitter_from_dict` makes the same splitter."""
 
     def __str__(self) -> str:
         return self.name

@@ -102,7 +102,10 @@ def _flock(folder: Path, doing: str) -> int | None:
     """A handle of the folder that holds its lock; None if the system cannot lock it."""
     if fcntl is None:
         return None
-    handle = os.open(folder, os.O_RDONLY)
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be locked: {error.strerror}") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

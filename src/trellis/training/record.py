@@ -19,14 +19,21 @@ HISTORY, CURVE = "history.json", "learning-curve.svg"
 
 
 def write_history(folder: Path, history: History) -> None:
-    """Write the history, and its picture if there is a curve to draw: a single step, as from counting, is none."""
-    write_json(folder / HISTORY, history.to_dict())
+    """Write the history, and its picture if there is a curve to draw."""
+    texts = history_texts(history)
+    files.write_together({folder / name: text for name, text in texts.items()})
+    if CURVE not in texts:
+        (folder / CURVE).unlink(missing_ok=True)  # of an earlier training
+
+
+def history_texts(history: History) -> dict[str, str]:
+    """The files of a history by name: itself, and its picture unless it is a single step, as from counting."""
+    texts = {HISTORY: _json(history.to_dict())}
     if len(history.steps) > 1:
         from trellis.training.curve import draw_curve  # fractions are not needed to tag
 
-        files.write_text(folder / CURVE, draw_curve(history))
-    else:
-        (folder / CURVE).unlink(missing_ok=True)  # of an earlier training
+        texts[CURVE] = draw_curve(history)
+    return texts
 
 
 def read_history(folder: str | Path) -> History | None:
@@ -41,7 +48,11 @@ def read_history(folder: str | Path) -> History | None:
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
     """Write plain values, all or nothing."""
-    files.write_text(path, json.dumps(values, ensure_ascii=False, indent=2) + "\n")
+    files.write_text(path, _json(values))
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False, indent=2) + "\n"
 
 
 def read_json(path: Path) -> Any:

@@ -1,6 +1,5 @@
 """What a CRF can be asked: explanations that add up, feature and transition tables, names, files."""
 
-import json
 import pickle
 
 import numpy as np
@@ -11,7 +10,7 @@ from trellis import chain, store
 from trellis.errors import ConfigError, DataError, ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
 from trellis.models.crf.weights import Observed
-from trellis.text import PackedTokens, Sentence
+from trellis.text import Sentence
 
 
 @pytest.fixture(scope="module")
@@ -284,22 +283,3 @@ class TestMemory:
             model.predict([huge, [3]])
         assert scorer.bytes <= scorer.most_bytes
         np.testing.assert_array_equal(model.marginals([TRAIN[0]]), expected)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"features": "ner"},
-        {"features": "ner", "precision": "double"},
-        {"features": "ner", "order": 2},
-        {"features": "pos", "fold_width": False},
-        {"features": "seg"},
-    ],
-)
-def test_packed_tokens_are_tagged_like_lists(settings):
-    model = CRF(**settings, c2=0.05).fit(TRAIN)
-    tokens = [[*one.tokens, "Ｓｍｉｔｈ", "é", "😀", "\x00"] for one in TRAIN] + [[]]
-    packed, _ = PackedTokens.read(json.dumps({"tokens": tokens}).encode(), "tokens")
-    assert model.predict(packed) == model.predict(tokens)
-    assert (model.chain_scores(packed).emissions == model.chain_scores(tokens).emissions).all()
-    assert model.predict(packed[1:3]) == model.predict(tokens[1:3])

@@ -1,6 +1,7 @@
 """Networks with a plan answer by the native kernels as their torch modules do, whatever they are made of."""
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from trellis.models.neural.inference import Inference
 from trellis.models.neural.inputs import Spelt
 from trellis.models.neural.network import Network, build
 from trellis.models.neural.plan import Plan, TableSize, plan_of
-from trellis.models.neural.tagging import scores_of
+from trellis.models.neural.tagging import gathered, scores_of
 from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.bilstm import BiLSTM
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
@@ -240,3 +241,15 @@ class TestTaggers:
         known = [["B-LOC", *[None] * (len(x) - 1)] for x in X]
         assert all(tags[0] == "B-LOC" for tags in members[0].predict(X, known=known))
         assert members[0].posterior(X).explain(0, 1).label
+
+
+def test_tagging_goes_on_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    lengths = np.array([2, 1, 3])
+    inputs: Any = SimpleNamespace(lengths=lengths, rows=lambda examples: examples)
+    monkeypatch.setattr("threading.Thread.start", start)
+    batches = [np.array([number]) for number in range(6)]
+    found, _ = gathered(lambda examples: (examples[:, None] * np.ones(2), None), inputs, 2, False, batches, workers=3)
+    assert found[:, 0].tolist() == [0, 1, 2, 3, 4, 5]

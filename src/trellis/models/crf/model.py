@@ -45,7 +45,6 @@ from trellis.models.states import stored_states
 from trellis.models.streams.once import LabelledStream
 from trellis.store import Stored
 from trellis.tags import TagStates
-from trellis.text import PackedTokens
 from trellis.text.widths import FOLDED_POINTS
 from trellis.training import History
 from trellis.training.processes import Team, leaves_among, refuse_several
@@ -163,7 +162,7 @@ class CRF(Tagger[CRFConfig]):
 
     def _decoded(self, inputs: Sequence[Any]) -> list[list[str]] | None:
         p, extractor = self._fitted(), self._extractor()
-        if p.edges is not None or p.histories is not None or isinstance(inputs, PackedTokens):
+        if p.edges is not None or p.histories is not None:
             return None
         labeller, seen = self._chain_labeller(p), self._for_scores(inputs, [])
         if isinstance(extractor, TemplateExtractor):

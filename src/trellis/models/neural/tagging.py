@@ -65,7 +65,13 @@ def gathered(
             fill(examples)
     else:  # one small batch does not keep several cores busy; several batches at a time do
         with ThreadPoolExecutor(workers, initializer=prepare) as pool:
-            list(pool.map(fill, batches))
+            try:
+                list(pool.map(fill, batches))
+            except RuntimeError as error:
+                if "start new thread" not in str(error):
+                    raise
+                for examples in batches:  # the system starts no more threads
+                    fill(examples)
     return result, steps
 
 

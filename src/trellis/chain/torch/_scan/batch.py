@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -44,8 +45,8 @@ class Layout:
         return padded[self.time, self.sequence]
 
     def last(self, padded: Tensor) -> Tensor:
-        """[T, B] -> [B], the value at the last position; that of the padding if a sequence is empty."""
-        return padded.gather(0, (self.lengths - 1).clamp(min=0).unsqueeze(0)).squeeze(0)
+        """[T, B, ...] -> [B, ...], the value at the last position; that of the padding if a sequence is empty."""
+        return padded[(self.lengths - 1).clamp(min=0), torch.arange(padded.shape[1], device=padded.device)]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class Batch:
     start: Tensor  # [L]
     end: Tensor  # [L]
     edges: Tensor | None  # [T, B, L, L]; those of padding and of first positions are zero
+    dead: Tensor | None = None  # [T, B, L] states on no complete path, whose emissions are minus infinity, if any
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -79,6 +81,15 @@ class Batch:
 
 
 def prepare(chain: Chain) -> Batch:
+    """Padded scores in the widest type among them, at least float32, without states on no complete path."""
+    batch = pad(chain)
+    if any(bool((x == -math.inf).any()) for x in chain if x is not None and x is not chain.lengths):
+        dead = ~_on_complete_paths(batch)
+        batch = replace(batch, emissions=batch.emissions.masked_fill(dead, -math.inf), dead=dead)
+    return batch
+
+
+def pad(chain: Chain) -> Batch:
     """Padded scores in the widest type among them, at least float32."""
     scores = [x for x in chain if x is not None and x is not chain.lengths]
     dtype = scores[0].dtype
@@ -90,6 +101,29 @@ def prepare(chain: Chain) -> Batch:
     emissions = layout.pad(chain.emissions.to(dtype))
     edges = None if chain.edges is None else _pad_edges(layout, chain.edges.to(dtype))
     return Batch(layout, emissions, chain.transitions.to(dtype), chain.start.to(dtype), chain.end.to(dtype), edges)
+
+
+@torch.no_grad()
+def _on_complete_paths(batch: Batch) -> Tensor:
+    """Which states lie on a path from start to end that nothing forbids, bool [T, B, L]; all of the padding.
+
+    The recursions shift their rows by the largest score, so the others must not take part: a label of score 1e8 from
+    which the end cannot be reached would round away what is left of the rest.
+    """
+    active, possible = batch.layout.active.unsqueeze(-1), batch.emissions != -math.inf
+    T, B, L = batch.shape
+    forward = [(batch.start != -math.inf) & possible[0]]
+    for t in range(1, T):
+        # forward[t, j] = any_i (forward[t-1, i] and a step from i to j) and an emission of j
+        reached = (forward[-1].unsqueeze(-1) & (batch.steps(t) != -math.inf)).any(1) & possible[t]
+        forward.append(torch.where(active[t], reached, forward[-1]))
+    ends = (batch.end != -math.inf).expand(B, L)
+    backward = [ends]
+    for t in range(T - 1, 0, -1):
+        # backward[t-1, i] = any_j (a step from i to j, an emission of j and backward[t, j])
+        leads = ((batch.steps(t) != -math.inf) & (possible[t] & backward[-1]).unsqueeze(1)).any(-1)
+        backward.append(torch.where(active[t], leads, ends))
+    return torch.stack(forward) & torch.stack(backward[::-1]) | ~active
 
 
 def _pad_edges(layout: Layout, edges: Tensor) -> Tensor:

@@ -7,13 +7,13 @@ import math
 import torch
 from torch import Tensor
 
-from trellis.chain.torch._scan.batch import Batch, Chain, prepare
+from trellis.chain.torch._scan.batch import Batch, Chain, pad, prepare
 from trellis.chain.torch._scan.markov import NEG_INF, finite, pick
 
 
 def path_score(chain: Chain, tags: Tensor) -> Tensor:
     """Score of the given path of each sequence, [B]."""
-    batch = prepare(chain)
+    batch = pad(chain)
     return _path_score(batch, batch.layout.pad(tags))
 
 

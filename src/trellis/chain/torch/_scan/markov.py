@@ -38,10 +38,14 @@ def backward(batch: Batch) -> tuple[Tensor, Tensor]:
     """Return beta[T, B, L], its maximum taken out at each step, and the sum of what was taken out, [B]."""
     T, B, L = batch.shape
     beta = batch.end.expand(B, L)
+    if batch.dead is not None:
+        beta = beta.masked_fill(batch.layout.last(batch.dead), NEG_INF)
     betas, shifts = [beta], [beta.new_zeros(B, 1)]
     for t in range(T - 1, 0, -1):
         # beta[t-1, i] = log sum_j exp(A[t, i, j] + e[t, j] + beta[t, j])
         message = logsumexp(batch.steps(t) + (batch.emissions[t] + beta).unsqueeze(1))  # [B, L]
+        if batch.dead is not None:
+            message = message.masked_fill(batch.dead[t - 1], NEG_INF)
         shift = finite(message.detach().amax(-1, keepdim=True))
         active = batch.layout.active[t].unsqueeze(-1)
         beta = torch.where(active, message - shift, beta)

@@ -93,14 +93,18 @@ def figures(
 ) -> Scores:
     """Precision, recall, F and support, per type or averaged."""
     correct, predicted, gold = counts[1:]
-    if average == "micro" or (average == "macro" and not len(gold)):  # the mean over no types would be NaN
-        correct, predicted, gold = (column.sum(keepdims=True) for column in (correct, predicted, gold))
     warn_for = tuple(warn_for) if zero_division == "warn" else ()
+    no_mean = average == "macro" and not len(gold)  # seqeval gives NaN and NumPy's RuntimeWarning
+    if no_mean and warn_for:
+        _warn("Macro average", "no types", RuntimeWarning)
+        warn_for = ()
+    if average == "micro" or no_mean:
+        correct, predicted, gold = (column.sum(keepdims=True) for column in (correct, predicted, gold))
     zero = 0.0 if zero_division in ("warn", 0) else 1.0
     precision = _ratio(correct, predicted, "precision", zero, warn_for)
     recall = _ratio(correct, gold, "recall", zero, warn_for)
     if warn_for == ("f-score",) and np.any((gold == 0) & (predicted == 0)):
-        _warn("F-score", "neither true nor predicted spans")
+        _warn("F-score", "neither true nor predicted spans", _undefined_metric())
     f_score = f_measure(precision, recall, beta=beta)
     if average is None:
         return precision, recall, f_score, gold
@@ -114,14 +118,18 @@ def figures(
 
 def _ratio(correct: IntArray, total: IntArray, metric: str, zero: float, warn_for: tuple[str, ...]) -> FloatArray:
     if metric in warn_for and np.any(total == 0):
-        names = f"{metric} and F-score" if "f-score" in warn_for else metric
-        _warn(names.capitalize(), f"no {'predicted' if metric == 'precision' else 'true'} spans")
+        names = metric.capitalize() + (" and F-score" if "f-score" in warn_for else "")
+        _warn(names, f"no {'predicted' if metric == 'precision' else 'true'} spans", _undefined_metric())
     return divide(correct, total, zero=zero)
 
 
-def _warn(names: str, lacking: str) -> None:
+def _undefined_metric() -> type[Warning]:
     loaded = sys.modules.get("sklearn.exceptions")
-    category = getattr(loaded, "UndefinedMetricWarning", UndefinedMetricWarning)
+    category: type[Warning] = getattr(loaded, "UndefinedMetricWarning", UndefinedMetricWarning)
+    return category
+
+
+def _warn(names: str, lacking: str, category: type[Warning]) -> None:
     message = f"{names} undefined since there are {lacking}; set to 0.0 (zero_division chooses another value)"
     warnings.warn(message, category, stacklevel=2)
 

@@ -1,0 +1,140 @@
+// The kernels of chunks.h for one instruction set. The loops are plain: compilers make vectors of them. Sums run
+// in a fixed number of lanes, whatever the width of a vector.
+#include "features/chunks.h"
+
+#include "base/simd.h"
+
+namespace trellis::features::TRELLIS_ISA {
+
+using namespace ::TRELLIS_ISA;
+
+constexpr int lanes = 16;         // sums that run side by side
+constexpr int64_t stretch = 256;  // what is fetched at a time
+
+// What the same vector has in the next chunk, `count` numbers of it: more vectors at once than the processor foresees.
+template <typename T>
+inline void fetch_next(const T* here, int64_t count) {
+  for (int64_t i = 0; i < count; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(here + vector_chunk + i, 0, 2);
+}
+
+// Where the stretch that begins here ends.
+inline int64_t end_of(int64_t begin, int64_t size) { return begin + stretch < size ? begin + stretch : size; }
+
+template <int count = lanes>
+inline double fold(double* sums) {
+  for (int half = count / 2; half; half /= 2)
+    for (int j = 0; j < half; ++j) sums[j] += sums[j + half];
+  return sums[0];
+}
+
+double dot(const double* a, const double* b, int64_t size) {
+  double sums[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= size; i += lanes)
+    for (int j = 0; j < lanes; ++j) sums[j] += a[i + j] * b[i + j];
+  for (; i < size; ++i) sums[0] += a[i] * b[i];
+  return fold(sums);
+}
+
+// A number that is read is used several times, and six sums fit the registers of AVX2.
+template <typename T>
+void dot_three_two(const double* const* three, const T* const* two, int64_t size, double* products) {
+  constexpr int few = 8;
+  const double *s = three[0], *y = three[1], *v = three[2];
+  const T *left = two[0], *right = two[1];
+  double s_left[few] = {}, y_left[few] = {}, v_left[few] = {}, s_right[few] = {}, y_right[few] = {}, v_right[few] = {};
+  const auto add = [&](int64_t i, int j) __attribute__((always_inline)) {
+    const double l = double(left[i]), r = double(right[i]);
+    s_left[j] += s[i] * l, y_left[j] += y[i] * l, v_left[j] += v[i] * l;
+    s_right[j] += s[i] * r, y_right[j] += y[i] * r, v_right[j] += v[i] * r;
+  };
+  int64_t i = 0;
+  for (; i + few <= size; i += few) {
+    if (i % stretch == 0) fetch_next(left + i, stretch), fetch_next(right + i, stretch);
+    for (int j = 0; j < few; ++j) add(i + j, j);
+  }
+  for (; i < size; ++i) add(i, 0);
+  double* sums[] = {s_left, y_left, v_left, s_right, y_right, v_right};
+  for (int k = 0; k < 6; ++k) products[k] = fold<few>(sums[k]);
+}
+
+template <typename T>
+void add_scaled(double* __restrict to, const T* __restrict from, double factor, int64_t size) {
+  for (int64_t begin = 0; begin < size; begin += stretch) {
+    const int64_t end = end_of(begin, size);
+    fetch_next(from + begin, end - begin);
+    for (int64_t i = begin; i < end; ++i) to[i] += factor * double(from[i]);
+  }
+}
+
+void add_row(double* __restrict to, const double* __restrict from, double factor, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) to[i] += factor * from[i];
+}
+
+void subtract(const double* a, const double* b, int64_t size, float* __restrict to, double* __restrict wide) {
+  for (int64_t begin = 0; begin < size; begin += stretch) {
+    const int64_t end = end_of(begin, size);
+    fetch_next(a + begin, end - begin), fetch_next(b + begin, end - begin);
+    for (int64_t i = begin; i < end; ++i) {
+      to[i] = float(a[i] - b[i]);
+      wide[i] = double(to[i]);
+    }
+  }
+}
+
+inline double sign_of(double value) { return (value > 0.0 ? 1.0 : 0.0) - (value < 0.0 ? 1.0 : 0.0); }
+
+void pseudo_gradient(const double* w, const double* g, double c1, int64_t size, double* out) {
+  for (int64_t i = 0; i < size; ++i) {
+    const double shrunk = g[i] > c1 ? g[i] - c1 : g[i] < -c1 ? g[i] + c1 : 0.0 * g[i];  // NaN stays NaN
+    out[i] = w[i] != 0.0 ? g[i] + c1 * sign_of(w[i]) : shrunk;
+  }
+}
+
+void keep_downhill(const double* uphill, int64_t size, double* direction) {
+  for (int64_t i = 0; i < size; ++i) direction[i] = direction[i] * uphill[i] >= 0.0 ? 0.0 : direction[i];
+}
+
+void step_in_orthant(const double* x, const double* uphill, const double* direction, double step, int64_t size,
+                     double* out) {
+  for (int64_t i = 0; i < size; ++i) {
+    const double next = x[i] + step * direction[i], side = x[i] != 0.0 ? x[i] : -uphill[i];
+    out[i] = next * sign_of(side) <= 0.0 ? 0.0 : next;
+  }
+}
+
+void measure(const double* from, const double* to, const double* uphill, int64_t size, double* sums) {
+  double lengths[lanes] = {}, slopes[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= size; i += lanes) {
+    for (int j = 0; j < lanes; ++j) {
+      lengths[j] += __builtin_fabs(to[i + j]);
+      slopes[j] += uphill[i + j] * (to[i + j] - from[i + j]);
+    }
+  }
+  for (; i < size; ++i) {
+    lengths[0] += __builtin_fabs(to[i]);
+    slopes[0] += uphill[i] * (to[i] - from[i]);
+  }
+  sums[0] = fold(lengths), sums[1] = fold(slopes);
+}
+
+namespace {
+
+constexpr VectorKernels table = {dot,
+                                 dot_three_two<double>,
+                                 dot_three_two<float>,
+                                 add_scaled<double>,
+                                 add_scaled<float>,
+                                 add_row,
+                                 subtract,
+                                 pseudo_gradient,
+                                 keep_downhill,
+                                 step_in_orthant,
+                                 measure};
+
+}  // namespace
+
+}  // namespace trellis::features::TRELLIS_ISA
+
+TRELLIS_KERNELS(features, VectorKernels, table)

@@ -1,0 +1,289 @@
+"""Requests become jobs for the batcher: checked against limits and models, split into tokens and into parts."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain, groupby
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.json import Encoder, encode
+
+from trellis.errors import TrellisError
+from trellis.lexicon import Entry, Lexicon, parse_strength
+from trellis.models import Tagged
+from trellis.models.raw_text import inputs_of, joined, parts_of, segments
+from trellis.server.constraints import SpanConstraints, check_labels, check_scheme, constraints_of
+from trellis.server.fair_queue import BatchJob, JobPart
+from trellis.server.limits import ServerLimits
+from trellis.server.problems import invalid, too_large
+from trellis.server.questions import (
+    ExplainQuestion,
+    InputColumns,
+    TagAnswers,
+    TagQuestion,
+    TrellisQuestion,
+)
+from trellis.server.registry import ModelRegistry, ServedModel
+from trellis.server.schemas import (
+    Correction,
+    ExplainAnswer,
+    ExplainRequest,
+    LexiconEntry,
+    LineResult,
+    TagAnswer,
+    TagLine,
+    TagOptions,
+    TagRequest,
+    TagResult,
+    TrellisAnswer,
+    TrellisRequest,
+    decode,
+    decode_lines,
+)
+from trellis.text import splitter
+
+_WIDER = 4  # what a token costs at least with a lexicon: the chain has more states
+_ENCODER = Encoder()
+_PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
+
+
+class JobBuilder:
+    """Makes jobs of the bodies of requests, for the models of a registry, within limits."""
+
+    def __init__(self, registry: ModelRegistry, limits: ServerLimits) -> None:
+        self._registry, self._limits = registry, limits
+
+    def tag(self, body: bytes) -> BatchJob:
+        """``/v1/tag``."""
+        request = decode(TagRequest, body)
+        model, form = self._registry.get(request.model), _only(request, "texts", "tokens", "documents")
+        self._check(request)
+        if form == "documents" and (request.k_best or not request.probabilities):
+            raise invalid("documents are answered with probabilities and without k_best: send their sentences as texts")
+        if form == "documents" and (request.known is not UNSET or request.known_spans is not UNSET):
+            raise invalid("known labels belong to the tokens of texts or token lists, not to documents")
+        given = getattr(request, form)
+        owners = list(parts_of(given)) if form == "documents" else []
+        texts = [text for _, _, text in owners] if form == "documents" else given
+        inputs = InputColumns(texts) if form == "tokens" else split(model, texts)
+        known = constraints_of(request, inputs.items, model.tagger.tagset_)
+        lexicon = self._lexicon(request.lexicon)
+        question = TagQuestion(
+            model, form != "tokens", known is not None, request.probabilities, request.k_best, lexicon
+        )
+
+        def finish(answers: list[TagAnswers]) -> bytes:
+            if form == "documents":
+                results = _documents(given, owners, answers, request.spans_only)
+            else:
+                results = results_of(answers, request.spans_only)
+            return encode(TagAnswer(model.name, model.version, results))
+
+        parts = self.parts(inputs._replace(known=known), max(1, request.k_best) * _width(lexicon))
+        return BatchJob(question, parts, finish, self._seconds(request.timeout))
+
+    def trellis(self, body: bytes) -> BatchJob:
+        """``/v1/trellis``."""
+        request = decode(TrellisRequest, body)
+        model, inputs = self._single(request)
+        if request.k_best > self._limits.k:
+            raise invalid(f"k_best must be in 1..{self._limits.k}, got {request.k_best}")
+        known = constraints_of(request, inputs.items, model.tagger.tagset_)
+        lexicon = self._lexicon(request.lexicon)
+        question = TrellisQuestion(model, request.text is not UNSET, known is not None, request.k_best, lexicon)
+        parts = self.parts(inputs._replace(known=known), (2 + request.k_best) * _width(lexicon))
+
+        def finish(answers: list[dict[str, Any]]) -> bytes:
+            return encode(TrellisAnswer(model=model.name, version=model.version, **answers[0]))
+
+        return BatchJob(question, parts, finish, self._seconds(request.timeout))
+
+    def explain(self, body: bytes) -> BatchJob:
+        """``/v1/explain``."""
+        request, most = decode(ExplainRequest, body), self._limits.explained_tokens
+        model, inputs = self._single(request)
+        tokens = list(getattr(inputs.items[0], "tokens", inputs.items[0]))
+        positions = range(len(tokens)) if request.positions is UNSET else request.positions
+        wrong = next((position for position in positions if position >= max(1, len(tokens))), None)
+        if wrong is not None:
+            raise invalid(f"positions must be in 0..{max(0, len(tokens) - 1)}, got {wrong}")
+        positions = positions if tokens else []
+        if len(positions) > most:
+            raise too_large(f"reasons of {len(positions)} tokens are asked for: expected at most {most} positions")
+        parts = self.parts(inputs._replace(positions=positions), max(1, 4 * len(positions)))
+
+        def finish(answers: list[Any]) -> bytes:
+            return encode(ExplainAnswer(model.name, model.version, tokens, answers[0]))
+
+        return BatchJob(ExplainQuestion(model, request.top), parts, finish, self._seconds(request.timeout))
+
+    def lines(self, options: TagOptions) -> Callable[[bytes], list[BatchJob]]:
+        """``/v1/tag`` with JSON Lines: how some lines become jobs, with the options of the query."""
+        self._check(options)
+        model = self._registry.get(options.model)
+
+        def jobs(body: bytes) -> list[BatchJob]:
+            lines = decode_lines(TagLine, body)
+            if lines is None:
+                lines = [decode(TagLine, body)]
+            for line in lines:
+                if (line.text is UNSET) is (line.tokens is UNSET):
+                    _only(line, "text", "tokens")
+            runs = groupby(lines, key=lambda line: line.text is not UNSET)
+            return [self._line_job(list(run), raw, model, options) for raw, run in runs]
+
+        return jobs
+
+    def _line_job(self, lines: list[TagLine], raw: bool, model: ServedModel, options: TagOptions) -> BatchJob:
+        """Lines of one form."""
+        inputs = split(model, [line.text for line in lines]) if raw else InputColumns([line.tokens for line in lines])
+        parts = self.parts(inputs, max(1, options.k_best))
+
+        def finish(answers: list[TagAnswers]) -> bytes:
+            results = results_of(answers, options.spans_only, LineResult)
+            for line, result in zip(lines, results, strict=True):
+                if line.id is not UNSET:
+                    result.id = line.id
+            return _ENCODER.encode_lines(results)
+
+        question = TagQuestion(model, raw, False, options.probabilities, options.k_best)
+        return BatchJob(question, parts, finish, self._limits.seconds)
+
+    def correction(self, body: bytes) -> tuple[str, list[str], Sequence[Any]]:
+        """``/v1/corrections``: the text, its tokens, and what is known of their labels."""
+        request = decode(Correction, body)
+        tagger = self._registry.get(request.model).tagger
+        tags = tagger.tagset_
+        if not request.tokens:
+            raise invalid("tokens must have at least one token, got []")
+        self.parts(InputColumns([request.tokens]))
+        labels: Sequence[Any]
+        if request.tags is not UNSET:  # which say more than spans
+            labels = check_labels(list(request.tags), len(request.tokens), "tags", tags)
+            if getattr(tagger, "constraints", True):
+                check_scheme(labels, "tags", tags)
+        elif request.known_spans is not UNSET:
+            labels = SpanConstraints(tags).labels(request.known_spans, len(request.tokens), "known_spans")
+        else:
+            raise invalid("the request must have known_spans or tags, got none")
+        return " ".join(request.tokens) if request.text is UNSET else request.text, request.tokens, labels
+
+    def parts(self, inputs: InputColumns, weight: int = 1) -> list[JobPart]:
+        """The sentences as parts of a job, if they are not too many or too long; `weight` is what a token costs."""
+        limits = self._limits
+        lengths = [length or 1 for length in map(len, inputs.items)]
+        tokens, longest = sum(lengths), max(lengths, default=0)
+        if tokens > limits.tokens:
+            raise too_large(f"the request has {tokens} tokens: expected at most {limits.tokens}")
+        if tokens * weight > limits.high_tokens:
+            most = limits.high_tokens // weight
+            asks = "for so many labellings or positions, or so long entries of a lexicon"
+            raise too_large(f"the request has {tokens} tokens: expected at most {most} {asks}")
+        if longest > limits.sentence_tokens:
+            raise too_large(f"a sentence has {longest} tokens: expected at most {limits.sentence_tokens}")
+        if tokens * weight <= limits.batch_tokens:
+            return [JobPart(inputs, tokens * weight)] if tokens else []
+        return parts_within(inputs, limits, weight)
+
+    def _check(self, options: TagOptions) -> None:
+        if options.k_best > self._limits.k:
+            raise invalid(f"k_best must be in 0..{self._limits.k}, got {options.k_best}")
+        if options.spans_only and not options.probabilities:
+            raise invalid("spans_only needs probabilities: spans come with theirs")
+
+    def _single(self, request: TrellisRequest | ExplainRequest) -> tuple[ServedModel, InputColumns]:
+        """The model of a request about one text or token list, and that input."""
+        model = self._registry.get(request.model)
+        if _only(request, "text", "tokens") == "text":
+            return model, split(model, [request.text])
+        return model, InputColumns([request.tokens])
+
+    def _lexicon(self, given: list[LexiconEntry] | UnsetType) -> tuple[Entry, ...]:
+        if given is UNSET:
+            return ()
+        if len(given) > self._limits.lexicon_entries:
+            raise too_large(f"lexicon has {len(given)} entries: expected at most {self._limits.lexicon_entries}")
+        return tuple(_entry(entry, f"lexicon[{i}]") for i, entry in enumerate(given))
+
+    def _seconds(self, wanted: float | UnsetType) -> float:
+        most = self._limits.seconds
+        if wanted is UNSET:
+            return most
+        if wanted > most:
+            raise invalid(f"timeout must be above 0 and at most {most:g} seconds, got {wanted:g}")
+        return wanted
+
+
+def results_of(answers: Sequence[TagAnswers], spans_only: bool, kind: type[TagResult] = TagResult) -> list[Any]:
+    """One result per sentence."""
+    results = [kind(tags=tags) for own in answers for tags in own.tags]
+    results += [_result(one, spans_only, kind) for own in answers for one in own.tagged]
+    for result, paths in zip(results, chain.from_iterable(own.labellings for own in answers), strict=False):
+        result.k_best = paths  # type: ignore[assignment]
+    return results
+
+
+def _result(tagged: Tagged, spans_only: bool, kind: type[TagResult] = TagResult, **more: Any) -> TagResult:
+    return kind(spans=tagged.to_records(), **more) if spans_only else kind(**tagged.to_dict(), **more)  # type: ignore[arg-type]
+
+
+def _documents(
+    texts: Sequence[str], owners: Sequence[tuple[int, int, str]], answers: Sequence[TagAnswers], spans_only: bool
+) -> list[TagResult]:
+    """One result per document; `owners` are number of the document, start, and text of each sentence."""
+    sentences: list[list[tuple[int, Tagged]]] = [[] for _ in texts]
+    for (number, start, _), one in zip(owners, chain.from_iterable(own.tagged for own in answers), strict=True):
+        sentences[number].append((start, one))
+    return [_document(text, own, spans_only) for text, own in zip(texts, sentences, strict=True)]
+
+
+def _document(text: str, sentences: list[tuple[int, Tagged]], spans_only: bool) -> TagResult:
+    if not sentences:
+        return TagResult(spans=[]) if spans_only else TagResult(text, [], [], [], [], [], [])
+    whole = joined(text, sentences)
+    if spans_only:
+        return _result(whole, spans_only)
+    return _result(whole, spans_only, sentences=[[start, start + len(one.text)] for start, one in sentences])
+
+
+def _only(request: Struct, *names: str) -> str:
+    """The one of these fields that a request has."""
+    found = [name for name in names if getattr(request, name) is not UNSET]
+    if len(found) != 1:
+        raise invalid(f"the request must have one of {', '.join(names)}, got {' and '.join(found) or 'none'}")
+    return found[0]
+
+
+def _entry(given: LexiconEntry, where: str) -> Entry:
+    try:
+        label = None if given.label is UNSET else given.label
+        return Lexicon([(given.surface, label, parse_strength(given.strength))])[0]
+    except TrellisError as error:
+        raise invalid(f"{where}: {error}") from None
+
+
+def _width(lexicon: Sequence[Entry]) -> int:
+    """What a token costs with a lexicon: entries of so many tokens may overlap, and each widens the chain."""
+    return max((max(_WIDER, len(_PIECES.findall(entry.surface))) for entry in lexicon), default=1)
+
+
+def parts_within(inputs: InputColumns, limits: ServerLimits, weight: int = 1) -> list[JobPart]:
+    """The sentences in parts of at most a quarter of a batch, unless one sentence has more."""
+    most = max(1, limits.batch_tokens // 4)
+    ends = list(accumulate((length or 1) * weight for length in map(len, inputs.items)))
+    parts, first, before = [], 0, 0
+    while first < len(ends):
+        end = max(bisect_right(ends, before + most, first), first + 1)
+        parts.append(JobPart(inputs.part(first, end), ends[end - 1] - before, first))
+        first, before = end, ends[end - 1]
+    return parts
+
+
+def split(model: ServedModel, texts: Sequence[Any]) -> InputColumns:
+    """Raw texts as the model reads them."""
+    how = splitter(model.tagger.tokenizer_)
+    items, raw = inputs_of(texts, how, with_gaps=segments(model.tagger.tagset_))
+    return InputColumns(items, raw)

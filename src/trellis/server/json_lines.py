@@ -1,0 +1,155 @@
+"""JSON Lines, answered as they come: one line of answer per line of the body, in their order.
+
+Lines that come together are answered together. They wait for room in the queue instead of being refused, and no more of
+the body is read than can be answered soon, so that memory does not grow with the body. A line that cannot be answered,
+or is too long, gets an error in its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
+
+from trellis.server.batcher import Batcher
+from trellis.server.body_limits import pieces_of
+from trellis.server.fair_queue import BatchJob
+from trellis.server.limits import ServerLimits
+from trellis.server.problems import RequestError, logged
+from trellis.server.schemas import LINES
+
+_BLOCKS = 8  # that wait for their answers
+
+
+class LineBlock(NamedTuple):
+    """Lines that came together; `first` is the number of the first one in the body."""
+
+    first: int
+    lines: list[bytes | None]
+
+
+class LinesResponse:
+    """An ASGI response that reads lines and writes answers at the same time."""
+
+    status_code = 200
+
+    def __init__(self, batcher: Batcher, limits: ServerLimits, read: Callable[[bytes], list[BatchJob]]) -> None:
+        self._batcher, self._limits, self._read = batcher, limits, read
+        self._waiting: asyncio.Queue[asyncio.Future[bytes] | None] = asyncio.Queue(_BLOCKS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer the whole body."""
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", LINES.encode())]})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head goes without waiting
+        reading = asyncio.ensure_future(self._submit_all(receive))
+        try:
+            while (answer := await self._waiting.get()) is not None:
+                try:
+                    content = await answer
+                except asyncio.CancelledError:
+                    if not answer.cancelled():
+                        raise
+                    break
+                await send({"type": "http.response.body", "body": content, "more_body": True})
+            await reading
+            await send({"type": "http.response.body", "body": b""})
+        except (ClientDisconnect, OSError):
+            pass
+        finally:
+            reading.cancel()
+            self._abandon()
+
+    async def _submit_all(self, receive: Receive) -> None:
+        """Read to the end; what is wrong with the body itself is told as a last line."""
+        number = 0
+        try:
+            async for block in blocks_of(pieces_of(receive, self._limits.seconds), self._limits.line_bytes):
+                number = block.first + len(block.lines)
+                await self._batcher.room()
+                await self._waiting.put(asyncio.ensure_future(self._answer(block)))
+        except ClientDisconnect:
+            self._abandon()
+            raise
+        except Exception as error:
+            last: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+            last.set_result(_told(error, number))
+            await self._waiting.put(last)
+        finally:
+            await self._waiting.put(None)
+
+    def _abandon(self) -> None:
+        """Cancel what nobody waits for any more."""
+        while not self._waiting.empty():
+            answer = self._waiting.get_nowait()
+            if answer is not None:
+                answer.cancel()
+
+    async def _answer(self, block: LineBlock) -> bytes:
+        """The answers to lines: all together, or if that fails, one after another, to find those that are wrong."""
+        lines = [line for line in block.lines if line]
+        if 1 < len(lines) == len(block.lines) and all(map(bytes.strip, lines)):
+            try:
+                return await self._asked(b"\n".join(lines))
+            except Exception as error:
+                if isinstance(error, RequestError) and error.status == 503:
+                    return b"".join(_told(error, block.first + i) for i in range(len(block.lines)))
+        answers = []
+        for number, line in enumerate(block.lines, start=block.first):
+            if line is None:
+                most = self._limits.line_bytes
+                long = RequestError("too_large", f"the line is too long: expected at most {most} bytes")
+                answers.append(_told(long, number))
+            elif line.strip():
+                try:
+                    answers.append(await self._asked(line))
+                except Exception as error:
+                    answers.append(_told(error, number))
+        return b"".join(answers)
+
+    async def _asked(self, lines: bytes) -> bytes:
+        """The answers to lines that are all right; they wait while there is no room for them."""
+        seconds, answers = self._limits.seconds, []
+        for job in self._read(lines):
+            answer = await self._submitted(job)
+            try:
+                async with asyncio.timeout(seconds):
+                    answers.append(await answer)
+            except TimeoutError:
+                raise RequestError("deadline_passed", f"there was no answer within {seconds:g} seconds") from None
+        return b"".join(answers)
+
+    async def _submitted(self, job: BatchJob) -> asyncio.Future[bytes]:
+        while True:
+            await self._batcher.room()
+            try:
+                return self._batcher.submit(job)
+            except RequestError as error:
+                if error.code != "overloaded":
+                    raise
+                await asyncio.sleep(0.01)
+
+
+async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[LineBlock]:
+    """The lines of a body, those that end in one piece together; None is one that is too long."""
+    first, rest, skipping = 0, b"", False
+    async for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        lines: list[bytes | None] = [None if len(line) > longest else line for line in whole]
+        if skipping and lines:
+            lines[0], skipping = None, False
+        if len(rest) > longest:
+            rest, skipping = b"", True
+        if lines:
+            yield LineBlock(first, lines)
+            first += len(lines)
+    if rest or skipping:
+        yield LineBlock(first, [None if skipping else rest])
+
+
+def _told(error: Exception, number: int) -> bytes:
+    problem = logged(error)
+    problem.input = number
+    return problem.body() + b"\n"

@@ -1,0 +1,144 @@
+"""The models of a server by name, and how a changed file takes the place of the model that was opened from it.
+
+A model is replaced as a whole: requests that were read before keep the old one. A file that cannot be opened changes
+nothing but what `/readyz` says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from trellis.caching import cached
+from trellis.errors import ConfigError, StoreError, TrellisError
+from trellis.models import Tagger, load
+from trellis.models.folder import model_file
+from trellis.server.problems import RequestError
+from trellis.server.schemas import ModelAnswer
+from trellis.suggest import did_you_mean
+
+Signature = tuple[int, int, int]
+"""By which a file is told from what it was before: its number, its time, its size."""
+_NOTHING: Signature = (0, 0, 0)
+_SETTLED = 2_000_000_000
+"""A file that cannot be opened is tried again until it is this old, in nanoseconds: within a tick of the file system's
+clock it may change without another signature."""
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """A model as it was opened; another one takes its place when its file changes."""
+
+    name: str
+    tagger: Tagger[Any]
+    signature: Signature
+
+    @cached
+    def version(self) -> str:
+        """The same in all processes that opened the same file, another one for another file."""
+        return hashlib.sha256(repr(self.signature).encode()).hexdigest()[:12]
+
+    def about(self) -> ModelAnswer:
+        """What clients may know."""
+        tagger, tags = self.tagger, self.tagger.tagset_
+        return ModelAnswer(
+            name=self.name,
+            version=self.version,
+            kind=tagger.kind,
+            labels=list(tags.labels),
+            kinds=sorted({kind for _, kind in tags.parsed if kind}),
+            scheme=tags.scheme.value,
+            tokenizer=str(tagger.tokenizer_),
+        )
+
+
+class ModelRegistry:
+    """The models that are served; the first is the one that is meant if a request names none."""
+
+    def __init__(self, paths: Mapping[str, str | Path]) -> None:
+        """Open all of them; an error names the file, as it is for the person who starts the server."""
+        if not paths:
+            raise ConfigError("a server needs at least one model, got none")
+        self._paths = {name: Path(path) for name, path in paths.items()}
+        self._models = {name: _opened(name, path) for name, path in self._paths.items()}
+        self._first = next(iter(self._paths))
+        self._tried = {name: model.signature for name, model in self._models.items()}
+        self._problems: dict[str, str] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens the files itself."""
+        return ModelRegistry, (self._paths,)
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        """The models, the first one first."""
+        return iter(tuple(self._models.values()))
+
+    def get(self, name: str | UnsetType = UNSET) -> ServedModel:
+        """A model by name, or the first."""
+        name = self._first if name is UNSET else name
+        if name not in self._models:
+            raise RequestError("not_found", f"there is no model {name[:80]!r}{did_you_mean(name, self._models)}")
+        return self._models[name]
+
+    def path(self, name: str) -> Path:
+        """The file or folder of a model."""
+        return self._paths[name]
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Why the file of a model is not what is served, by name."""
+        return dict(self._problems)
+
+    def refresh(self) -> list[str]:
+        """Open what has changed since the last look; the names of the models that were replaced. It may take long."""
+        return [name for name in self._paths if self._refresh(name)]
+
+    def _refresh(self, name: str) -> bool:
+        path = self._paths[name]
+        try:
+            signature = _signature(path)
+            if signature == self._models[name].signature:
+                self._problems.pop(name, None)
+                return False
+            if signature == self._tried[name]:
+                return False
+            self._tried[name] = signature
+            self._models[name] = _opened(name, path)
+        except Exception as error:  # whatever is wrong with a file, the old model goes on
+            reason = str(error) if isinstance(error, TrellisError) else f"it cannot be opened: {type(error).__name__}"
+            self._problems[name] = _without_path(reason, path, name)
+            if time.time_ns() - self._tried[name][1] < _SETTLED:
+                self._tried[name] = _NOTHING
+            return False
+        self._tried[name] = self._models[name].signature
+        self._problems.pop(name, None)
+        return True
+
+
+def _opened(name: str, path: Path) -> ServedModel:
+    signature = _signature(path)  # before it is read: if it changes meanwhile, it is opened again
+    return ServedModel(name, load(path), signature)
+
+
+def _signature(path: Path) -> Signature:
+    try:
+        found = os.stat(model_file(path))
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _without_path(message: str, path: Path, name: str) -> str:
+    """The message as clients may see it: they know the model by its name only."""
+    files = ("", "model.safetensors", "training.json", "checkpoints")
+    places = {str(own / file) for own in (path, path.absolute(), path.resolve()) for file in files}
+    for place in sorted(places, key=len, reverse=True):
+        message = message.replace(place, name)
+    return message

@@ -1,0 +1,130 @@
+"""The application in processes of granian, which accept connections, read HTTP, and are replaced if they die.
+
+On Linux granian forks its workers after the models were opened here, so that they share their memory; elsewhere each
+worker opens them itself. A worker opens a file again only when it has changed.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from starlette.types import ASGIApp
+
+from trellis.errors import ConfigError
+from trellis.server.app import ServerSettings, create_app
+from trellis.server.metrics import forget_dead_workers
+from trellis.server.registry import ModelRegistry
+
+_SWITCH = 0.0005
+"""Seconds after which a thread lets others run: the event loop must not wait long for the model's thread."""
+_GARBAGE = 50_000
+"""Objects that may gather until the garbage collector looks at them: a request of many sentences has hundreds."""
+_PATIENCE = 5
+"""Seconds that a worker has beyond the longest request to end by itself."""
+_LOG = {
+    "formatters": {"plain": {"format": "trellis: %(message)s"}},
+    "handlers": {"errors": {"class": "logging.StreamHandler", "stream": "ext://sys.stderr", "formatter": "plain"}},
+    "loggers": {name: {"handlers": ["errors"], "propagate": False} for name in ("_granian", "trellis.server")},
+}
+
+
+@dataclass(frozen=True)
+class AppLoader:
+    """Makes the application in a worker."""
+
+    registry: ModelRegistry
+    settings: ServerSettings
+
+    def __call__(self) -> ASGIApp:
+        """Called once in each worker."""
+        sys.setswitchinterval(_SWITCH)
+        gc.set_threshold(_GARBAGE)
+        forget_dead_workers()
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        return create_app(self.registry, self.settings)
+
+
+def free_port(host: str, port: int) -> int:
+    """The port, if nobody listens there; for 0 any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.create_server((host, port), family=family) as sock:
+            found: int = sock.getsockname()[1]
+            return found
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"cannot listen at {host}, port {port}: {error}") from None
+
+
+def run(
+    registry: ModelRegistry,
+    settings: ServerSettings,
+    host: str,
+    port: int,
+    *,
+    workers: int = 1,
+    max_memory: int | None = None,
+) -> None:
+    """Serve until a signal comes, which is answered after the requests that are under way.
+
+    Args:
+        registry: the models.
+        settings: how the application behaves.
+        host: address to listen at.
+        port: not 0; see `free_port`.
+        workers: processes that answer.
+        max_memory: megabytes of a worker beyond which it is replaced.
+
+    """
+    limits = settings.limits
+    server = Granian(
+        "trellis",
+        address=host,
+        port=port,
+        interface=Interfaces.ASGI,
+        workers=workers,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=2048,
+        backpressure=limits.connections,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=int(1000 * limits.head_seconds), max_buffer_size=max(8192, limits.head_bytes)
+        ),
+        log_level=LogLevels.error,
+        log_dictconfig=_LOG,
+        respawn_failed_workers=True,
+        workers_max_rss=max_memory,
+        workers_kill_timeout=int(limits.seconds) + _PATIENCE,
+    )
+    gc.collect()
+    gc.freeze()  # what exists now is not looked at again, which would copy it for each worker
+    server.serve(target_loader=AppLoader(registry, settings), wrap_loader=False)
+
+
+_DRAIN = 10.0  # seconds for what was accepted, once nobody can stop a worker any more
+
+
+def _end_with_parent() -> None:
+    """Stop this worker if the process that started it is gone: nobody would start or stop it any more."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    if os.name == "nt":
+        parent.join()
+    else:  # not by its pipe, of which workers that were forked later may hold the other end
+        while os.getppid() == parent.pid:
+            time.sleep(0.5)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_DRAIN)
+    os._exit(1)
