@@ -12,9 +12,9 @@ import trellis
 ROOT = Path(trellis.__file__).parent
 # From the bottom up. A part may import those of lower layers, and no other part of its own.
 LAYERS = [
-    ["arrays", "caching", "counts", "errors", "lazy"],
-    ["extras", "files", "frames", "scratch", "suggest", "untrusted"],
-    ["aligned"],
+    ["errors", "lazy"],
+    ["arrays", "files", "optional", "untrusted"],
+    ["report"],
     ["text", "tags", "ragged", "config", "store", "symbols", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],

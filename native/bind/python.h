@@ -21,7 +21,7 @@ namespace trellis::bind {
 using namespace chain;
 
 // A contiguous array on the CPU; further demands as those of nanobind's arrays. Its numbers must lie where the compiler
-// may assume that such numbers lie. trellis.aligned copies what does not; what slips through is refused here, since
+// may assume that such numbers lie. trellis.arrays copies what does not; what slips through is refused here, since
 // kernels would read it with undefined behaviour.
 template <typename T, typename... More>
 struct Array : nanobind::ndarray<T, More..., nanobind::c_contig, nanobind::device::cpu> {

@@ -32,10 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
-from trellis.errors import ConfigError
+from trellis.errors import ConfigError, did_you_mean, shown
 from trellis.files import write_text
-from trellis.suggest import did_you_mean
-from trellis.untrusted import shown
 
 __all__ = [
     "changed",

@@ -19,23 +19,74 @@
 
 `DataWarning` is no error: data were not as they should be, and it says what was done about it.
 
-Every message says what is wrong, where, what was expected and what was found.
+Every message says what is wrong, where, what was expected and what was found; `shown`, `number_of` and `did_you_mean`
+write its parts.
 """
 
 from __future__ import annotations
 
+import reprlib
 import sys
 import warnings
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, Self
 
 LONGEST_SHOWN = 120
 """Characters of somebody's text that a message quotes."""
 
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = LONGEST_SHOWN
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxdict = _SHORT.maxset = 20
+_SHORT.maxlevel = 4
+
+_SIMILAR = 0.6  # out of 1: two names are similar from here on
+
 
 def shortened(text: str) -> str:
     """The beginning of a text, for a message."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def shown(value: Any) -> str:
+    """A value for a message: as Python writes it, but short, no matter how long or deeply nested it is.
+
+    >>> shown([1, "two", None])
+    "[1, 'two', None]"
+    """
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # the caller's own `repr`, or an integer of too many digits
+        return f"a value of type {type(value).__name__}"
+
+
+def number_of(count: int, noun: str, plural: str | None = None) -> str:
+    """A number and what it counts: 1 sentence, 2,000 sentences; `plural` is for nouns that do not take an s."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def nearest(name: object, known: Iterable[str], *, always: bool = False) -> str | None:
+    """The most similar of the known names; None if none is similar, or with `always` only if there are no names.
+
+    >>> nearest("shap", ["shape", "type"])
+    'shape'
+    >>> nearest("colour", ["shape", "type"])
+    """
+    found = get_close_matches(str(name), list(known), n=1, cutoff=0.0 if always else _SIMILAR)
+    return found[0] if found else None
+
+
+def did_you_mean(
+    name: object, known: Iterable[str], *, always: bool = False, show: Callable[[str], object] = repr
+) -> str:
+    """The end of an error about an unknown name; `show` writes the suggested one. Empty if `nearest` finds none.
+
+    >>> did_you_mean("shap", ["shape", "type"])
+    "; did you mean 'shape'?"
+    """
+    near = nearest(name, known, always=always)
+    return "" if near is None else f"; did you mean {show(near)}?"
 
 
 class TrellisError(Exception):

@@ -1,10 +1,12 @@
-"""Names of a package that are imported when they are first asked for: who tags needs nothing that trains or scores."""
+"""What waits until it is first asked for: names of packages, and attributes that are computed."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Generic, Self, TypeVar, overload
+
+T = TypeVar("T")
 
 
 def lazily(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
@@ -17,3 +19,28 @@ def lazily(package: str, homes: Mapping[str, Iterable[str]]) -> Callable[[str], 
         return getattr(importlib.import_module(home_of[name]), name)
 
     return find
+
+
+class cached(Generic[T]):  # noqa: N801 - a decorator
+    """A method without arguments as an attribute whose value is kept in the instance.
+
+    `functools.cached_property` of Python 3.11 holds one lock for all instances while it computes. That makes threads
+    wait for each other, and a process that forks while another thread is computing waits forever. Here two threads that
+    ask at the same moment may both compute, and one of their equal answers stays.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self._name = compute, compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._compute(instance)  # from now on found before this descriptor
+        return value

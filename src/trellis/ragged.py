@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.aligned import any_array, plain_array
-from trellis.arrays import AnyArray, IntArray
-from trellis.errors import ShapeError
-from trellis.untrusted import shown
+from trellis.arrays import AnyArray, IntArray, any_array, plain_array
+from trellis.errors import ShapeError, shown
 
 __all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"]
 

@@ -9,7 +9,7 @@ from itertools import repeat
 import numpy as np
 
 from trellis.arrays import IntArray
-from trellis.caching import cached
+from trellis.lazy import cached
 
 PADDING, UNKNOWN = 0, 1
 """The first two ids of every vocabulary."""

@@ -10,12 +10,11 @@ What was parsed may still be anything: `Fields` asks an object for its fields by
 from __future__ import annotations
 
 import json
-import reprlib
 import sys
 from collections.abc import Iterable
 from typing import Any
 
-from trellis.errors import StoreError, TrellisError
+from trellis.errors import StoreError, TrellisError, shown
 
 _NAMES = {
     dict: "an object",
@@ -46,18 +45,6 @@ def parse_json_prefix(text: str, start: int) -> tuple[Any, int]:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
         raise _problem(error) from None
-
-
-def shown(value: Any) -> str:
-    """A value for a message: as Python writes it, but short, no matter how long or deeply nested it is.
-
-    >>> shown([1, "two", None])
-    "[1, 'two', None]"
-    """
-    try:
-        return _SHORT.repr(value)
-    except Exception:  # the caller's own `repr`, or an integer of too many digits
-        return f"a value of type {type(value).__name__}"
 
 
 def is_unicode(text: str) -> bool:
@@ -159,16 +146,7 @@ def _name(value: Any) -> str:
     return f"{kind} ({shown(value)})" if isinstance(value, int | float | str) else kind
 
 
-def _short() -> reprlib.Repr:
-    short = reprlib.Repr()
-    short.maxstring = short.maxlong = short.maxother = 120
-    short.maxlist = short.maxtuple = short.maxdict = short.maxset = 20
-    short.maxlevel = 4
-    return short
-
-
 _DECODER = json.JSONDecoder()
-_SHORT = _short()
 
 
 def _problem(error: Exception) -> JSONSyntaxError:

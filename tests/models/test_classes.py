@@ -5,7 +5,7 @@ import pytest
 from trellis import CRF
 from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.models import classes, families
-from trellis.models.extras import neural_extra
+from trellis.optional import required
 
 
 def test_families_are_made_by_name():
@@ -23,11 +23,11 @@ def test_what_needs_a_library_that_is_missing_says_how_to_get_it():
     missing = ModuleNotFoundError("No module named 'torch'", name="torch")
     with (
         pytest.raises(ModelError, match=r"training needs torch: pip install 'trellis-crf\[neural\]'"),
-        neural_extra("training"),
+        required("training", "trellis-crf[neural]", ModelError),
     ):
         raise missing
     broken = ModuleNotFoundError("No module named 'trellis.wrong'", name="trellis.wrong")
-    with pytest.raises(ModuleNotFoundError), neural_extra("training"):
+    with pytest.raises(ModuleNotFoundError), required("training", "trellis-crf[neural]", ModelError):
         raise broken
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trellis.aligned import any_array, plain_array
-from trellis.arrays import AnyArray, FloatArray, IntArray
+from trellis.arrays import AnyArray, FloatArray, IntArray, any_array, plain_array
 from trellis.errors import ShapeError, TagRangeError
 
 

@@ -8,8 +8,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from trellis.aligned import any_array, plain_array
-from trellis.arrays import IntArray
+from trellis.arrays import IntArray, any_array, plain_array
 from trellis.errors import ChainError, ShapeError, TagRangeError
 
 MOST_TAGS = 2**27

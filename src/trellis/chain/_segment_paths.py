@@ -7,11 +7,9 @@ from collections.abc import Sequence, Sized
 import numpy as np
 import numpy.typing as npt
 
-from trellis.aligned import any_array, plain_array
-from trellis.arrays import FloatArray, IntArray
-from trellis.errors import ChainError, NoPathError, ShapeError, TagRangeError
+from trellis.arrays import FloatArray, IntArray, any_array, plain_array
+from trellis.errors import ChainError, NoPathError, ShapeError, TagRangeError, shown
 from trellis.ragged import offsets_of
-from trellis.untrusted import shown
 
 Paths = Sequence[npt.ArrayLike]
 """The segments of each sequence, ``(S, 3)``: where each begins, where it ends (one behind), and its label."""

@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
-from trellis.aligned import any_array, plain_array
-from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.arrays import BoolArray, FloatArray, IntArray, any_array, plain_array
 from trellis.chain._checks import MOST_TAGS, check_count, check_sample, check_seed
 from trellis.chain._problems import BAD_CHAIN_SCORE, NO_PATH, NOT_FINITE, raise_bad_chain_score
 from trellis.chain._segment_paths import Paths, about, check_paths, places_of, raise_forbidden

@@ -46,10 +46,9 @@ from trellis.chain._problems import (
     raise_bad_chain_score,
     raise_problem,
 )
-from trellis.errors import ShapeError
-from trellis.frames import Grid, Report
+from trellis.errors import ShapeError, shown
 from trellis.ragged import offsets_of, rows_of
-from trellis.untrusted import shown
+from trellis.report import Grid, Report
 
 T = TypeVar("T")
 Kind = Literal["forward", "backward", "viterbi"]

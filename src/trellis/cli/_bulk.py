@@ -14,8 +14,7 @@ import typer
 
 from trellis.cli._reading import remembered_options
 from trellis.cli._signals import stoppable
-from trellis.counts import number_of
-from trellis.errors import ConfigError, DataError
+from trellis.errors import ConfigError, DataError, number_of
 from trellis.models import folder
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ import typer
 
 from trellis.cli._reading import Reader
 from trellis.corpus import CorpusError, OnError, RelayingSource, Source, guess_format
-from trellis.errors import DataError
+from trellis.errors import DataError, shown
 from trellis.models.data import Label
 from trellis.text import Sentence, Splitter, split_sentences, splitter
-from trellis.untrusted import shown
 
 UNKNOWN, OR = "_", "|"
 TEXTS = ("text", "tokens")

@@ -10,8 +10,7 @@ from typing import IO, Annotated
 import typer
 
 from trellis.corpus import dumps, open_output
-from trellis.counts import number_of
-from trellis.errors import ConfigError, DataError
+from trellis.errors import ConfigError, DataError, number_of
 from trellis.lexicon import FORMATS, Lexicon, parse_strength, read_entries
 from trellis.models.occurrences import LexiconReport
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from trellis.counts import number_of
+from trellis.errors import number_of
 
 Tell = Callable[[int, int], None]
 """Called with how many more sentences and tokens are done."""

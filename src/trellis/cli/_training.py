@@ -20,8 +20,7 @@ from trellis.cli._streamed import Streamed, StreamedOnce
 from trellis.cli._tasks import Setting, Task, in_scheme, training_setting
 from trellis.corpus import Corpus
 from trellis.corpus.spans import SPAN_FIELDS
-from trellis.counts import number_of
-from trellis.errors import DataError, DataWarning
+from trellis.errors import DataError, DataWarning, number_of
 from trellis.lexicon import Lexicon
 from trellis.models import Tagger, folder
 from trellis.models.raw_text import tokenizer_for

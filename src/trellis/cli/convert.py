@@ -20,7 +20,7 @@ from trellis.cli._reading import (
     tell_notes,
 )
 from trellis.corpus import convert as conversion
-from trellis.counts import number_of
+from trellis.errors import number_of
 from trellis.tags import Scheme
 
 _FORMATS = "\n\n".join(f"[bold]{name}[/bold]: {form.about}" for name, form in corpus.FORMATS.items())

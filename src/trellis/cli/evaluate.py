@@ -42,11 +42,10 @@ from trellis.cli.score import (
     judge,
     show,
 )
-from trellis.errors import DataError
+from trellis.errors import DataError, shown
 from trellis.models import Tagger, folder
 from trellis.tags import OnBadTags, Scheme, detect
 from trellis.text import Sentence, splitter
-from trellis.untrusted import shown
 
 
 def evaluate(

@@ -12,7 +12,7 @@ from rich.table import Table
 
 import trellis
 from trellis.cli._console import Output
-from trellis.counts import number_of
+from trellis.errors import number_of
 from trellis.models import CRF, Tagger
 from trellis.models.explanation import Explanation
 from trellis.models.lattice_view import LatticeView

@@ -13,7 +13,7 @@ from rich.table import Table
 import trellis
 from trellis.cli import _heatmap
 from trellis.cli._console import Output
-from trellis.counts import number_of
+from trellis.errors import number_of
 from trellis.metrics.report import percent
 from trellis.models import CRF, Tagger, folder
 from trellis.models.crf.features_view import WeightedFeature

@@ -12,10 +12,8 @@ from trellis.cli._console import Output
 from trellis.cli._reading import QuietOption, tell_reading
 from trellis.cli._tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
 from trellis.corpus import read
-from trellis.counts import number_of
-from trellis.errors import DataError
+from trellis.errors import DataError, number_of, shown
 from trellis.text import Sentence
-from trellis.untrusted import shown
 
 ScoreTrainOption = Annotated[
     str | None, typer.Option("--train", help="Training file, for recall or accuracy of known and unknown words.")

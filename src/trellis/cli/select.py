@@ -23,8 +23,7 @@ from trellis.cli._reading import (
 )
 from trellis.cli._tagging import Job
 from trellis.corpus import FORMATS, open_output
-from trellis.counts import number_of
-from trellis.errors import ConfigError
+from trellis.errors import ConfigError, number_of
 from trellis.models import Tagger, folder, select
 from trellis.models.selection import DEFAULT, MEASURES, Selected
 from trellis.text import Sentence, splitter

@@ -10,7 +10,7 @@ from typing import Any
 
 from trellis.corpus import to_rows
 from trellis.errors import DataError
-from trellis.extras import needed
+from trellis.optional import needed
 from trellis.text import Sentence
 
 __all__ = ["label_names", "to_dataset"]

@@ -14,10 +14,9 @@ from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
 from trellis.corpus._errors import LeftOut, LineError
-from trellis.errors import DataError
+from trellis.errors import DataError, shown
 from trellis.tags import Span
 from trellis.text import Offsets
-from trellis.untrusted import shown
 
 Align = Literal["split", "expand", "skip", "error"]
 Note = Callable[[str, str], None]

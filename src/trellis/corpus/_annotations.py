@@ -14,7 +14,7 @@ from typing import Any
 from trellis.corpus._alignment import CharSpan
 from trellis.corpus._errors import LeftOut, LineError
 from trellis.corpus._json import RecordFields
-from trellis.untrusted import shown
+from trellis.errors import shown
 
 _NAMES = ("_annotator_id", "_session_id", "annotator")
 _APPROVERS = ("annotation_approver", "annotations_approved_by")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trellis.corpus._errors import refuse
+from trellis.errors import shown
 from trellis.text import Sentence
-from trellis.untrusted import shown
 
 _NO_MARKS = bytes(set(range(256)) - set(b"\t\n"))
 

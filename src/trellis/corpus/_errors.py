@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import NoReturn
 
-from trellis.errors import LONGEST_SHOWN, CorpusError, DataError, shortened
+from trellis.errors import LONGEST_SHOWN, CorpusError, DataError, shortened, shown
 from trellis.tags import Scheme, Style, validate_tags
 from trellis.text import Sentence
-from trellis.untrusted import shown
 
 
 class LineError(Exception):

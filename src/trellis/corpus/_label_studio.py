@@ -17,7 +17,7 @@ from trellis.corpus._alignment import CharSpan
 from trellis.corpus._annotations import Marked, Selection, is_called, majority
 from trellis.corpus._errors import LeftOut, LineError
 from trellis.corpus._quotes import Quoted, placed, quoted
-from trellis.untrusted import shown
+from trellis.errors import shown
 
 _TYPES = ("labels", "hypertextlabels", "paragraphlabels")
 _VOID = frozenset(

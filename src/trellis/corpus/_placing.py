@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from trellis.corpus._looks import CAPITALS, SPAN_LABEL, mostly
-from trellis.errors import DataError
-from trellis.untrusted import shown
+from trellis.errors import DataError, shown
 
 _FEWEST = 4
 """Lines that are needed to say that numbers count them."""

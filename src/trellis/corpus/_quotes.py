@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from trellis.corpus._alignment import CharSpan
 from trellis.corpus._errors import LineError
-from trellis.untrusted import shown
+from trellis.errors import shown
 
 
 class Quoted(NamedTuple):

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, Literal
 
-from trellis.caching import cached
 from trellis.corpus._binary import DOCBIN, binary_kind
 from trellis.corpus._encodings import suggest_encoding
 from trellis.corpus._files import StrPath, get_codec, open_input, read_block
 from trellis.errors import CorpusError, DataError
+from trellis.lazy import cached
 
 OnError = Literal["raise", "skip"]
 Block = tuple[int, str, bool]

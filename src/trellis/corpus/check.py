@@ -17,10 +17,9 @@ from typing import Any, Literal
 
 from trellis.corpus._source import ReadReport
 from trellis.corpus.spans import SPAN_FIELDS
-from trellis.counts import number_of
+from trellis.errors import number_of, shown
 from trellis.tags import Detection, Scheme, Style, detect, fit_schemes, spans_from_sequences, validate_tags
 from trellis.text import Sentence
-from trellis.untrusted import shown
 
 Severity = Literal["error", "warning"]
 

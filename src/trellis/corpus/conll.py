@@ -24,8 +24,7 @@ from trellis.corpus._errors import LineError, refuse
 from trellis.corpus._looks import SAMPLE
 from trellis.corpus._placing import check_placing
 from trellis.corpus._source import Source
-from trellis.counts import number_of
-from trellis.errors import CorpusError, DataError
+from trellis.errors import CorpusError, DataError, number_of
 from trellis.text import Sentence
 
 DOCSTART = "-DOCSTART-"

@@ -23,9 +23,8 @@ from trellis.corpus._cells import format_rows
 from trellis.corpus._errors import LineError, refuse
 from trellis.corpus._source import Source
 from trellis.corpus.segmented import sentence_from_words
-from trellis.errors import DataError
+from trellis.errors import DataError, shown
 from trellis.text import Offsets, Sentence
-from trellis.untrusted import shown
 
 FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 

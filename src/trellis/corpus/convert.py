@@ -13,9 +13,9 @@ from trellis.corpus._formats import format_of_path, get_format
 from trellis.corpus._source import OnError
 from trellis.corpus.mending import mend_tags, refuse_bad_tags
 from trellis.corpus.segmented import words_from_sentence
+from trellis.errors import shown
 from trellis.tags import OnBadTags, Scheme, Style, convert_tags, parse_label
 from trellis.text import Sentence
-from trellis.untrusted import shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, SupportsIndex, cast
 
 from trellis.corpus._errors import LineError, names_of, refuse
-from trellis.errors import DataError
+from trellis.errors import DataError, shown
 from trellis.text import Offsets, Sentence, located
-from trellis.untrusted import shown
 
 Row = Mapping[str, Any]
 

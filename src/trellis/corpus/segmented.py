@@ -16,10 +16,9 @@ from itertools import accumulate
 
 from trellis.corpus._errors import refuse, refuse_illegal
 from trellis.corpus._source import Source
-from trellis.errors import DataError
+from trellis.errors import DataError, shown
 from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
 from trellis.text import Offsets, Sentence, graphemes
-from trellis.untrusted import shown
 
 SPACES = re.compile("[ \t\u3000]+")
 _EDGES = " \t\u3000"

@@ -27,10 +27,9 @@ from trellis.corpus._json import RecordFields, dumps, records
 from trellis.corpus._label_studio import parse_task
 from trellis.corpus._quotes import Quoted, placed, quoted
 from trellis.corpus._source import Source
-from trellis.errors import DataError, TagError
+from trellis.errors import DataError, TagError, shown
 from trellis.tags import Scheme, spans_from_tags, tags_from_spans
 from trellis.text import Offsets, Sentence, Splitter, Tokenizer, get_tokenizer
-from trellis.untrusted import shown
 
 SPAN_FIELDS = ("label", "labels", "entities", "spans")
 

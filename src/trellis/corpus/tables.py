@@ -15,7 +15,7 @@ from trellis.corpus._files import StrPath, split_suffixes
 from trellis.corpus._streams import check_options
 from trellis.corpus.rows import find_tags, sentence_from_row
 from trellis.errors import CorpusError, DataError
-from trellis.extras import needed
+from trellis.optional import needed
 from trellis.text import Sentence
 
 TABLES = {".parquet": "Parquet", ".arrow": "Arrow"}

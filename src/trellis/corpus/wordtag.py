@@ -13,9 +13,8 @@ from trellis.corpus._errors import refuse
 from trellis.corpus._looks import SAMPLE, look_like_tags, mostly
 from trellis.corpus._source import Source
 from trellis.corpus.segmented import refuse_unwritable, split_spaces
-from trellis.errors import CorpusError
+from trellis.errors import CorpusError, shown
 from trellis.text import Sentence
-from trellis.untrusted import shown
 
 DELIMITERS = {"/": "a slash", "|": "a bar", "_": "an underline"}
 """What may stand before a tag, most usual first."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from trellis.distributed.bulk import BulkTagger
 from trellis.errors import DataError
-from trellis.extras import needed
+from trellis.optional import needed
 
 
 def tag_ray(dataset: Any, tagger: BulkTagger, **options: Any) -> Any:

@@ -12,9 +12,8 @@ from trellis.distributed.answering import Answered, Item, Wanted, answer
 from trellis.distributed.columns import ERROR, OUTPUTS, PYTHON_OPTION, NameTaken, arrow_type, column_names
 from trellis.distributed.opening import fingerprint, opened
 from trellis.distributed.tables import check_columns, check_table, column_names_of, sentences_of, texts_of, with_answers
-from trellis.errors import ConfigError, DataError, TrellisError
+from trellis.errors import ConfigError, DataError, TrellisError, did_you_mean
 from trellis.models import Tagger
-from trellis.suggest import did_you_mean
 from trellis.tags import Scheme
 
 OnBadRow = Literal["raise", "mark"]

@@ -17,7 +17,7 @@ from trellis.distributed.shard import Done, ShardJob, Tell
 from trellis.distributed.shards import Shard
 from trellis.distributed.worker import Result, Worker, attempt, first_line, start_worker
 from trellis.errors import ConfigError, TrellisError
-from trellis.extras import needed
+from trellis.optional import needed
 
 
 class WorkerLost(TrellisError):  # noqa: N818 - what happened

@@ -11,9 +11,8 @@ from trellis.corpus import RelayingSource, Source, Stream, get_format, records
 from trellis.distributed.answering import Item
 from trellis.distributed.shards import JSONL, PARQUET, TEXT, TOKENS
 from trellis.distributed.tables import checked_sentence, checked_text
-from trellis.errors import CorpusError, DataError, TrellisError
+from trellis.errors import CorpusError, DataError, TrellisError, shown
 from trellis.text import Sentence, splitter
-from trellis.untrusted import shown
 
 _ROWS = 4096
 _CHARACTERS = 1 << 20

@@ -11,10 +11,10 @@ from trellis.corpus.tables import arrow
 from trellis.distributed.answering import Answered, Item
 from trellis.distributed.arrow_arrays import strings
 from trellis.distributed.columns import ERROR, as_arrow, as_lists, errors_of
-from trellis.errors import DataError, TrellisError
-from trellis.extras import needed
+from trellis.errors import DataError, TrellisError, shown
+from trellis.optional import needed
 from trellis.text import Sentence
-from trellis.untrusted import is_unicode, shown
+from trellis.untrusted import is_unicode
 
 
 def column_names_of(table: Any) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trellis.arrays import Arrays, BoolArray, Float32Array, IntArray
-from trellis.caching import cached
+from trellis.lazy import cached
 from trellis.store import Stored, pack_strings
 
 UNKNOWN = "?"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trellis.errors import TemplateError
+from trellis.errors import TemplateError, did_you_mean
 from trellis.features.templates import Templates
-from trellis.suggest import did_you_mean
 
 _POS = """\
 # the word, its form and its ends

@@ -40,10 +40,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trellis import _native
-from trellis.caching import cached
-from trellis.errors import TemplateError
-from trellis.suggest import did_you_mean
-from trellis.untrusted import is_unicode, shown
+from trellis.errors import TemplateError, did_you_mean, shown
+from trellis.lazy import cached
+from trellis.untrusted import is_unicode
 
 _FUNCTIONS = {"x": 0, "lower": 1, "shape": 2, "short": 3, "prefix": 4, "suffix": 5, "type": 6}
 _CLUSTER, _OF_CLUSTERS = "cluster", -2

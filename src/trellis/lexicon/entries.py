@@ -20,11 +20,9 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.caching import cached
-from trellis.counts import number_of
-from trellis.errors import DataError
+from trellis.errors import DataError, number_of, shown
+from trellis.lazy import cached
 from trellis.lexicon.matching import Boundaries, Folding, Matcher, Matches
-from trellis.untrusted import shown
 
 Strength = float | Literal["must", "feature"]
 """A number is the bonus of prefer, in log odds."""

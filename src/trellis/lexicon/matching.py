@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
-from trellis.errors import DataError
+from trellis.errors import DataError, shown
 from trellis.ragged import offsets_of
 from trellis.text import Sentence, fold_width
-from trellis.untrusted import is_unicode, shown
+from trellis.untrusted import is_unicode
 
 Boundaries = Literal["token", "character"]
 _REMEMBERED = 100_000  # folded tokens

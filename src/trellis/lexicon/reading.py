@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from trellis.corpus import CorpusError, Source
-from trellis.errors import DataError
+from trellis.errors import DataError, did_you_mean
 from trellis.lexicon.entries import MOST, Entry, Strength, check_surface, parse_strength
-from trellis.suggest import did_you_mean
 from trellis.untrusted import Fields, JSONSyntaxError, parse_json
 
 _JIEBA = re.compile(r"(?P<word>.+?)(?: (?P<count>\d{1,18}))?(?: (?P<tag>[a-z]+))?")

@@ -25,8 +25,8 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
-from trellis.caching import cached
 from trellis.chain import ChainScores
+from trellis.lazy import cached
 from trellis.lexicon.spanned import PossibleSteps, SpanStates, expanded
 from trellis.ragged import offsets_of
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trellis.arrays import FloatArray
-from trellis.counts import number_of
-from trellis.errors import ConfigError, DataError
+from trellis.errors import ConfigError, DataError, number_of
 from trellis.metrics.matching import check_aligned
 from trellis.metrics.report import Grid, Report, percent
 from trellis.tags import Span

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trellis.arrays import IntArray
-from trellis.counts import number_of
+from trellis.errors import number_of
 from trellis.metrics.matching import compare, tally, tally_sentences
 from trellis.metrics.prf import SCORE_COLUMNS, Score, averages, per_type
 from trellis.metrics.report import Grid, Report, percent

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trellis.arrays import IntArray
-from trellis.counts import number_of
+from trellis.errors import number_of
 from trellis.metrics.alignment import word_offsets
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, averages, per_type
 from trellis.metrics.report import Grid, Report

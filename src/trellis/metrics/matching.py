@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.arrays import BoolArray, IntArray
-from trellis.counts import number_of
-from trellis.errors import DataError
+from trellis.errors import DataError, number_of
 from trellis.metrics.prf import Tally
 from trellis.tags import Scheme, Style
 from trellis.tags.chunks import Alphabet, Chunks, ChunkTables, Tags, find_chunks, locate, reading

@@ -1,8 +1,8 @@
-"""How results are shown: as tables (`trellis.frames`), with shares as percentages."""
+"""How results are shown: as tables (`trellis.report`), with shares as percentages."""
 
 from __future__ import annotations
 
-from trellis.frames import Grid, Report
+from trellis.report import Grid, Report
 
 __all__ = ["Grid", "Report", "percent"]
 

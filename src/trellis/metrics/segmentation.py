@@ -20,8 +20,7 @@ from typing import Literal
 import numpy as np
 
 from trellis.arrays import IntArray
-from trellis.counts import number_of
-from trellis.errors import ConfigError, DataError
+from trellis.errors import ConfigError, DataError, number_of
 from trellis.metrics.alignment import common_words, same_offsets
 from trellis.metrics.prf import SCORE_COLUMNS, Score, score
 from trellis.metrics.report import Grid, Report, percent

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trellis.arrays import IntArray
-from trellis.counts import number_of
-from trellis.errors import DataError
+from trellis.errors import DataError, number_of
 from trellis.metrics.matching import check_aligned
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, per_type
 from trellis.metrics.report import Grid, Report, percent

@@ -24,8 +24,7 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.counts import number_of
-from trellis.errors import ModelError
+from trellis.errors import ModelError, number_of
 from trellis.lexicon import Lexicon
 from trellis.lexicon.columns import with_columns
 from trellis.lexicon.tracks import Gaps

@@ -10,11 +10,10 @@ import numpy as np
 
 from trellis.arrays import IntArray
 from trellis.chain import ChainScores
-from trellis.errors import ModelError
+from trellis.errors import ModelError, shown
 from trellis.lexicon.spanned import SpanStates
 from trellis.models.data import Label, Labelled
 from trellis.tags import TagSet
-from trellis.untrusted import shown
 
 
 class Conditioned(NamedTuple):

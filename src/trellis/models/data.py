@@ -16,9 +16,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.caching import cached
-from trellis.counts import number_of
-from trellis.errors import ConfigError, DataError, ModelError, TagError
+from trellis.errors import ConfigError, DataError, ModelError, TagError, number_of, shown
+from trellis.lazy import cached
 from trellis.tags import (
     Detection,
     Scheme,
@@ -28,7 +27,6 @@ from trellis.tags import (
 from trellis.tags.detection import NumberedLabels, count_pairs, detect_pairs
 from trellis.text import Sentence, graphemes
 from trellis.training.processes import Team
-from trellis.untrusted import shown
 
 Label = str | None | Iterable[str]
 Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]]

@@ -15,8 +15,7 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import BoolArray, IntArray
-from trellis.counts import number_of
-from trellis.errors import ModelError
+from trellis.errors import ModelError, number_of
 from trellis.metrics import Grid, Report
 from trellis.models import states
 from trellis.tags import TagSet

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trellis import config
-from trellis.errors import ConfigError
-from trellis.suggest import did_you_mean
+from trellis.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from trellis import config
-from trellis.aligned import plain_array
-from trellis.arrays import Arrays, FloatArray
+from trellis.arrays import Arrays, FloatArray, plain_array
 from trellis.errors import ConfigError, ModelError
 from trellis.lexicon import Lexicon
 from trellis.lexicon.storage import to_stored

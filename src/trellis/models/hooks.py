@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from trellis import chain, store
 from trellis.arrays import Arrays, IntArray
-from trellis.errors import ModelError, NotFittedError
+from trellis.errors import ModelError, NotFittedError, shown
 from trellis.lexicon import Lexicon
 from trellis.models.data import Labelled
 from trellis.models.estimator import C, Estimator
@@ -25,7 +25,6 @@ from trellis.models.streams.once import LabelledStream
 from trellis.tags import TagSet
 from trellis.text import OwnTokenizer, Splitter
 from trellis.training import History
-from trellis.untrusted import shown
 
 LexiconOption = Lexicon | Literal["own"] | None
 

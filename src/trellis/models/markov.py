@@ -17,10 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.errors import ModelError, TagError
+from trellis.errors import ModelError, TagError, nearest, shown
 from trellis.models.probability import Smoothing, akaike, bayesian, check_distribution, logs, smoothed
-from trellis.suggest import nearest
-from trellis.untrusted import shown
 
 State = str | int
 MOST_DRAWN = 2**27

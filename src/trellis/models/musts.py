@@ -13,7 +13,7 @@ import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
 from trellis.chain import ChainScores
-from trellis.errors import ModelError, NoPathError
+from trellis.errors import ModelError, NoPathError, shown
 from trellis.lexicon.spanned import SpanStates
 from trellis.lexicon.tracks import Bonuses, Gaps, rewarded
 from trellis.models.data import tokens_of
@@ -21,7 +21,6 @@ from trellis.models.lexical import ANY, Occurrences, ScoredInputs, bonuses_of, o
 from trellis.models.parts import ChainPart
 from trellis.ragged import offsets_of
 from trellis.tags import TagSet
-from trellis.untrusted import shown
 
 
 class Applied(NamedTuple):

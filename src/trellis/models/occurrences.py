@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trellis.frames import Grid, Report
 from trellis.lexicon import Entry
 from trellis.lexicon.learning import surface
 from trellis.models.lexical import Occurrences
 from trellis.models.tagged import ScoredSpan
+from trellis.report import Grid, Report
 from trellis.tags import Span
 
 

@@ -30,9 +30,8 @@ import numpy as np
 
 from trellis import _native, chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.caching import cached
-from trellis.counts import number_of
-from trellis.errors import ChainError, ModelError, NoPathError
+from trellis.errors import ChainError, ModelError, NoPathError, number_of, shown
+from trellis.lazy import cached
 from trellis.models.conditions import conditioned
 from trellis.models.data import Label, Labelled, name_of, tokens_of
 from trellis.models.explanation import Explanation, explain
@@ -44,7 +43,6 @@ from trellis.models.segmentation import SpanSegments, segments_of
 from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Scheme, Span, SpanTable, TagSet
-from trellis.untrusted import shown
 
 Known = Sequence[Sequence[Label]]
 

@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis.arrays import AnyArray, BoolArray, FloatArray
-from trellis.errors import ModelError
-from trellis.untrusted import shown
+from trellis.errors import ModelError, shown
 
 Smoothing = Literal["witten_bell", "additive", "none"]
 _SUM_TOLERANCE = 1e-6

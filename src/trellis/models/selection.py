@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.errors import ConfigError, ModelError
+from trellis.errors import ConfigError, ModelError, shown
 from trellis.models.base import Tagger
 from trellis.models.data import listed, tokens_of
 from trellis.models.posterior import Posterior
 from trellis.tags import Role, Scheme, TagSet, parse_label
 from trellis.text import splitter
-from trellis.untrusted import shown
 
 _BLOCK = 1000
 _FIRST, _LAST = (Role.B, Role.S), (Role.E, Role.S)

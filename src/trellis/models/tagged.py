@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.caching import cached
 from trellis.corpus import words_of_spans
-from trellis.frames import data_frame
+from trellis.lazy import cached
 from trellis.ragged import offsets_of
+from trellis.report import data_frame
 from trellis.tags import Span, SpanTable
 from trellis.text import Sentence, hue, sentence_in
 

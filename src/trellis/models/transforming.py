@@ -12,9 +12,8 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from trellis.arrays import AnyArray, FloatArray
-from trellis.errors import ConfigError
-from trellis.frames import pandas_module
-from trellis.untrusted import shown
+from trellis.errors import ConfigError, shown
+from trellis.optional import required
 
 FORMS = ("default", "pandas")
 
@@ -57,7 +56,9 @@ class Transforming:
         return self
 
     def _framed(self, found: list[FloatArray]) -> Any:
-        pandas = pandas_module("set_output(transform='pandas')", "'default' gives arrays")
+        with required("set_output(transform='pandas')", "pandas", instead="'default' gives arrays"):
+            import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
         lengths = [len(rows) for rows in found]
         places = [np.repeat(np.arange(len(found)), lengths), np.concatenate([[], *map(np.arange, lengths)]).astype(int)]
         index = pandas.MultiIndex.from_arrays(places, names=["sentence", "position"])

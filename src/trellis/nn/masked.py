@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from trellis import _native
-from trellis.aligned import plain_tensor
-from trellis.arrays import IntArray
+from trellis.arrays import IntArray, plain_tensor
 from trellis.nn.native import doubles
 from trellis.symbols import PADDING
 

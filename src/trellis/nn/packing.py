@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trellis.arrays import IntArray
-from trellis.caching import cached
+from trellis.lazy import cached
 from trellis.ragged import check_lengths
 
 

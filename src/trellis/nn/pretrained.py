@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from trellis.errors import ModelError, StoreError, TrellisError
-from trellis.extras import needed
+from trellis.errors import ModelError, StoreError, TrellisError, shown
 from trellis.nn.subwords import SubwordTokenizer
-from trellis.untrusted import Fields, parse_json, shown
+from trellis.optional import needed
+from trellis.untrusted import Fields, parse_json
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _NO_LIMIT = 1_000_000  # tokenizers without a limit have a number of thirty digits there

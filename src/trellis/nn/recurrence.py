@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from trellis import _native
-from trellis.aligned import plain_tensor
-from trellis.arrays import IntArray
+from trellis.arrays import IntArray, plain_tensor
 from trellis.errors import ShapeError
 from trellis.nn.native import doubles
 from trellis.ragged import check_lengths

@@ -9,11 +9,11 @@ import numpy as np
 from msgspec import UNSET
 
 from trellis.arrays import BoolArray
+from trellis.errors import shown
 from trellis.models.data import Label
 from trellis.server.problems import invalid, too_large
 from trellis.server.schemas import KnownSpan, TagRequest, TrellisRequest
 from trellis.tags import Role, Scheme, Span, SpanWay, TagSet
-from trellis.untrusted import shown
 
 _SIZES = 3  # tokens from which on spans differ in the number of their inner tokens only
 _OVERLAPS = 4  # known spans that a token may be in, on average

@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.json import encode
 
+from trellis.errors import shown
 from trellis.models import Tagged
 from trellis.server.fair_queue import BatchJob
 from trellis.server.jobs import JobBuilder, split
@@ -35,7 +36,6 @@ from trellis.server.schemas import (
     LabelStudioTasks,
     decode,
 )
-from trellis.untrusted import shown
 
 _NAME, _VALUE = r"[A-Za-z_][\w:.-]*+", r"""(?:"[^"]*+"|'[^']*+')"""
 _ATTRIBUTE = re.compile(rf"({_NAME})\s*+=\s*+({_VALUE})")

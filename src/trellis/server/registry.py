@@ -16,13 +16,12 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from trellis.caching import cached
-from trellis.errors import ConfigError, StoreError, TrellisError
+from trellis.errors import ConfigError, StoreError, TrellisError, did_you_mean
+from trellis.lazy import cached
 from trellis.models import Tagger, load
 from trellis.models.folder import model_file
 from trellis.server.problems import RequestError
 from trellis.server.schemas import ModelAnswer
-from trellis.suggest import did_you_mean
 
 Signature = tuple[int, int, int]
 """By which a file is told from what it was before: its number, its time, its size."""

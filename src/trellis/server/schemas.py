@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from trellis.errors import did_you_mean, shown
 from trellis.models import Labelling
 from trellis.server.problems import RequestError, invalid
-from trellis.suggest import did_you_mean
-from trellis.untrusted import shown
 
 LINES = "application/x-ndjson"
 

@@ -18,8 +18,8 @@ from itertools import accumulate, pairwise, product
 import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
-from trellis.caching import cached
 from trellis.errors import TagError
+from trellis.lazy import cached
 from trellis.tags.chunks import conlleval_tables
 from trellis.tags.labels import Role
 from trellis.tags.schemes import Scheme, legal_steps

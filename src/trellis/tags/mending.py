@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
-from trellis.counts import number_of
-from trellis.errors import TagError
+from trellis.errors import TagError, number_of
 from trellis.tags.checking import validate_tags
 from trellis.tags.detection import Detection, respelled
 from trellis.tags.labels import Role, Style

@@ -27,8 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trellis.arrays import BoolArray
-from trellis.errors import TagError
-from trellis.suggest import did_you_mean
+from trellis.errors import TagError, did_you_mean
 from trellis.tags.labels import Role
 
 _OPEN = frozenset({Role.B, Role.I})  # a span may continue after these

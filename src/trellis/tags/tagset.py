@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.arrays import BoolArray, IntArray
-from trellis.errors import TagError
-from trellis.suggest import nearest
+from trellis.errors import TagError, nearest, shown
 from trellis.tags.chunks import Alphabet, conlleval_tables, find_chunks, locate
 from trellis.tags.detection import detect
 from trellis.tags.labels import Role, Style
 from trellis.tags.schemes import Scheme, legal_steps
 from trellis.tags.spans import Span, make_label, parse_label
 from trellis.tags.writing import LabelTable, SpanTable, SpanWay, ways_of_reading, ways_of_writing
-from trellis.untrusted import shown
 
 
 class AllowedTransitions(NamedTuple):

@@ -7,7 +7,7 @@ import unicodedata
 from functools import lru_cache
 from itertools import chain
 
-from trellis.caching import cached
+from trellis.lazy import cached
 
 UNSPACED = "々-〇ぁ-ゟ㐀-䶿一-鿿豈-\ufaff\U00020000-\U0003ffff"
 """Ideographs and hiragana, which are written without spaces, as the inside of a character class."""

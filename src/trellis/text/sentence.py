@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, fields
 from html import escape
 from itertools import accumulate
 
-from trellis.counts import number_of
-from trellis.errors import DataError
+from trellis.errors import DataError, number_of
 
 Offsets = tuple[int, int]
 

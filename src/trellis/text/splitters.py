@@ -18,13 +18,12 @@ from functools import partial
 from typing import Any, ClassVar
 
 from trellis import _native
-from trellis.caching import cached
-from trellis.errors import DataError, warn
+from trellis.errors import DataError, shown, warn
+from trellis.lazy import cached
 from trellis.text import plain
 from trellis.text.conventions import ABBREVIATIONS, CONTRACTIONS, Conventions, pattern
 from trellis.text.patterns import UNSPACED
 from trellis.text.sentence import Offsets, Sentence
-from trellis.untrusted import shown
 
 Tokenizer = Callable[[str], list[Offsets]]
 

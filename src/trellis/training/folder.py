@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trellis import config, files
-from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError
+from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError, shown
 from trellis.training.record import CURVE, HISTORY, read_json, write_json
-from trellis.untrusted import shown
 
 FORMAT = 1
 """The version of state.json."""

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 from trellis import config
 from trellis.arrays import Arrays
-from trellis.counts import number_of
-from trellis.frames import data_frame
+from trellis.errors import number_of
+from trellis.report import data_frame
 from trellis.training.objective import Vector
 
 Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted", "diverged"]

@@ -14,7 +14,7 @@ import pytest
 import trellis
 from trellis import CRF, Lexicon, corpus, demo
 from trellis.errors import ConfigError, DataError, ModelError, StoreError
-from trellis.scratch import Scratch
+from trellis.models.crf.scratch import Scratch
 
 TRAIN, DEV, TEST = demo.english().train[:200], demo.english().dev[:20], demo.english().test[:50]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trellis import _native
-from trellis.aligned import plain_tensor
+from trellis.arrays import plain_tensor
 from trellis.chain.torch import _scan
 from trellis.chain.torch.inference import (
     Arguments,

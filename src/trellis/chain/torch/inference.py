@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trellis import _native
-from trellis.aligned import plain_tensor
+from trellis.arrays import plain_tensor
 from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
 from trellis.chain.torch import _scan
 from trellis.errors import ShapeError

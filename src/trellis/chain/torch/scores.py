@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from trellis.aligned import plain_tensor
+from trellis.arrays import plain_tensor
 from trellis.chain import scores as arrays
 from trellis.chain._checks import (
     check_kbest,

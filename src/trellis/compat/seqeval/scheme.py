@@ -14,11 +14,10 @@ from functools import cache, partial
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
-from trellis.errors import ConfigError, TagError
+from trellis.errors import ConfigError, TagError, shown
 from trellis.tags import Role, Scheme
 from trellis.tags.chunks import Alphabet, ChunkTables, find_chunks, locate, strict_tables
 from trellis.tags.schemes import steps
-from trellis.untrusted import shown
 
 
 class Prefix(enum.Flag):

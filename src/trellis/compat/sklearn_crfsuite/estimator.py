@@ -12,10 +12,9 @@ import numpy.typing as npt
 from trellis import models
 from trellis.compat.sklearn_crfsuite.parameters import Parameters
 from trellis.compat.sklearn_crfsuite.tagger import Tagger
-from trellis.errors import ModelError
+from trellis.errors import ModelError, shown
 from trellis.models.data import Labelled
 from trellis.training import Step
-from trellis.untrusted import shown
 
 _ALGORITHMS = {None: "lbfgs", "lbfgs": "lbfgs", "l2sgd": "sgd", "ap": "ap", "pa": "pa", "arow": "arow"}
 _LIMITS = {"sgd": 1000, "ap": 100, "pa": 100, "arow": 100}

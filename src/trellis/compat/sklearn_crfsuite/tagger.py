@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from trellis.caching import cached
 from trellis.errors import ModelError
+from trellis.lazy import cached
 from trellis.models import CRF
 
 

@@ -25,9 +25,9 @@ from trellis.compat.spacy.opened import Opened
 from trellis.corpus import sentence_from_words
 from trellis.corpus.spacy import tagged_sentence
 from trellis.errors import ConfigError, ModelError
-from trellis.extras import needed
 from trellis.models import Tagger
 from trellis.models.raw_text import segments
+from trellis.optional import needed
 from trellis.text import Sentence, splitter
 
 _BATCH = 1000  # documents that are tagged at a time, as many as a pipeline of spaCy takes

@@ -12,9 +12,9 @@ import numpy as np
 
 from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.corpus.spacy import sentences_of
-from trellis.extras import needed
 from trellis.models import Tagged, Tagger
 from trellis.models.tagged import Answers
+from trellis.optional import needed
 from trellis.ragged import offsets_of
 from trellis.text import Sentence
 

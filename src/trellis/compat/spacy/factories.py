@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from trellis.extras import needed
+from trellis.optional import needed
 
 
 @cache

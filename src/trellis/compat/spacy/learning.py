@@ -6,8 +6,7 @@ from typing import Any, Optional
 from trellis import config
 from trellis.compat.spacy.opened import Opened
 from trellis.corpus.spacy import sentences_of, tagged_sentence
-from trellis.counts import number_of
-from trellis.errors import ConfigError, DataError, warn
+from trellis.errors import ConfigError, DataError, number_of, warn
 from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
 from trellis.text import Sentence

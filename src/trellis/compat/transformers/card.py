@@ -8,9 +8,9 @@ from pathlib import PurePath
 from typing import Any
 
 from trellis import __version__
-from trellis.counts import number_of
-from trellis.frames import Grid
+from trellis.errors import number_of
 from trellis.models import Tagger
+from trellis.report import Grid
 from trellis.tags import Scheme
 
 _USE = """\

@@ -14,9 +14,9 @@ from typing import Any
 from trellis import files
 from trellis.compat.transformers.card import model_card
 from trellis.errors import StoreError
-from trellis.extras import needed
 from trellis.models import Tagger, load
 from trellis.models.folder import prepare, read_record, save_model, save_record
+from trellis.optional import needed
 
 
 def save_pretrained(

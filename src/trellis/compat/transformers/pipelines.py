@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any, overload
 
 from trellis.compat.transformers.hub import from_pretrained
-from trellis.errors import ConfigError, DataError
+from trellis.errors import ConfigError, DataError, did_you_mean, shown
 from trellis.models import Tagged, Tagger
-from trellis.suggest import did_you_mean
 from trellis.text import Sentence
-from trellis.untrusted import shown
 
 Entity = dict[str, Any]
 

@@ -19,10 +19,10 @@ from trellis.features import AttributeIndex, Compiled, Extractor
 from trellis.models import fingerprint
 from trellis.models.crf.choosing import Seen
 from trellis.models.crf.parts import Supervision
+from trellis.models.crf.scratch import Scratch, Section
 from trellis.models.crf.sharing import FirstUses, joined_index
 from trellis.models.data import Label, LabelFacts, Labelled, check_tokens
 from trellis.models.streams.once import LabelledStream, StreamBlock
-from trellis.scratch import Scratch, Section
 from trellis.tags import TagStates
 from trellis.text import Sentence
 from trellis.training.leaves import leaves_of

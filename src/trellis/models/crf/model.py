@@ -18,8 +18,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from trellis import _native, chain
-from trellis.aligned import plain_array
-from trellis.arrays import Arrays, IntArray
+from trellis.arrays import Arrays, IntArray, plain_array
 from trellis.errors import ConfigError, ModelError
 from trellis.features import (
     AttributeIndex,

@@ -18,12 +18,12 @@ from trellis.models.crf.compiled import CompiledBlock, CompiledCorpus, sentences
 from trellis.models.crf.config import CRFConfig
 from trellis.models.crf.parts import Parts, PlannedPart
 from trellis.models.crf.problem import WeightedFeatures
+from trellis.models.crf.scratch import Scratch
 from trellis.models.crf.sharing import common_keys, pair_table
 from trellis.models.crf.steps import Steps
 from trellis.models.crf.weights import owners_of
 from trellis.models.data import name_of
 from trellis.models.learned_tags import learned_tag_set
-from trellis.scratch import Scratch
 from trellis.tags import TagSet, TagStates, mend
 from trellis.training.objective import Vector
 from trellis.training.processes import Own, Team

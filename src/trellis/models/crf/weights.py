@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from trellis import _native, chain
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.caching import cached
 from trellis.features import AttributeIndex, Compiled, Extractor
+from trellis.lazy import cached
 from trellis.models.crf.steps import HistoryWeights, chain_of
 from trellis.models.histories import labels_of
 from trellis.ragged import check_lengths

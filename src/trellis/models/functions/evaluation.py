@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.errors import ModelError
-from trellis.untrusted import shown
+from trellis.errors import ModelError, shown
 
 StateFunction = Callable[[Any, Any, int], float]
 """``s(current, x, i)``"""

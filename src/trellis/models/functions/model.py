@@ -21,10 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
-from trellis.aligned import plain_array
-from trellis.arrays import FloatArray, IntArray
-from trellis.counts import number_of
-from trellis.errors import ModelError, NotFittedError
+from trellis.arrays import FloatArray, IntArray, plain_array
+from trellis.errors import ModelError, NotFittedError, number_of, shown
 from trellis.models.functions.evaluation import (
     Evaluated,
     StateFunction,
@@ -34,7 +32,6 @@ from trellis.models.functions.evaluation import (
 )
 from trellis.ragged import split
 from trellis.training import History, Progress, lbfgs, owlqn, run
-from trellis.untrusted import shown
 
 
 class ScoredLabels(NamedTuple):

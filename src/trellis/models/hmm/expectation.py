@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
-from trellis.aligned import plain_array
-from trellis.arrays import BoolArray, FloatArray, IntArray
+from trellis.arrays import BoolArray, FloatArray, IntArray, plain_array
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm.config import Part
 from trellis.models.hmm.probabilities import Probabilities

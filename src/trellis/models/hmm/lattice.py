@@ -19,7 +19,7 @@ import numpy as np
 from trellis.arrays import FloatArray
 from trellis.chain.recursions import log_sum
 from trellis.chain.tables import ChainTable
-from trellis.frames import Grid, Report
+from trellis.report import Grid, Report
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,12 +10,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.errors import DataError, ModelError
+from trellis.errors import DataError, ModelError, shown
 from trellis.models.data import Labelled, check_sized, name_of, tokens_of
 from trellis.ragged import check_lengths
 from trellis.tags import TagSet
 from trellis.training.processes import ALONE, Team
-from trellis.untrusted import shown
 
 Symbol = Hashable
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trellis.arrays import IntArray
-from trellis.caching import cached
+from trellis.lazy import cached
 from trellis.ragged import offsets_of, pad
 from trellis.symbols import FIRST, PADDING
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trellis import _native
-from trellis.aligned import plain_array
-from trellis.arrays import AnyArray, Float32Array, IntArray
+from trellis.arrays import AnyArray, Float32Array, IntArray, plain_array
 from trellis.models.neural.inputs import Spelt
 from trellis.ragged import offsets_of
 from trellis.symbols import PADDING

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trellis import chain
-from trellis.caching import cached
-from trellis.models.extras import neural_extra
+from trellis.errors import ModelError
+from trellis.lazy import cached
 from trellis.models.neural.inference import Inference
 from trellis.models.neural.layers import Weights
 from trellis.models.neural.plan import Plan
 from trellis.models.neural.tagging import scores_of
 from trellis.models.neural.vocabulary import Vocabulary
+from trellis.optional import required
 from trellis.vectors import Coverage
 
 
@@ -37,7 +38,7 @@ class LearnedNetwork:
     @cached
     def network(self) -> Any:
         """The torch module. Whoever asks for it may change it, so from then on it answers, and not the kernels."""
-        with neural_extra("the torch module of a neural model"):
+        with required("the torch module of a neural model", "trellis-crf[neural]", ModelError):
             return self.make()
 
     @cached

@@ -21,7 +21,6 @@ from trellis.errors import ConfigError, ModelError
 from trellis.lexicon import Lexicon
 from trellis.models.base import Tagger
 from trellis.models.data import Label, Labelled, Supervised
-from trellis.models.extras import neural_extra
 from trellis.models.fitting import FitOptions, opened
 from trellis.models.folder import ModelFolder
 from trellis.models.learned_tags import check_held_out, learned_states, learned_tag_set
@@ -30,6 +29,7 @@ from trellis.models.neural.learned import LearnedNetwork
 from trellis.models.neural.storage import from_stored, to_stored
 from trellis.models.states import stored_states
 from trellis.models.streams.epochs import SentenceStream, stream_of
+from trellis.optional import required
 from trellis.store import Stored
 from trellis.tags import OnBadTags, Scheme, TagSet, TagStates
 from trellis.text import OwnTokenizer, Splitter
@@ -88,7 +88,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         return True
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
-        with neural_extra("training a neural model"):
+        with required("training a neural model", "trellis-crf[neural]", ModelError):
             from trellis.models.neural.learning import Lesson
 
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from trellis.arrays import Arrays, Float32Array
-from trellis.errors import ConfigError, StoreError
-from trellis.models.extras import neural_extra
+from trellis.errors import ConfigError, ModelError, StoreError
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
 from trellis.models.neural.layers import Weights
 from trellis.models.neural.learned import LearnedNetwork
 from trellis.models.neural.plan import PRETRAINED, TRANSFORMER, VECTORS, WEIGHTS, Plan, TableSize, plan_of
 from trellis.models.neural.vocabulary import Vocabulary
+from trellis.optional import required
 from trellis.store import Stored, pack_strings
 from trellis.symbols import Symbols
 from trellis.tags import TagStates
@@ -102,7 +102,7 @@ def _torch_network(
     config: NeuralConfig, vocabulary: Vocabulary, states: TagStates, vectors: Float32Array | None, stored: Stored
 ) -> Callable[[], Any]:
     """The network of a file that only torch computes, built now: only then it is known to fit the file."""
-    with neural_extra("a neural model with a transformer or a semi-CRF"):
+    with required("a neural model with a transformer or a semi-CRF", "trellis-crf[neural]", ModelError):
         from trellis.models.neural.restoring import checked
 
     network = checked(config, vocabulary, states, vectors, stored)

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trellis.aligned import plain_array
-from trellis.arrays import FloatArray
+from trellis.arrays import FloatArray, plain_array
 from trellis.corpus import Shards
 from trellis.errors import DataError, ModelError
 from trellis.models.data import Label, Labelled, check_sized

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from trellis import store
 from trellis.arrays import AnyArray
-from trellis.errors import NewerFormatError, StoreError, warn
+from trellis.errors import NewerFormatError, StoreError, shown, warn
 from trellis.training.folder import CHECKPOINTS, KEPT
-from trellis.untrusted import Fields, shown
+from trellis.untrusted import Fields
 
 _CHECKPOINT, _KEPT = "training checkpoint", "kept weights"  # kinds of files
 # Types that the store does not have are stored as whole numbers of the same width.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis import _native
-from trellis.aligned import plain_tensor
+from trellis.arrays import plain_tensor
 
 
 class NativeAdam:

@@ -12,12 +12,11 @@ import numpy as np
 from trellis.arrays import FloatArray, IntArray
 from trellis.compat.seqeval.reporters import DictReporter, Reporter, StringReporter
 from trellis.compat.seqeval.scheme import TagTypeError, Token, scheme_alphabet
-from trellis.errors import ConfigError
+from trellis.errors import ConfigError, shown
 from trellis.metrics.matching import compare_read, tally
 from trellis.metrics.prf import Tally, divide, f_measure
 from trellis.tags import Role
 from trellis.tags.chunks import Alphabet
-from trellis.untrusted import shown
 
 Average = Literal["micro", "macro", "weighted"] | None
 ZeroDivision = Literal["warn", 0, 1]

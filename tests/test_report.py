@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from trellis.errors import ConfigError
-from trellis.frames import data_frame
+from trellis.report import data_frame
 
 
 def test_without_pandas_the_way_around_is_named(monkeypatch) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trellis.errors import StoreError
-from trellis.scratch import Scratch
+from trellis.models.crf.scratch import Scratch
 
 ARRAYS = {
     "whole": np.arange(7),

@@ -13,7 +13,7 @@ from html import escape as escape_html
 from typing import TYPE_CHECKING, Any
 from unicodedata import combining, east_asian_width
 
-from trellis.errors import ConfigError
+from trellis.optional import required
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -149,14 +149,6 @@ class Report(ABC):
 
 def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Any:
     """A `pandas.DataFrame` with one row per mapping; `columns` are its names if there is no row."""
-    pandas = pandas_module("to_pandas", "to_records gives a list of dicts")
-    return pandas.DataFrame(list(rows), columns=None if rows or columns is None else list(columns))
-
-
-def pandas_module(asked: str, instead: str) -> Any:
-    """The library, or an error that says who needs it and what works without."""
-    try:
+    with required("to_pandas", "pandas", instead="to_records gives a list of dicts"):
         import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError:
-        raise ConfigError(f"{asked} needs pandas: pip install pandas; {instead}") from None
-    return pandas
+    return pandas.DataFrame(list(rows), columns=None if rows or columns is None else list(columns))
