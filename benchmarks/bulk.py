@@ -110,7 +110,7 @@ def workers_below(root: int) -> list[int]:
         except OSError:
             continue
         copied = Path(__file__).name.encode() in line and WATCH.encode() not in line
-        if copied or b"trellis.distributed.worker" in line or line.startswith(b"ray::attempt"):
+        if copied or b"multiprocessing.spawn" in line or line.startswith(b"ray::attempt"):
             found.append(pid)
     return found
 

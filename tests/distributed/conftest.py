@@ -11,10 +11,8 @@ import pytest
 from tests.cli.conftest import ner_model, sentences
 from trellis.chain import get_num_threads, set_num_threads
 from trellis.distributed import folder
-from trellis.distributed.engines import Engine
-from trellis.distributed.shard import ShardJob, Tell
-from trellis.distributed.shards import Shard
-from trellis.distributed.worker import Result, attempt
+from trellis.distributed.engines import Engine, Result, attempt
+from trellis.distributed.shard import Shard, ShardJob, Tell
 from trellis.models import CRF
 from trellis.models import folder as model_folder
 

@@ -14,7 +14,7 @@ import pytest
 
 import trellis
 from tests.distributed.conftest import TEXTS
-from trellis.distributed import BulkTagger, opening, tag_dask, tag_ray, tag_spark
+from trellis.distributed import BulkTagger, bulk, tag_dask, tag_ray, tag_spark
 from trellis.errors import ConfigError, DataError, ModelError, StoreError
 from trellis.models import HMM
 from trellis.text import Sentence
@@ -142,9 +142,9 @@ def test_a_table_of_bad_rows_or_none_has_all_columns(ner_model, rows):
 
 
 def test_a_copy_in_another_process_is_a_path_and_the_model_is_opened_once(ner_model, monkeypatch):
-    opening._models.clear()
+    bulk._models.clear()
     loads = []
-    monkeypatch.setattr(opening, "load", lambda path: loads.append(path) or trellis.load(path))
+    monkeypatch.setattr(bulk, "load", lambda path: loads.append(path) or trellis.load(path))
     tagger = BulkTagger(ner_model)
     copied = pickle.dumps(tagger)
     assert len(copied) < 1000

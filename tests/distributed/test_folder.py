@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import importlib
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,10 +22,10 @@ import pytest
 import trellis
 from tests.distributed.conftest import TEXTS, tree
 from trellis.distributed import FolderProgress, folder, tag_folder
+from trellis.distributed.bulk import file_digest
 from trellis.distributed.engines import LocalEngine, WorkerLost
-from trellis.distributed.opening import file_digest
-from trellis.distributed.shard import Done, ShardJob, Tell
-from trellis.distributed.shards import Shard, find_shards
+from trellis.distributed.folder import find_shards
+from trellis.distributed.shard import Done, Shard, ShardJob, Tell
 from trellis.errors import ConfigError, DataError, ModelError
 
 
@@ -96,7 +97,7 @@ def test_every_format_compressed_or_not_and_every_form(ner_model, tmp_path, inli
 
 def test_parquet_keeps_its_columns_and_the_order_across_row_groups(ner_model, tmp_path, inline, monkeypatch):
     monkeypatch.setattr("trellis.corpus.tables._ROWS", 3)
-    monkeypatch.setattr("trellis.distributed.writing._ROW_GROUP", 1)
+    monkeypatch.setattr("trellis.distributed.shard._ROW_GROUP", 1)
     table = pa.table({"id": range(20), "text": TEXTS * 4, "when": pa.array(range(20), pa.timestamp("ms"))})
     (tmp_path / "in").mkdir()
     pq.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=7)
@@ -310,7 +311,7 @@ def kind_of_workers(request, monkeypatch):
     def may_fork():
         return request.param == "copies" and threading.current_thread() is threading.main_thread()
 
-    monkeypatch.setattr("trellis.distributed.worker.may_fork", may_fork)
+    monkeypatch.setattr("trellis.distributed.engines._may_fork", may_fork)
 
 
 @pytest.mark.usefixtures("kind_of_workers")
@@ -329,7 +330,7 @@ def test_a_worker_that_dies_is_replaced_and_its_shard_tried_again(ner_model, sha
 
 
 class BrokenJob(ShardJob):
-    """Meets a mistake of the program at one shard, and at another one leaves the process."""
+    """Meets a mistake of the program at one shard, and leaves the process at two others."""
 
     def run(self, shard: Shard, tell: Tell = lambda rows, tokens: None) -> Done:
         with Path(self.out, f"{shard.name}.met").open("a") as met:
@@ -338,19 +339,21 @@ class BrokenJob(ShardJob):
             raise KeyError("a mistake\nof two lines")
         if shard.name == "part-2":
             raise SystemExit(7)
+        if shard.name == "part-3":
+            os._exit(7)
         return super().run(shard, tell)
 
 
 @pytest.mark.usefixtures("kind_of_workers")
-def test_an_exception_in_a_worker_is_told_once_and_not_tried_again(ner_model, shards, tmp_path, monkeypatch, capfd):
+def test_an_exception_in_a_worker_is_told_once_and_not_tried_again(ner_model, shards, tmp_path, monkeypatch):
     monkeypatch.setattr(folder, "ShardJob", BrokenJob)
     report = tag_folder(ner_model, [shards], tmp_path / "out", workers=1)
-    broken, left = (str(shards / f"part-{i}.txt") for i in (1, 2))
-    assert set(report.failed) == {broken, left}
+    broken, left, ended = (str(shards / f"part-{i}.txt") for i in (1, 2, 3))
+    assert set(report.failed) == {broken, left, ended}
     assert report.failed[broken] == f"{broken}: KeyError: 'a mistake\\nof two lines'"
-    assert (tmp_path / "out" / "part-1.met").read_text() == "x"
-    assert "the worker process ended with code 1, 3 times" in report.failed[left], "its own code, not that of a kill"
-    assert "SystemExit: 7" in capfd.readouterr().err
+    assert report.failed[left] == f"{left}: SystemExit: 7"
+    assert [(tmp_path / "out" / f"part-{i}.met").read_text() for i in (1, 2, 3)] == ["x", "x", "xxx"]
+    assert "the worker process ended with code 7, 3 times" in report.failed[ended], "its own code, not that of a kill"
 
 
 @pytest.mark.usefixtures("kind_of_workers")
@@ -369,56 +372,50 @@ class Unreadable:
 
 
 @pytest.mark.usefixtures("kind_of_workers")
-def test_an_engine_that_is_closed_ends_its_workers(ner_model, shards, tmp_path):
-    with LocalEngine(1) as engine:
-        worker = engine._started[0]
-    assert not Path(f"/proc/{worker.pid}").exists()
-    with pytest.raises((WorkerLost, OSError, ValueError)):
+def test_an_engine_that_is_closed_ends_its_workers():
+    with LocalEngine(2) as engine:
+        assert len(multiprocessing.active_children()) == 2
+    assert multiprocessing.active_children() == []
+    with pytest.raises(WorkerLost):
         engine.run(None, None, lambda rows, tokens: None)  # type: ignore[arg-type]
 
 
-COPIES = """
-import os, sys, threading, time
+UNGUARDED = """
+import multiprocessing, sys, threading
+from trellis.distributed import tag_folder
 from trellis.distributed.engines import LocalEngine
-from trellis.distributed.worker import Fork, Program
 
-def holds(pid, path):
-    try:
-        return path in [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
-    except FileNotFoundError:  # closed meanwhile
-        return True
+def kinds(workers):
+    with LocalEngine(workers):
+        return [process.name.partition("Process")[0] for process in multiprocessing.active_children()]
 
-held = open(sys.argv[1])
-with LocalEngine(2) as engine:
-    assert [type(worker) for worker in engine._started] == [Fork, Fork]
-    for worker in engine._started:
-        while holds(worker.pid, os.path.realpath(held.name)):
-            time.sleep(0.01)
-assert not held.closed and held.read() == "still here"
+assert kinds(2) == ["Fork", "Fork"]
 stopping = threading.Event()
 thread = threading.Thread(target=stopping.wait)
 thread.start()
-with LocalEngine(1) as engine:
-    assert [type(worker) for worker in engine._started] == [Program]
+assert kinds(1) == ["Spawn"]
 stopping.set()
 thread.join()
 sys.modules["torch"] = None
-with LocalEngine(1) as engine:
-    assert [type(worker) for worker in engine._started] == [Program]
+assert kinds(1) == ["Spawn"]
+model, shards, out = sys.argv[1:]
+print(tag_folder(model, [shards], out, workers=2).rows)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
-def test_workers_are_copies_where_that_is_safe_and_hold_no_file_of_the_original(tmp_path):
-    (tmp_path / "held").write_text("still here")
-    command = [sys.executable, "-W", "error", "-c", COPIES, str(tmp_path / "held")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+def test_workers_are_copies_where_that_is_safe_and_a_script_needs_no_guard_where_they_are_not(
+    ner_model, shards, tmp_path
+):
+    (tmp_path / "script.py").write_text(UNGUARDED)
+    command = [sys.executable, "-W", "error", "script.py", ner_model, shards, "out"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "30\n", "")
 
 
 KILLED = """
 import os, pathlib, signal, sys
-from trellis.distributed.running import ShardRun
+from trellis.distributed.folder import ShardRun
 from trellis.cli import main
 
 take = ShardRun._take

@@ -23,20 +23,18 @@ from trellis.lazy import lazily
 from trellis.training.processes import together
 
 if TYPE_CHECKING:
-    from trellis.distributed.adapters import tag_dask, tag_ray, tag_spark
     from trellis.distributed.bulk import BulkTagger
-    from trellis.distributed.folder import tag_folder
-    from trellis.distributed.running import FolderProgress, FolderReport
+    from trellis.distributed.engines import tag_dask, tag_ray, tag_spark
+    from trellis.distributed.folder import FolderProgress, FolderReport, tag_folder
 
 __all__ = ["BulkTagger", "FolderProgress", "FolderReport", "tag_dask", "tag_folder", "tag_ray", "tag_spark", "together"]
 
-# Imported when they are asked for: a worker needs nothing that hands out shards.
+# Imported when they are asked for: who trains in several processes needs none of it.
 __getattr__ = lazily(
     __name__,
     {
-        "adapters": ("tag_dask", "tag_ray", "tag_spark"),
         "bulk": ("BulkTagger",),
-        "folder": ("tag_folder",),
-        "running": ("FolderProgress", "FolderReport"),
+        "engines": ("tag_dask", "tag_ray", "tag_spark"),
+        "folder": ("FolderProgress", "FolderReport", "tag_folder"),
     },
 )

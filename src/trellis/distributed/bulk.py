@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from trellis.chain import set_num_threads
 from trellis.corpus.tables import arrow
-from trellis.distributed.answering import Answered, Item, Wanted, answer
-from trellis.distributed.columns import ERROR, OUTPUTS, PYTHON_OPTION, NameTaken, arrow_type, column_names
-from trellis.distributed.opening import fingerprint, opened
-from trellis.distributed.tables import check_columns, check_table, column_names_of, sentences_of, texts_of, with_answers
-from trellis.errors import ConfigError, DataError, TrellisError, did_you_mean
-from trellis.models import Tagger
+from trellis.distributed.answers import Item, RowAnswers, answer_rows
+from trellis.distributed.tables import (
+    ERROR,
+    OUTPUTS,
+    NameTaken,
+    arrow_type,
+    check_columns,
+    check_table,
+    column_names,
+    column_names_of,
+    sentences_of,
+    texts_of,
+    with_answers,
+)
+from trellis.errors import ConfigError, DataError, ModelError, StoreError, TrellisError, did_you_mean
+from trellis.models import Tagger, load
+from trellis.models.folder import model_file
 from trellis.tags import Scheme
 
+_PYTHON_OPTION = "{0}="
+"""How errors name a setting to those who call from Python only."""
 OnBadRow = Literal["raise", "mark"]
 
 
@@ -52,11 +69,6 @@ class BulkTagger:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", str(self.path))
-        self._check()
-        if not self.fingerprint:
-            object.__setattr__(self, "fingerprint", fingerprint(self.path))
-
-    def _check(self) -> None:
         if self.text is not None and self.tokens is not None:
             raise ConfigError(f"text={self.text!r} and tokens={self.tokens!r}: give one of them")
         if self.sentences and self.tokens is not None:
@@ -66,37 +78,50 @@ class BulkTagger:
         if self.on_error not in ("raise", "mark"):
             raise ConfigError(f"on_error must be 'raise' or 'mark', got {self.on_error!r}")
         if self.outputs is not None:
-            check_outputs(self.outputs)
+            if isinstance(self.outputs, str) or not self.outputs:
+                raise ConfigError(f"outputs must be a list of some of {', '.join(OUTPUTS)}, got {self.outputs!r}")
+            for name in self.outputs:
+                if name not in OUTPUTS:
+                    meant = did_you_mean(name, OUTPUTS)
+                    raise ConfigError(f"unknown output {name!r}, expected some of {', '.join(OUTPUTS)}{meant}")
+        if not self.fingerprint:
+            object.__setattr__(self, "fingerprint", file_digest(model_file(self.path)))
 
     def __call__(self, table: Any) -> Any:
         """The table with the columns of answers."""
-        answered, names = self.ask(table)
-        if answered.refused and self.on_error == "raise":
-            row = min(answered.refused)
-            raise DataError(f"row {row}: {answered.refused[row]}")
-        return with_answers(table, answered, names, self.prefix, scored=self.scored, errors=self.on_error == "mark")
+        answers, names = self.ask(table)
+        if answers.refused and self.on_error == "raise":
+            row = min(answers.refused)
+            raise DataError(f"row {row}: {answers.refused[row]}")
+        return with_answers(table, answers, names, self.prefix, scored=self.scored, errors=self.on_error == "mark")
 
     def on_one_core(self, table: Any) -> Any:
         """The same, for a worker process that has one core to itself: the model uses one thread from then on."""
         set_num_threads(1)
         return self(table)
 
-    def ask(self, table: Any) -> tuple[Answered, list[str]]:
+    def ask(self, table: Any) -> tuple[RowAnswers, list[str]]:
         """The answers for the rows of a table, and the names of the columns that they make."""
         check_table(table)
         name, is_text = self._input(column_names_of(table))
         items = texts_of(table, name) if is_text else sentences_of(table, name)
         return self.answer(items), column_names(self.wanted, with_tokens=is_text)
 
-    def answer(self, items: Sequence[Item | TrellisError]) -> Answered:
+    def answer(self, items: Sequence[Item | TrellisError]) -> RowAnswers:
         """The answers for texts or sentences."""
-        question = Wanted("spans" in self.wanted, self.scored, self.sentences, self.batch_tokens)
-        return answer(self.tagger, items, question)
+        return answer_rows(
+            self.tagger,
+            items,
+            spans="spans" in self.wanted,
+            probabilities=self.scored,
+            sentences=self.sentences,
+            batch_tokens=self.batch_tokens,
+        )
 
-    def schema(self, given: Any, option: str = PYTHON_OPTION) -> Any:
+    def schema(self, given: Any, option: str = _PYTHON_OPTION) -> Any:
         """The Arrow schema of the tables that it gives for tables of a schema; `option` is how errors call settings."""
-        own, is_text = self._input(given.names, option)
-        check_columns(given, own, is_text=is_text)
+        column, is_text = self._input(given.names, option)
+        check_columns(given, column, is_text=is_text)
         pa, schema = arrow(), given
         for name in column_names(self.wanted, with_tokens=is_text):
             schema = schema.append(pa.field(self.prefix + name, arrow_type(name, scored=self.scored)))
@@ -105,7 +130,7 @@ class BulkTagger:
     @property
     def tagger(self) -> Tagger[Any]:
         """The model, opened when this process first asks for it."""
-        return opened(self.path, self.fingerprint)
+        return _opened(self.path, self.fingerprint)
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -119,7 +144,7 @@ class BulkTagger:
         """Whether probabilities are asked for."""
         return "probabilities" in self.wanted
 
-    def _input(self, names: Sequence[str], option: str = PYTHON_OPTION) -> tuple[str, bool]:
+    def _input(self, names: Sequence[str], option: str = _PYTHON_OPTION) -> tuple[str, bool]:
         """The column to be tagged, and whether it holds texts."""
         is_text = self.text is not None or (self.tokens is None and (self.sentences or "tokens" not in names))
         name = (self.text or "text") if is_text else (self.tokens or "tokens")
@@ -128,19 +153,41 @@ class BulkTagger:
             called = " or ".join(map(option.format, ("text", "tokens")))
             raise DataError(f"expected a column {expected}, found {', '.join(names) or 'none'}; name it with {called}")
         added = column_names(self.wanted, with_tokens=is_text)
-        taken = next((self.prefix + own for own in (*added, ERROR) if self.prefix + own in names), None)
-        if taken is not None and (taken != self.prefix + ERROR or self.on_error == "mark"):
+        if self.on_error == "mark":
+            added.append(ERROR)
+        taken = next((self.prefix + new for new in added if self.prefix + new in names), None)
+        if taken is not None:
             called = option.format("prefix")
             raise NameTaken(f"the table has a column {taken!r} already: give {called} for the names of new columns")
         return name, is_text
 
 
-def check_outputs(outputs: Sequence[str]) -> None:
-    """Refuse a name that is not an output, and none at all."""
-    if isinstance(outputs, str) or not outputs:
-        raise ConfigError(f"outputs must be a list of some of {', '.join(OUTPUTS)}, got {outputs!r}")
-    for name in outputs:
-        if name not in OUTPUTS:
-            raise ConfigError(
-                f"unknown output {name!r}, expected some of {', '.join(OUTPUTS)}{did_you_mean(name, OUTPUTS)}"
-            )
+def file_digest(path: str | Path) -> str:
+    """The SHA-256 of a file, as ``sha256sum`` prints it."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+_MOST_MODELS = 4
+_models: OrderedDict[tuple[str, str], Tagger[Any]] = OrderedDict()
+_opening = threading.Lock()
+
+
+def _opened(path: str, expected: str) -> Tagger[Any]:
+    """The model, opened when this process first asks for it; a file with another SHA-256 than expected is refused."""
+    with _opening:
+        if (path, expected) not in _models:
+            found = file_digest(model_file(path))
+            if found != expected:
+                raise ModelError(
+                    f"{path} is not the model that this run began with: expected the SHA-256 {expected[:16]}..., found "
+                    f"{found[:16]}...; was it replaced, or is it another file on this machine?"
+                )
+            _models[path, expected] = load(path)
+            while len(_models) > _MOST_MODELS:
+                _models.popitem(last=False)
+        _models.move_to_end((path, expected))
+        return _models[path, expected]

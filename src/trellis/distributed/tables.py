@@ -1,20 +1,140 @@
-"""The three kinds of tables: Arrow's, pandas' and dicts of columns; what is asked of them, and what is added."""
+"""Tables of three kinds (Arrow's, pandas' and dicts of columns): their texts and sentences, and columns of answers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
+from trellis import _native
+from trellis.arrays import AnyArray, IntArray
 from trellis.corpus import sentence_of_row
 from trellis.corpus.tables import arrow
-from trellis.distributed.answering import Answered, Item
-from trellis.distributed.arrow_arrays import strings
-from trellis.distributed.columns import ERROR, as_arrow, as_lists, errors_of
+from trellis.distributed.answers import AnswerBlock, Item, RowAnswers, row_slices
 from trellis.errors import DataError, TrellisError, shown
 from trellis.optional import needed
+from trellis.ragged import offsets_of
 from trellis.text import Sentence
 from trellis.untrusted import is_unicode
+
+OUTPUTS = ("tags", "spans", "probabilities")
+ERROR = "error"
+
+
+class NameTaken(DataError):  # noqa: N818 - what is the case
+    """The input has a column or field of the name of an answer: no record can be tagged with these settings."""
+
+
+def column_names(outputs: tuple[str, ...], *, with_tokens: bool) -> list[str]:
+    """The columns that are added, without their prefix: tags are of no use without the tokens that they belong to."""
+    names = ["tokens"] if with_tokens and {"tags", "probabilities"} & set(outputs) else []
+    return names + [name for name in OUTPUTS if name in outputs]
+
+
+def as_lists(answers: RowAnswers, name: str, *, scored: bool) -> list[Any]:
+    """One value per row: a list, and None where the row is refused."""
+    values = iter([value for block in answers.blocks for value in _block_lists(block, name, scored)])
+    return [None if row in answers.refused else next(values) for row in range(answers.count)]
+
+
+def _block_lists(block: AnswerBlock, name: str, scored: bool) -> list[list[Any]]:
+    flat: list[Any]
+    if name == "tokens":
+        flat = block.tokens
+    elif name == "tags":
+        flat = [block.labels[i] for i in block.ids.tolist()]
+    elif name == "probabilities":
+        flat = block.probabilities.tolist()
+    else:
+        columns = {"start": block.starts, "end": block.ends, "label": block.span_labels, "text": block.span_texts}
+        if scored:
+            columns["probability"] = block.span_probabilities.tolist()
+        flat = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [flat[row] for row in row_slices(block.span_counts if name == "spans" else block.lengths)]
+
+
+def arrow_type(name: str, *, scored: bool) -> Any:
+    """The type of a column."""
+    pa = arrow()
+    if name in ("tokens", "tags"):
+        return pa.list_(pa.string())
+    if name == "probabilities":
+        return pa.list_(pa.float64())
+    span = [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string()), ("text", pa.string())]
+    return pa.list_(pa.struct([*span, ("probability", pa.float64())] if scored else span))
+
+
+def as_arrow(answers: RowAnswers, name: str, *, scored: bool) -> Any:
+    """A chunked array with one value per row, null where the row is refused."""
+    pa, kind = arrow(), arrow_type(name, scored=scored)
+    column = pa.chunked_array([_array(block, name, kind, scored) for block in answers.blocks], type=kind)
+    if not answers.refused:
+        return column
+    good = np.array([row not in answers.refused for row in range(answers.count)])
+    if not good.any():
+        return pa.chunked_array([pa.nulls(answers.count, kind)])
+    return column.take(pa.array(np.cumsum(good) - 1, mask=~good))
+
+
+def _array(block: AnswerBlock, name: str, kind: Any, scored: bool) -> Any:
+    if name == "spans":
+        fields = [numbers(np.array(offsets, np.int32)) for offsets in (block.starts, block.ends)]
+        fields += [strings(block.span_labels), strings(block.span_texts)]
+        fields += [numbers(block.span_probabilities)] if scored else []
+        values = arrow().StructArray.from_arrays(fields, fields=list(kind.value_type))
+        return lists(values, block.span_counts, kind)
+    if name == "tags":
+        values = chosen(block.labels, block.ids)
+    else:
+        values = strings(block.tokens) if name == "tokens" else numbers(block.probabilities)
+    return lists(values, block.lengths, kind)
+
+
+# Arrow arrays are made of buffers: `pyarrow.array` asks whether it was given something of pandas, and imports pandas
+# for that if it is installed, as it is with Ray: a third of a second in every worker, for nothing. It also takes twice
+# as long.
+
+
+def numbers(values: AnyArray) -> Any:
+    """An array of the type that the values have; NumPy's memory is shared."""
+    values = np.ascontiguousarray(values)
+    return _of_buffers(arrow().from_numpy_dtype(values.dtype), len(values), None, values)
+
+
+def strings(texts: Sequence[str | None]) -> Any:
+    """An array of strings, null where there is None."""
+    with _packing():
+        data, offsets, are_all_there = _native.pack_texts(texts)
+    valid = None if are_all_there else np.packbits([text is not None for text in texts], bitorder="little")
+    return _of_buffers(arrow().string(), len(texts), valid, offsets, data)
+
+
+def chosen(choices: Sequence[str], ids: IntArray) -> Any:
+    """An array of strings, those of the choices that the ids say."""
+    with _packing():
+        data, offsets, _ = _native.pack_names(choices, ids)
+    return _of_buffers(arrow().string(), len(ids), None, offsets, data)
+
+
+@contextmanager
+def _packing() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:  # more bytes than an array has, or no UTF-8
+        raise DataError(str(error)) from None
+
+
+def _of_buffers(kind: Any, count: int, *buffers: AnyArray | None) -> Any:
+    pa = arrow()
+    return pa.Array.from_buffers(kind, count, [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers])
+
+
+def lists(values: Any, lengths: IntArray, kind: Any) -> Any:
+    """An array of lists: the values one after another, and how many each row has."""
+    return arrow().ListArray.from_arrays(numbers(offsets_of(lengths).astype(np.int32)), values, type=kind)
 
 
 def column_names_of(table: Any) -> list[str]:
@@ -63,14 +183,16 @@ def check_columns(schema: Any, name: str, *, is_text: bool) -> None:
 
 def _holds_texts(kind: Any) -> bool:
     """Whether the values of an Arrow type are strings; all of them may be null."""
-    types, own = arrow().types, _plain_type(kind)
+    types, plain = arrow().types, _plain_type(kind)
     tests = types.is_string, types.is_large_string, getattr(types, "is_string_view", types.is_null), types.is_null
-    return any(test(own) for test in tests)
+    return any(test(plain) for test in tests)
 
 
 def _holds_tokens(kind: Any) -> bool:
-    own = _plain_type(kind)
-    return bool(arrow().types.is_null(own)) or ("list" in str(own) and _holds_texts(getattr(own, "value_type", own)))
+    plain = _plain_type(kind)
+    if arrow().types.is_null(plain):
+        return True
+    return "list" in str(plain) and _holds_texts(getattr(plain, "value_type", plain))
 
 
 def _plain_type(kind: Any) -> Any:
@@ -91,18 +213,21 @@ def checked_text(value: Any, name: str) -> str | TrellisError:
     if isinstance(value, TrellisError):
         return value
     if not isinstance(value, str):
-        return DataError(f"expected a text in {name!r}, found {_shown_missing(value)}")
+        # Pandas and NumPy have other values than None for what is missing; NaN is the one that differs from itself.
+        missing = value is None or type(value).__name__ == "NAType" or value != value
+        return DataError(f"expected a text in {name!r}, found {'null' if missing else shown(value)}")
     return value if is_unicode(value) else DataError(f"the text in {name!r} has a lone surrogate, as no UTF-8 has")
 
 
 def sentences_of(table: Any, tokens: str) -> list[Item | TrellisError]:
     """The sentences of rows: tokens, further columns of strings as long as these, and the text that they are of."""
-    lists = {name: values for name in column_names_of(table) if _has_lists(values := _values(table, name))}
-    lists.setdefault(tokens, _values(table, tokens))
-    if "text" in column_names_of(table):
-        lists["text"] = _values(table, "text")
-    rows = zip(*lists.values(), strict=True)
-    return [checked_sentence(dict(zip(lists, row, strict=True)), tokens) for row in rows]
+    columns: dict[str, list[Any]] = {}
+    for name in column_names_of(table):
+        values = _values(table, name)
+        if name in (tokens, "text") or isinstance(next((one for one in values if one is not None), None), list):
+            columns[name] = values
+    rows = zip(*columns.values(), strict=True)
+    return [checked_sentence(dict(zip(columns, row, strict=True)), tokens) for row in rows]
 
 
 def checked_sentence(row: Mapping[str, Any], tokens: str) -> Sentence | TrellisError:
@@ -120,30 +245,17 @@ def checked_sentence(row: Mapping[str, Any], tokens: str) -> Sentence | TrellisE
     return text if isinstance(text, TrellisError) else sentence
 
 
-def _shown_missing(value: Any) -> str:
-    """What stands for no text: null, whatever pandas or NumPy have for it."""
-    missing = value is None or type(value).__name__ == "NAType" or value != value
-    return "null" if missing else shown(value)
-
-
-def _has_lists(values: Sequence[Any]) -> bool:
-    return isinstance(next((value for value in values if value is not None), None), list)
-
-
 def _values(table: Any, name: str) -> list[Any]:
     """The values of a column as Python has them; of Arrow, strings that are not UTF-8 are errors."""
     if is_arrow(table):
-        return _arrow_values(table.column(name))
+        column = table.column(name)
+        try:
+            values: list[Any] = column.to_pylist()
+        except UnicodeDecodeError:
+            values = [_arrow_value(value) for value in column]
+        return values
     key = next(key for key in (table.columns if _is_pandas(table) else table) if str(key) == name)
     return [value.tolist() if hasattr(value, "tolist") else value for value in table[key]]
-
-
-def _arrow_values(column: Any) -> list[Any]:
-    try:
-        values: list[Any] = column.to_pylist()
-    except UnicodeDecodeError:
-        values = [_arrow_value(value) for value in column]
-    return values
 
 
 def _arrow_value(value: Any) -> Any:
@@ -169,14 +281,24 @@ def _value_or_text(column: Any, row: int) -> Any:
 
 
 def with_answers(
-    table: Any, answered: Answered, names: Sequence[str], prefix: str, *, scored: bool, errors: bool
+    table: Any, answers: RowAnswers, names: Sequence[str], prefix: str, *, scored: bool, errors: bool
 ) -> Any:
     """The table with columns of answers; an Arrow table for an Arrow table, a frame for a frame, a dict for a dict."""
+    reasons = [answers.refused.get(row) for row in range(answers.count)]
     if is_arrow(table):
-        return _arrow_with(table, answered, names, prefix, scored=scored, errors=errors)
-    added = {prefix + name: as_lists(answered, name, scored=scored) for name in names}
+        pa = arrow()
+        whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
+        for name in names:
+            whole = whole.append_column(prefix + name, as_arrow(answers, name, scored=scored))
+        if errors:
+            whole = whole.append_column(prefix + ERROR, strings(reasons))
+        if not isinstance(table, pa.RecordBatch):
+            return whole
+        batches = whole.combine_chunks().to_batches()
+        return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=whole.schema)
+    added = {prefix + name: as_lists(answers, name, scored=scored) for name in names}
     if errors:
-        added[prefix + ERROR] = errors_of(answered)
+        added[prefix + ERROR] = reasons
     if not _is_pandas(table):
         return {**table, **added}
     pandas, frame = needed("pandas", "dask", "a pandas frame"), table.copy(deep=False)
@@ -184,18 +306,3 @@ def with_answers(
         # A list of lists of one length would become a matrix.
         frame[name] = pandas.Series(values, index=frame.index, dtype=object)
     return frame
-
-
-def _arrow_with(
-    table: Any, answered: Answered, names: Sequence[str], prefix: str, *, scored: bool, errors: bool
-) -> Any:
-    pa = arrow()
-    whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-    for name in names:
-        whole = whole.append_column(prefix + name, as_arrow(answered, name, scored=scored))
-    if errors:
-        whole = whole.append_column(prefix + ERROR, strings(errors_of(answered)))
-    if not isinstance(table, pa.RecordBatch):
-        return whole
-    batches = whole.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=whole.schema)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis.distributed.arrow_arrays import chosen, lists, numbers, strings
+from trellis.distributed.tables import chosen, lists, numbers, strings
 from trellis.errors import DataError
 
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
@@ -68,10 +68,9 @@ def test_what_utf_8_cannot_hold_is_refused():
 TAGGED = """
 import sys
 from trellis.distributed import BulkTagger
-from trellis.distributed.reading import ShardReader
-from trellis.distributed.shard import ShardJob
-from trellis.distributed.shards import find_shards
-from trellis.distributed.worker import attempt
+from trellis.distributed.shard import ShardJob, ShardReader
+from trellis.distributed.folder import find_shards
+from trellis.distributed.engines import attempt
 
 model, shard, form, out = sys.argv[1:]
 job = ShardJob(BulkTagger(model), ShardReader(form, None, None, "utf-8", {}), "parquet", out, "")
