@@ -1,5 +1,5 @@
 """The Tagger contract as a suite: subclass `TaggerContract` in a test module, say how to make the model, and all
-promises of `trellis.models.base` are checked for that family.
+promises of `trellis.models.tagger` are checked for that family.
 
     class TestCRF(TaggerContract):
         def make(self, **options):

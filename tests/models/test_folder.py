@@ -189,6 +189,20 @@ class TestResuming:
         assert self.bytes_of(tmp_path / "killed") == self.bytes_of(tmp_path / "whole")
         assert sorted(os.listdir(tmp_path / "killed")) == WHOLE
 
+    @pytest.mark.parametrize("make", [crf, hmm])
+    def test_families_that_learn_by_iterations_resume_as_well(self, make, tmp_path):
+        make(checkpoint_seconds=0.0)[0].fit(*make()[1], folder=tmp_path / "whole")
+        with pytest.raises(KilledError):
+            make(checkpoint_seconds=0.0)[0].fit(*make()[1], folder=tmp_path / "killed", progress=killed_at(3))
+        with pytest.raises(ModelError, match="did not end"):
+            make()[0].fit(*make()[1], folder=tmp_path / "killed")
+        make(checkpoint_seconds=0.0)[0].fit(*make()[1], folder=tmp_path / "killed", resume=True)
+        assert self.bytes_of(tmp_path / "killed") == self.bytes_of(tmp_path / "whole")
+
+    def test_there_must_be_a_folder_to_resume_from(self):
+        with pytest.raises(ModelError, match="resume needs the folder"):
+            CRF().fit(TRAIN, resume=True)
+
     def test_an_interrupted_one_has_a_model_and_goes_on(self, tmp_path):
         neural()[0].fit(TRAIN, folder=tmp_path / "whole")
         neural()[0].fit(TRAIN, folder=tmp_path / "one", progress=Interrupted(2))

@@ -10,7 +10,7 @@ import pytest
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Sentence, chain
 from trellis.errors import ModelError, NoPathError
-from trellis.models import Posterior, base
+from trellis.models import Posterior
 from trellis.tags import Scheme, TagSet, spans_from_tags
 
 TAGS = TagSet(("O", "B-A", "I-A"), Scheme.IOB2)
@@ -111,7 +111,7 @@ def test_the_encoder_runs_once_for_all_questions(monkeypatch: pytest.MonkeyPatch
 
 
 def test_spans_are_the_same_without_probabilities_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "_BLOCK", 2)
+    monkeypatch.setattr("trellis.models.tagger._BLOCK", 2)
     tagger, X = CRF(features="ner").fit(TRAIN), [["Anna", "met", "Rome"], ["Rome"], [], ["Anna", "Rome", "Anna"]]
     everything, few = tagger.answers(X), tagger.answers(X, token_probabilities=False)
     assert len(everything.probabilities) == 7
@@ -122,7 +122,7 @@ def test_spans_are_the_same_without_probabilities_of_tokens(monkeypatch: pytest.
 
 
 def test_errors_number_the_sentence_of_the_whole_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "_BLOCK", 2)
+    monkeypatch.setattr("trellis.models.tagger._BLOCK", 2)
     tagger = HMM.from_probabilities([1, 0], [[0, 1], [1, 0]], [[1, 0], [0, 1]])
     inputs = [[0, 1]] * 4 + [[0, 0]]
     for ask in (tagger.predict, tagger.marginals, lambda X: tagger.kbest(X, 2), tagger.span_probabilities):

@@ -30,7 +30,7 @@ def test_neural_taggers_do_not_share_sentences(monkeypatch):
     class Several:
         rank, count = 0, 2
 
-    monkeypatch.setattr("trellis.models.trainable.current", Several)
+    monkeypatch.setattr("trellis.models.tagger.current", Several)
     with pytest.raises(ModelError, match="is not trained by processes with sentences of their own"):
         trellis.NeuralTagger().fit(demo.english().train[:2])
 

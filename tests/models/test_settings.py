@@ -150,23 +150,9 @@ def test_constraints_of_an_hmm_can_be_changed_after_the_training(tmp_path):
         assert one.sequence_probabilities([["a", "b", "c"]], illegal)[0] == 0
 
 
-def test_a_fit_takes_only_what_its_family_uses():
-    shared = [
-        "self",
-        "X",
-        "y",
-        "dev",
-        "sentence_weights",
-        "warm_start",
-        "progress",
-        "folder",
-        "tokenizer",
-        "on_bad_tags",
-        "lexicon",
-    ]
-    assert list(inspect.signature(CRF.fit).parameters) == shared
-    assert list(inspect.signature(HMM.fit).parameters) == shared
-    assert list(inspect.signature(NeuralTagger.fit).parameters) == [*shared, "resume"]
+def test_fit_is_the_same_for_every_family():
+    assert CRF.fit is HMM.fit is NeuralTagger.fit
+    assert "resume" in inspect.signature(CRF.fit).parameters
 
 
 @pytest.mark.parametrize("make", [CRF, HMM, lambda **o: NeuralTagger(**TINY, **o)])

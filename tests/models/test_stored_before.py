@@ -1,4 +1,4 @@
-"""Models that earlier versions stored are opened by this one, and answer as they did: see data/write.py."""
+"""Models that were stored once are opened, and answer as they did: see data/write.py."""
 
 import json
 from pathlib import Path

@@ -43,7 +43,7 @@ def refusal(tmp_path: Path) -> Callable[..., str]:
         ("crf-ready", "scheme", "bio3", "the manifest: the field 'scheme' must be one of 'IO', "),
         ("crf-ready", "scheme", {}, "the manifest: the field 'scheme' must be a string, got an object"),
         ("crf-ready", "style", 3, "the manifest: the field 'style' must be a string, got a whole number (3)"),
-        ("crf-ready", "tokenizer", "os.system", "the manifest: the field 'tokenizer' must be one of 'words', "),
+        ("crf-ready", "tokenizer", "os.system", "the manifest: the field 'tokenizer' must be an object"),
         ("crf-ready", "config", [], "the manifest: the field 'config' must be an object, got a list"),
         ("crf-ready", "config", {"c3": 1}, "the saved model has settings that this version of Trellis does not know"),
         ("crf-templates", "templates", "U", "the manifest: the field 'templates' must be an object or null, got a str"),

@@ -11,9 +11,9 @@ from trellis.arrays import AnyArray, Arrays, IntArray
 from trellis.errors import ModelError
 from trellis.export.network import plan_around
 from trellis.export.transformer import INPUTS
-from trellis.models.base import Tagger
 from trellis.models.data import tokens_of
 from trellis.models.neural.learned import LearnedNetwork
+from trellis.models.tagger import Tagger
 from trellis.ragged import pad
 
 

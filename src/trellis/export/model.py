@@ -16,7 +16,7 @@ from trellis.export.feeding import exported_network
 from trellis.export.graph import OPSET, Graph
 from trellis.export.network import add_network
 from trellis.files import write_together
-from trellis.models.base import Tagger
+from trellis.models.tagger import Tagger
 from trellis.text import splitter
 
 FORMAT = 1

@@ -10,7 +10,7 @@ from typing import Any
 from trellis.errors import ModelError, StoreError
 from trellis.export.model import to_onnx
 from trellis.files import replacing, write_bytes
-from trellis.models.base import Tagger
+from trellis.models.tagger import Tagger
 
 RUNTIME = ("ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm")
 """What the page needs of onnxruntime-web."""

@@ -1,15 +1,15 @@
-"""Taggers: every family keeps the contract of `trellis.models.base`."""
+"""Taggers: every family keeps the contract of `trellis.models.tagger`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trellis.lazy import lazily
-from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
 from trellis.models.posterior import Posterior
 from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
+from trellis.models.tagger import Tagger
 
 if TYPE_CHECKING:
     from trellis.models.ensemble import Ensemble

@@ -12,9 +12,9 @@ from typing import Any
 
 from trellis import store
 from trellis.errors import StoreError
-from trellis.models.base import Tagger
 from trellis.models.families import Family
 from trellis.models.folder import model_file
+from trellis.models.tagger import Tagger
 
 _TAGGERS = {
     "crf": ("trellis.models.crf.model", "CRF"),

@@ -18,10 +18,9 @@ import numpy as np
 from trellis import chain, config
 from trellis.arrays import Arrays, IntArray
 from trellis.errors import ModelError, StoreError
-from trellis.models.base import Tagger
 from trellis.models.classes import tagger_class
 from trellis.models.data import Labelled
-from trellis.models.fitting import FitOptions
+from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored
 
 _MOST = 64  # members of a saved ensemble

@@ -17,12 +17,12 @@ from typing import Any, overload
 
 from trellis.corpus import to_words
 from trellis.errors import ModelError
-from trellis.models.base import Tagger
 from trellis.models.classes import load
 from trellis.models.data import listed
 from trellis.models.folder import MODEL
 from trellis.models.raw_text import documents, segments
 from trellis.models.tagged import Tagged
+from trellis.models.tagger import Tagger
 from trellis.text import Sentence, splitter
 
 _RESERVED = ("text", "tokens", "offsets", "tags", "probabilities", "spans")

@@ -21,9 +21,9 @@ import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.errors import ConfigError, ModelError, shown
-from trellis.models.base import Tagger
 from trellis.models.data import listed, tokens_of
 from trellis.models.posterior import Posterior
+from trellis.models.tagger import Tagger
 from trellis.tags import Role, Scheme, TagSet, parse_label
 from trellis.text import splitter
 

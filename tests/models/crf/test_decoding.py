@@ -65,7 +65,7 @@ def test_no_posterior_is_made(monkeypatch, of_dicts):
 def test_blocks_are_joined(monkeypatch):
     tagger = CRF(features="ner", c2=0.05).fit(TRAIN)
     expected = tagger.predict(TRAIN)
-    monkeypatch.setattr("trellis.models.base._BLOCK", 2)
+    monkeypatch.setattr("trellis.models.tagger._BLOCK", 2)
     assert tagger.predict(TRAIN) == expected
 
 

@@ -224,8 +224,8 @@ def test_every_answer_of_a_model_is_that_of_an_enumeration(model):
 def test_a_sentence_gets_the_same_answer_alone_and_in_any_block(model, monkeypatch):
     X, _ = make_data(seed=9, sentences=40)
     together = model.predict(X), model.marginals(X)
-    assert model._cells() == 3 * 4
-    monkeypatch.setattr("trellis.models.base._BLOCK", 7)
+    assert model._scores_per_token() == 3 * 4
+    monkeypatch.setattr("trellis.models.tagger._BLOCK", 7)
     assert model.predict(X) == together[0] == [model.predict([x])[0] for x in X]
     for one, other in zip(model.marginals(X), together[1], strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
@@ -234,7 +234,7 @@ def test_a_sentence_gets_the_same_answer_alone_and_in_any_block(model, monkeypat
 def test_held_out_sentences_are_scored_block_by_block(template, monkeypatch):
     X, y = make_data(sentences=30)
     whole = CRF(features=template, max_iterations=4, scheme="plain").fit(X, y, dev=(X[:12], y[:12]))
-    monkeypatch.setattr("trellis.models.base._BLOCK", 7)
+    monkeypatch.setattr("trellis.models.tagger._BLOCK", 7)
     parts = CRF(features=template, max_iterations=4, scheme="plain").fit(X, y, dev=(X[:12], y[:12]))
     assert [step.dev for step in whole.history_.steps] == [step.dev for step in parts.history_.steps]
 

@@ -2,8 +2,8 @@
 
     python tests/models/data/write.py FOLDER
 
-Those in this folder were written once, by the version that first had their layout, and stay as they are; run this for a
-new layout only, and add its files under new names. Everything is learnt from `trellis.demo`.
+Those in this folder are in the layout of today, with weights that were learned once; run this for a new layout only.
+Everything is learnt from `trellis.demo`.
 """
 
 import json

@@ -234,7 +234,7 @@ def test_small_blocks_give_what_one_gives(monkeypatch) -> None:
         lambda X: model.sequence_probabilities(X, tags).tolist(),
     )
     whole = [question(inputs) for question in ask]
-    monkeypatch.setattr("trellis.models.base._BLOCK", 11)
+    monkeypatch.setattr("trellis.models.tagger._BLOCK", 11)
     for question, expected in zip(ask, whole, strict=True):
         found = question(inputs)
         assert len(found) == len(expected)

@@ -30,7 +30,6 @@ from trellis.features import (
     get_templates,
 )
 from trellis.lexicon.columns import name_of_column
-from trellis.models.base import Tagger
 from trellis.models.crf.choosing import Choice
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
@@ -38,10 +37,10 @@ from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Earlier, Observed, chained, scores_per_token
 from trellis.models.data import Labelled, tokens_of
 from trellis.models.explanation import Explanation
-from trellis.models.fitting import FitOptions
 from trellis.models.learned_tags import learned_states, learned_tag_set
 from trellis.models.states import stored_states
 from trellis.models.streams.once import LabelledStream
+from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored
 from trellis.tags import TagStates
 from trellis.text.widths import FOLDED_POINTS
@@ -197,7 +196,7 @@ class CRF(Tagger[CRFConfig]):
         states = self._fitted().state_labels
         return self.states_.finer if states is None else self.states_.labels[states]
 
-    def _cells(self) -> int:
+    def _scores_per_token(self) -> int:
         p = self._fitted()
         states = len(p.start) if p.state_labels is None else len(p.state_labels)
         return scores_per_token(states, steps=p.edges is not None)

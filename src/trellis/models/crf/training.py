@@ -11,15 +11,14 @@ import numpy as np
 from trellis.arrays import Arrays
 from trellis.errors import DataError, ModelError
 from trellis.features import Extractor
-from trellis.models.base import sentences_at_once
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.problem import WeightedFeatures
 from trellis.models.crf.weights import CRFWeights, Earlier, Observed, scores_per_token
 from trellis.models.data import Labelled
-from trellis.models.fitting import FitOptions
 from trellis.models.learned_tags import check_held_out
 from trellis.models.scoring import held_out_scores
+from trellis.models.tagger import FitOptions, sentences_at_once
 from trellis.training import (
     DevScores,
     History,

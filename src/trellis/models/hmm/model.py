@@ -30,9 +30,7 @@ import numpy.typing as npt
 from trellis import chain
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import DataError, ModelError
-from trellis.models.base import Tagger
 from trellis.models.data import Labelled, listed, name_of, tokens_of
-from trellis.models.fitting import FitOptions
 from trellis.models.hmm.answers import Posteriors, Sample
 from trellis.models.hmm.config import HMMConfig, resolved
 from trellis.models.hmm.counting import unknown_log_emissions
@@ -47,6 +45,7 @@ from trellis.models.markov import check_size, draw, generator, sample_paths
 from trellis.models.probability import akaike, bayesian, logs
 from trellis.models.scoring import compare, headline
 from trellis.models.states import log_mass, sum_by_label, to_labels
+from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 from trellis.text import splitter

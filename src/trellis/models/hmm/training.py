@@ -17,7 +17,6 @@ import numpy as np
 from trellis.arrays import FloatArray
 from trellis.errors import ModelError
 from trellis.models.data import Label, Labelled, name_of
-from trellis.models.fitting import FitOptions
 from trellis.models.hmm.config import HMMConfig, Part, resolved
 from trellis.models.hmm.counting import Estimation, count_labelled
 from trellis.models.hmm.expectation import PARTS, HMMObjective
@@ -28,6 +27,7 @@ from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_em
 from trellis.models.learned_tags import check_held_out
 from trellis.models.probability import logs
 from trellis.models.scoring import held_out_scores
+from trellis.models.tagger import FitOptions
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, TagSet, TagStates
 from trellis.training import DevScores, History, Step, undisturbed

@@ -15,7 +15,6 @@ from trellis.errors import ModelError
 from trellis.lexicon.columns import name_of_column
 from trellis.models import fingerprint
 from trellis.models.data import Labelled
-from trellis.models.fitting import FitOptions
 from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
 from trellis.models.neural.learned import LearnedNetwork
 from trellis.models.neural.network import Network, build, load_transformer
@@ -23,6 +22,7 @@ from trellis.models.neural.plan import TableSize, plan_of
 from trellis.models.neural.training import StreamedTaggingTask, TaggingTask, Targets, Validation
 from trellis.models.neural.vectors import add_vectors
 from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
+from trellis.models.tagger import FitOptions
 from trellis.symbols import Symbols
 from trellis.tags import TagStates
 from trellis.training import History

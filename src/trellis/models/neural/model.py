@@ -3,37 +3,32 @@
     model = NeuralTagger(encoder={"words": {"vectors": "glove.6B.50d.txt"}}).fit(train, dev=dev)
     model.tag([["She", "lives", "in", "Paris"]])
 
-Settings are those of `trellis.models.neural.config`; a nested table may be given as a dict. `fit` takes a `folder` for
-checkpoints, and ``resume=True`` continues after an interruption as if there had been none.
+Settings are those of `trellis.models.neural.config`; a nested table may be given as a dict. `trellis.corpus.Shards` as
+`X` of `fit` is a corpus on disk that is read anew in each epoch: no more than ``training.window`` of its sentences are
+in memory, and these are shuffled together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, final
 
 from trellis import chain
 from trellis.arrays import Arrays, IntArray
 from trellis.corpus import Shards
 from trellis.errors import ConfigError, ModelError
-from trellis.lexicon import Lexicon
-from trellis.models.base import Tagger
-from trellis.models.data import Label, Labelled, Supervised
-from trellis.models.fitting import FitOptions, opened
-from trellis.models.folder import ModelFolder
+from trellis.models.data import Labelled
 from trellis.models.learned_tags import check_held_out, learned_states, learned_tag_set
 from trellis.models.neural.config import NeuralConfig
 from trellis.models.neural.learned import LearnedNetwork
 from trellis.models.neural.storage import from_stored, to_stored
 from trellis.models.states import stored_states
 from trellis.models.streams.epochs import SentenceStream, stream_of
+from trellis.models.tagger import FitOptions, Tagger
 from trellis.optional import required
 from trellis.store import Stored
 from trellis.tags import OnBadTags, Scheme, TagSet, TagStates
-from trellis.text import OwnTokenizer, Splitter
-from trellis.training import Progress
 from trellis.training.neural.settings import FREE
 
 
@@ -50,37 +45,12 @@ class NeuralTagger(Tagger[NeuralConfig]):
     states_: TagStates
     """What the emissions are about: the labels, as the scheme that is learned tells them apart."""
 
-    def fit(
-        self,
-        X: Iterable[Any],
-        y: Iterable[Sequence[Label]] | None = None,
-        *,
-        dev: Supervised | None = None,
-        sentence_weights: Sequence[float] | None = None,
-        warm_start: bool = False,
-        progress: Progress | None = None,
-        folder: str | Path | ModelFolder | None = None,
-        tokenizer: Splitter | str | OwnTokenizer | None = None,
-        on_bad_tags: OnBadTags = "error",
-        lexicon: Lexicon | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Learn as every tagger does (see `Tagger.fit`), in epochs, with checkpoints in the `folder` in between.
-
-        With `resume`, a training in the folder that was killed or interrupted continues from its last checkpoint, if
-        there is one, to the same model as if nothing had happened.
-
-        `trellis.corpus.Shards` as `X` is a corpus on disk that is read anew in each epoch: no more than
-        ``training.window`` of its sentences are in memory, and these are shuffled together.
-        """
-        if resume and folder is None:
-            raise ModelError("resume needs the folder of the training that is to be continued, got none")
-        options = FitOptions(warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon)
+    def _stream(
+        self, X: Iterable[Any], y: object, sentence_weights: object, on_bad_tags: OnBadTags
+    ) -> SentenceStream | None:
         if isinstance(X, Shards | SentenceStream):
-            options = replace(options, stream=stream_of(X, y, sentence_weights, on_bad_tags))
-        with opened(folder, self.kind, resume=resume) as place:
-            self._fit(X, y, dev, sentence_weights, options, place, keep=place is not folder)
-        return self
+            return stream_of(X, y, sentence_weights, on_bad_tags)
+        return None
 
     @property
     def learns_lexicons(self) -> bool:

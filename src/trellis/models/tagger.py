@@ -1,0 +1,828 @@
+"""The tagger: what every family of models does, and what a family provides for it.
+
+    fit(sentences) or fit(X, y)      learn; `dev` stops early
+    tag(sentences)                   the sentences with tags; predict(X) gives bare label lists
+    tagger("raw text"), annotate     tags, spans by character, and the probability of each
+    marginals, kbest, span_probabilities, sequence_probabilities
+                                     exact probabilities from forward-backward
+    evaluate(sentences)              the scores that fit the scheme: spans, or accuracy for plain tags
+    save(path), load(path)           one file, no pickle, same answers
+    get_params, set_params           scikit-learn's conventions, where X is a list of token lists
+
+Every answer is read from a `Posterior`. A family names the dataclass of its settings (`config_class`) and the kind of
+its files (`kind`), and implements `_learn`, `_scores`, `_state` and `_restore`; the other methods under "What a family
+may override" have defaults.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
+
+import numpy as np
+
+from trellis import chain, config, store
+from trellis.arrays import AnyArray, Arrays, BoolArray, FloatArray, IntArray, plain_array
+from trellis.corpus import Shards
+from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError, number_of, shown
+from trellis.lexicon import Lexicon
+from trellis.lexicon.columns import with_columns
+from trellis.lexicon.learning import spans_with_surfaces
+from trellis.lexicon.storage import from_stored, to_stored
+from trellis.lexicon.tracks import Gaps
+from trellis.models.data import Label, Labelled, Supervised, listed
+from trellis.models.folder import ModelFolder, training
+from trellis.models.lattice_view import LatticeView
+from trellis.models.learned_tags import mended
+from trellis.models.lexical import ScoredInputs, find
+from trellis.models.musts import applied
+from trellis.models.posterior import Known, Posterior
+from trellis.models.raw_text import cuts_words, documents, folded, gaps_of, inputs_of, kept_apart, tokenizer_for
+from trellis.models.scoring import Scores, compare, headline
+from trellis.models.streams.epochs import SentenceStream
+from trellis.models.streams.once import LabelledStream
+from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
+from trellis.optional import required
+from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
+from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
+from trellis.training import History, Progress, undisturbed
+from trellis.training.folder import TrainingFolder
+from trellis.training.processes import ALONE, Team, current
+
+C = TypeVar("C")
+LexiconOption = Lexicon | Literal["own"] | None
+
+_BLOCK = 16384  # sentences that are answered at a time
+_TRACKS = 8  # how much wider a chain with a lexicon may well be
+_LEARNED = ("tagset_", "tokenizer_", "settings_", "history_", "lexicon_", "lexical_")
+_OUTPUTS = ("default", "pandas")  # forms of `transform`
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """What `fit` was asked for apart from its data."""
+
+    warm_start: bool = False
+    progress: Progress | None = None
+    sentence_weights: FloatArray | None = None
+    folder: TrainingFolder | None = None
+    """Where checkpoints go."""
+    on_bad_tags: OnBadTags = "error"
+    tokenizer: Splitter | str | OwnTokenizer | None = None
+    """How raw text will be split, instead of the setting of that name."""
+    lexicon: Lexicon | None = None
+    stream: SentenceStream | None = None
+    """Where the sentences are, if they are read anew in each epoch."""
+    team: Team = ALONE
+    """The processes that train together, each with its own sentences."""
+
+
+class Tagger(Generic[C], ABC):
+    """Base of all taggers; `config` holds the settings, names that end in ``_`` exist once it has learned."""
+
+    kind: ClassVar[str]
+    config_class: ClassVar[type[Any]]
+    free_settings: ClassVar[frozenset[str] | None] = None
+    """What may be changed when training is resumed, by dotted names; None if it learns in one go."""
+    shares_sentences: ClassVar[bool] = False
+    """Whether processes with sentences of their own can train it together; see `trellis.training.processes`."""
+    tagset_: TagSet
+    settings_: C
+    """What it was trained with: `config` with a value for everything that was left unset."""
+    tokenizer_: Splitter | str | OwnTokenizer
+    """How raw text is split: as the setting `tokenizer` says, or like the training data; may be changed."""
+    history_: History
+    """The training; it does not exist for a model that was opened from a file."""
+    lexicon_: Lexicon | None = None
+    """What the model knows about words and names, saved with it; may be set to another one, or to None."""
+    lexical_: tuple[str | None, ...] = ()
+    """The labels of the lexicon whose matches are features of the model, None for entries without a label."""
+    _sklearn_output_config: dict[str, str]
+    """The name that scikit-learn's `clone` copies; it exists once `set_output` was called."""
+
+    # Settings
+
+    def __init__(self, settings: C | None = None, /, **options: Any) -> None:
+        """Take a configuration, single settings by name, or both: names override the configuration."""
+        base = self.config_class() if settings is None else settings
+        self.config: C = _with_options(base, options)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Give a family the signature and the help text that its settings make, for completion and ``help()``."""
+        super().__init_subclass__(**options)
+        if "config_class" in cls.__dict__:
+            parameters = [inspect.Parameter("settings", inspect.Parameter.POSITIONAL_ONLY, default=None)]
+            for name, default in _parameters(cls.config_class(), deep=False):
+                parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
+            cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+            cls.__doc__ = f"{cls.__doc__}\n\n    Settings:\n{_described(cls.config_class)}\n"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name; `deep` adds those inside sections, as ``section__name``."""
+        return dict(_parameters(self.config, deep))
+
+    def set_params(self, **options: Any) -> Self:
+        """Change settings by name; ``section__name`` changes one inside a section."""
+        self.config = _with_options(self.config, options)
+        return self
+
+    def __repr__(self) -> str:
+        """The settings that are not the defaults, as the constructor takes them."""
+        changed = _differences(self.config, self.config_class())
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    # Learning
+
+    def fit(
+        self,
+        X: Iterable[Any],
+        y: Iterable[Sequence[Label]] | None = None,
+        *,
+        dev: Supervised | None = None,
+        sentence_weights: Sequence[float] | None = None,
+        warm_start: bool = False,
+        progress: Progress | None = None,
+        folder: str | Path | ModelFolder | None = None,
+        resume: bool = False,
+        tokenizer: Splitter | str | OwnTokenizer | None = None,
+        on_bad_tags: OnBadTags = "error",
+        lexicon: Lexicon | None = None,
+    ) -> Self:
+        """Learn from sentences with tags, or from inputs and their labels.
+
+        Args:
+            X: sentences with tags, or inputs of any kind that the model accepts; `trellis.corpus.Shards` are a corpus
+                on disk, which neural taggers and feature CRFs never hold in memory.
+            y: the labels of each input; a partly known label is a set of labels, an unknown one None.
+            dev: held-out data like `X`, or a pair ``(X, y)``: its score is watched, and the best model kept.
+            sentence_weights: how much each sentence counts; default: 1.
+            warm_start: start from what this model learned before; labels and features may be new.
+            progress: called after each iteration.
+            folder: where the model is written when it is trained, with its settings and its history, and checkpoints
+                until then.
+            resume: continue a training in the folder that was killed or interrupted from its last checkpoint, if there
+                is one, to the same model as if nothing had happened.
+            tokenizer: how raw text will be split, instead of the setting of that name; may be a function.
+            on_bad_tags: what to do about labels that the scheme forbids or cannot read: "error" refuses them, "repair"
+                reads them as seqeval does, "drop" leaves their sentences out; what was done is a `DataWarning`.
+            lexicon: becomes the model's own (`lexicon_`); matches of its entries of strength feature are learned from.
+
+        """
+        if resume and folder is None:
+            raise ModelError("resume needs the folder of the training that is to be continued, got none")
+        if not self.shares_sentences and current().count > 1:
+            raise ModelError(
+                f"a {type(self).__name__} is not trained by processes with sentences of their own (together)"
+            )
+        options = FitOptions(
+            warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon, team=current()
+        )
+        if folder is None or isinstance(folder, ModelFolder):  # whoever has locked the folder saves the model
+            opened: AbstractContextManager[ModelFolder | None] = nullcontext(folder)
+        else:
+            opened = training(folder, self.kind, self.kind, resume=resume)
+        with opened as place:
+            options = replace(options, folder=None if place is None else place.training)
+            if self._reads_once(X):
+                self._fit_stream(LabelledStream(X, y, sentence_weights), dev, options)
+            else:
+                self._fit_in_memory(X, y, dev, sentence_weights, options)
+            if place is not None and place is not folder:
+                undisturbed(lambda: place.save(self))
+        return self
+
+    def _reads_once(self, X: Iterable[Any]) -> bool:
+        """Whether sentences are read once, and not kept: by the setting `out_of_core`, or since they are in shards."""
+        asked: bool | None = getattr(self.config, "out_of_core", None)
+        return asked is not None and (asked or isinstance(X, Shards))
+
+    def _fit_in_memory(
+        self,
+        X: Iterable[Any],
+        y: Iterable[Sequence[Label]] | None,
+        dev: Supervised | None,
+        sentence_weights: Sequence[float] | None,
+        options: FitOptions,
+    ) -> None:
+        """Check the data and learn; of a corpus that is read in each epoch, the data here are a sample."""
+        stream = self._stream(X, y, sentence_weights, options.on_bad_tags)
+        given = (Labelled.of(X, y) if stream is None else stream.sample).shared_by(options.team)
+        weights = _checked_weights(sentence_weights, len(given.inputs))
+        data, kept = mended(given, self._scheme_asked, options.on_bad_tags)
+        data = data.shared_by(options.team)
+        if not data.inputs:
+            raise ModelError("there is nothing to learn from: the corpus has no sentence")
+        held_out = None if dev is None else _held_out(dev)
+        if held_out is not None and options.on_bad_tags != "error":  # read by the scheme of the training data
+            held_out, _ = mended(held_out, data.detect(self._scheme_asked).scheme.value, options.on_bad_tags)
+        options = replace(options, stream=stream, sentence_weights=None if weights is None else weights[kept])
+        how = self._begin(data if stream is None else stream.fingerprint, held_out, data.inputs, options)
+        self._take_lexicon(options)
+        self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)
+        self.tokenizer_ = how
+
+    def _fit_stream(self, stream: LabelledStream, dev: Supervised | None, options: FitOptions) -> None:
+        """Learn from sentences that are read once, and not kept in memory."""
+        if options.on_bad_tags != "error":
+            raise ModelError(
+                f"on_bad_tags={options.on_bad_tags!r} looks at all sentences at once, and out_of_core reads them one "
+                "by one: mend them first (trellis.corpus.mend_tags)"
+            )
+        self._take_lexicon(options)
+        if self.lexical_:
+            raise ModelError("out_of_core does not learn from a lexicon: give its entries the strength prefer or must")
+        held_out = None if dev is None else _held_out(dev)
+        splitters: list[Splitter] = []
+
+        def begin(read: str) -> None:
+            splitters.append(self._begin(read, held_out, stream.sample, options))
+
+        stream.prepare = self._seen
+        self._learn_stream(stream, None if held_out is None else self._seen(held_out), options, begin)
+        self.tokenizer_ = splitters[0]
+
+    def _begin(
+        self, data: Labelled | str, held_out: Labelled | None, inputs: Sequence[Any], options: FitOptions
+    ) -> Splitter:
+        """Tell the folder which training this is; the tokenizer of the model, by its settings or like these inputs.
+
+        The data may be a fingerprint already.
+        """
+        how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), inputs)
+        if options.folder is None:
+            return how
+        how.to_dict()  # what cannot be stored is refused before the training, not after it
+        if self.free_settings is None:  # learned in one go
+            options.folder.identify()
+            return how
+        from trellis.models import fingerprint  # hashlib is not needed to tag
+
+        read: str | None
+        if isinstance(data, str):
+            read = data
+        else:
+            read = fingerprint.of_sentences(data, options.team) if self.shares_sentences else fingerprint.of_data(data)
+        fixed = {name: value for name, value in config.flat(self.config).items() if name not in self.free_settings}
+        lexicon = None if options.lexicon is None else fingerprint.of_arrays(to_stored(options.lexicon)[1])
+        options.folder.identify(
+            settings=fixed,
+            data={
+                "training data": read,
+                "dev data": fingerprint.of_data(held_out),
+                "sentence weights": fingerprint.of_weights(options.sentence_weights),
+                "lexicon": lexicon,
+                "weights of the model to start from": (
+                    fingerprint.of_arrays(self._state()[1]) if self._goes_on(options) else None
+                ),
+            },
+        )
+        return how
+
+    def _take_lexicon(self, options: FitOptions) -> None:
+        """Make the lexicon that is given, or that the settings name, the model's own."""
+        path = getattr(self.config, "lexicon", None)
+        given = options.lexicon
+        if given is None and path is not None:
+            given = Lexicon.read(path, strength="feature")
+        if given is None:
+            if not self._goes_on(options):
+                self.lexicon_, self.lexical_ = None, ()
+            return
+        labels = given.feature_labels
+        if labels and not self.learns_lexicons:
+            raise ModelError(
+                f"a {type(self).__name__} with these settings does not learn from a lexicon: give its entries the "
+                "strength prefer or must"
+            )
+        if self._goes_on(options) and labels != self.lexical_:
+            raise ModelError("a model that learns on needs a lexicon with the labels of its first one")
+        self.lexicon_, self.lexical_ = given, labels
+
+    def _goes_on(self, options: FitOptions) -> bool:
+        """Whether learning starts from what was learned before."""
+        return options.warm_start and self.__sklearn_is_fitted__()
+
+    def _seen(self, data: Labelled, *, learn: bool = False) -> Labelled:
+        """The data as the model sees them, to `learn` from or not: matches of names depend on it."""
+        gold = None
+        if self.lexical_ and learn and not data.partial:
+            gold = spans_with_surfaces(data.inputs, data.strings(), data.detect(self._scheme_asked))
+        return replace(data, inputs=self._prepared(data.inputs, self._lexicons("own"), gold))
+
+    def _prepared(
+        self, inputs: Sequence[Any], lexicons: Sequence[Lexicon], gold: Sequence[Sequence[Any]] | None = None
+    ) -> Sequence[Any]:
+        """The inputs as the model sees them, with the matches of lexicons if it has learned from these."""
+        seen = self._folded(inputs)
+        return with_columns(seen, inputs, lexicons, self.lexical_, gold) if self.lexical_ else seen
+
+    def _folded(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The inputs with full-width forms folded, if the settings say so."""
+        return folded(inputs) if getattr(self.config, "fold_width", False) else inputs
+
+    @property
+    def _scheme_asked(self) -> str | None:
+        return getattr(self.config, "scheme", None)
+
+    # What a family provides
+
+    @abstractmethod
+    def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        """Learn from checked data; sets `tagset_`, `settings_`, `history_` and what `_scores` needs."""
+
+    @abstractmethod
+    def _scores(self, inputs: Sequence[Any]) -> chain.ChainScores:
+        """Scores of the inputs, by a fitted model."""
+
+    @abstractmethod
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """Manifest entries and arrays, from which `_restore` makes the model again."""
+
+    @abstractmethod
+    def _restore(self, stored: store.Stored) -> None:
+        """The inverse of `_state`, for a file that may contain anything; `tagset_` and `settings_` exist already."""
+
+    # What a family may override
+
+    def _state_labels(self) -> IntArray | None:
+        """The label of each state of a fitted model's chain; None if the states are the labels."""
+        return None
+
+    def _scores_per_token(self) -> int:
+        """How many scores a token of a fitted model's chain has: with more of them, fewer sentences make a block."""
+        finer = self._state_labels()
+        return len(self._fitted_tags()) if finer is None else len(finer)
+
+    def _folds_itself(self) -> bool:
+        """Whether `_scores` takes inputs as they are given, and folds full-width forms on its own."""
+        return False
+
+    def _decoded(self, inputs: Sequence[Any]) -> list[list[str]] | None:
+        """The best labels of inputs as they are given, found faster than by a posterior; None if it must be asked."""
+        return None
+
+    @property
+    def learns_lexicons(self) -> bool:
+        """Whether matches of a lexicon can be features."""
+        return False
+
+    def _stream(
+        self, X: Iterable[Any], y: object, sentence_weights: object, on_bad_tags: OnBadTags
+    ) -> SentenceStream | None:
+        """What reads `X` anew in each epoch, if `X` is a corpus that is never in memory as a whole."""
+        return None
+
+    def _learn_stream(
+        self, stream: LabelledStream, dev: Labelled | None, options: FitOptions, begin: Callable[[str], None]
+    ) -> None:
+        """Like `_learn`, for families that have the setting `out_of_core`.
+
+        Once the stream is read, `begin` is called with the fingerprint of its sentences.
+        """
+        raise NotImplementedError
+
+    # Answers
+
+    def posterior(
+        self, X: Iterable[Any], *, known: Known | None = None, raw: bool = False, lexicon: LexiconOption = "own"
+    ) -> Posterior:
+        """The distribution over labellings of all inputs, from which every answer is read; the encoder runs once.
+
+        With `known` labels, given like the labels of `fit` (a label, a set of labels one of which is right, or None),
+        it is the distribution over the labellings that agree with them. With `raw`, the inputs are sentences split
+        from raw text: words of a segmenter then end at white space.
+
+        A `lexicon` re-weights and restricts it: a bonus for spans that it prefers, a condition for those that must be;
+        `Posterior.lexicon_report` says what came of them. It comes on top of the model's own lexicon (`lexicon_`), if
+        there is one; None switches that off.
+        """
+        inputs = listed(X)
+        given = None if known is None else Labelled.of(inputs, known)
+        return self._posterior(inputs, given, 0, [raw] * len(inputs), lexicon)
+
+    def chain_scores(self, X: Iterable[Any]) -> chain.ChainScores:
+        """The scores behind every answer."""
+        return self.posterior(X).scores
+
+    def predict(
+        self, X: Iterable[Any], *, known: Known | None = None, lexicon: LexiconOption = "own"
+    ) -> list[list[str]]:
+        """The best labels of each input, with `known` labels and a `lexicon` the best with these (see `posterior`)."""
+        if known is not None or self._lexicons(lexicon):
+            return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.best()]
+        inputs, labels = listed(X), list[list[str]]()
+        size = sentences_at_once(len(self._fitted_tags()), self._scores_per_token())
+        for start in range(0, len(inputs), size):
+            block = inputs[start : start + size]
+            best = self._decoded(block)
+            labels += self._posterior(block, None, start, lexicon=None).best() if best is None else best
+        return labels
+
+    def tag(
+        self,
+        sentences: Iterable[Sentence | Sequence[str]],
+        *,
+        known: Known | None = None,
+        lexicon: LexiconOption = "own",
+    ) -> list[Sentence]:
+        """The sentences with the best tags; token lists become sentences."""
+        items = [item if isinstance(item, Sentence) else Sentence(item) for item in listed(sentences)]
+        best = self.predict(items, known=known, lexicon=lexicon)
+        return [item.with_tags(tags) for item, tags in zip(items, best, strict=True)]
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, texts: str | Sentence, *, sentences: bool = False, lexicon: LexiconOption = "own"
+    ) -> Tagged: ...
+    @overload
+    def __call__(
+        self,
+        texts: Iterable[str | Sentence | Sequence[str]],
+        *,
+        sentences: bool = False,
+        lexicon: LexiconOption = "own",
+    ) -> list[Tagged]: ...
+    def __call__(
+        self,
+        texts: str | Sentence | Iterable[str | Sentence | Sequence[str]],
+        *,
+        sentences: bool = False,
+        lexicon: LexiconOption = "own",
+    ) -> Tagged | list[Tagged]:
+        """Tag a raw text, or each of a list of raw texts, split by `tokenizer_`; see `annotate`."""
+        if isinstance(texts, str | Sentence):
+            return self.annotate([texts], sentences=sentences, lexicon=lexicon)[0]
+        return self.annotate(texts, sentences=sentences, lexicon=lexicon)
+
+    def annotate(
+        self,
+        texts: Iterable[str | Sentence | Sequence[str]],
+        *,
+        known: Known | None = None,
+        sentences: bool = False,
+        lexicon: LexiconOption = "own",
+    ) -> list[Tagged]:
+        """Tags, their probabilities and the spans by character of raw texts, sentences or token lists.
+
+        `known` and `lexicon` are as in `posterior`. With `sentences`, each raw text is split into sentences, which are
+        tagged one by one; the answer is about the whole text, with offsets in it.
+        """
+        given = listed(texts)
+        if sentences:
+            if known is not None:
+                raise ModelError("known labels belong to the tokens of one sentence: leave out sentences=True")
+            return documents(given, partial(self.annotate, lexicon=lexicon))
+        how = splitter(self.tokenizer_)
+        items, raw = inputs_of(given, how, with_gaps=cuts_words(self._fitted_tags(), how))
+        blocks = self._posteriors(items, known, [isinstance(item, str) for item in given], lexicon)
+        return [one for b in blocks for one in b.annotate(raw[b.first : b.first + len(b)], separator=how.separator)]
+
+    def answers(
+        self,
+        X: Iterable[Any],
+        *,
+        known: Known | None = None,
+        lexicon: LexiconOption = "own",
+        token_probabilities: bool = True,
+    ) -> Answers:
+        """What `annotate` says about sentences or token lists, as arrays over all of them.
+
+        If only spans are of interest, `token_probabilities=False` leaves those of tokens empty, and is faster.
+        """
+        posteriors = self._posteriors(X, known, lexicon=lexicon)
+        blocks = [block.answers(token_probabilities=token_probabilities) for block in posteriors]
+        return Answers.joined(blocks or [self.posterior([]).answers()])
+
+    def trellis(self, sentence: str | Sentence | Sequence[str], *, k: int = 3) -> LatticeView:
+        """All labels of all tokens with their probabilities, and the `k` best paths, to be drawn."""
+        return self.posterior([self._sentence(sentence)]).trellis(k=k)
+
+    def marginals(
+        self, X: Iterable[Any], *, known: Known | None = None, lexicon: LexiconOption = "own"
+    ) -> list[FloatArray]:
+        """For each input ``(T, L)``: the exact probability of each label (in the order of `labels_`) at each token."""
+        return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.marginals()]
+
+    def kbest(
+        self, X: Iterable[Any], k: int, *, known: Known | None = None, lexicon: LexiconOption = "own"
+    ) -> list[list[Labelling]]:
+        """The k most probable labellings of each input, best first; fewer if fewer exist."""
+        return [own for block in self._posteriors(X, known, lexicon=lexicon) for own in block.kbest(k)]
+
+    def sequence_probabilities(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> FloatArray:
+        """The probability of the given labels of each input, taken as a whole."""
+        data = Labelled.of(X, y)
+        labels = data.strings()
+        found = [block.probabilities(labels[block.first :][: len(block)]) for block in self._posteriors(data.inputs)]
+        return np.concatenate([np.empty(0), *found])
+
+    def span_probabilities(
+        self, X: Iterable[Any], spans: Sequence[Sequence[Span]] | None = None
+    ) -> list[list[ScoredSpan]]:
+        """Exact probabilities of the spans that are given for each input, or of those that are predicted."""
+        inputs = listed(X)
+        if spans is None:
+            return [own for block in self._posteriors(inputs) for own in block.spans()]
+        if len(spans) != len(inputs):
+            raise ModelError(f"spans are given for {number_of(len(spans), 'sentence')}, but there are {len(inputs)}")
+        parts = ((block, spans[block.first :][: len(block)]) for block in self._posteriors(inputs))
+        return [own for block, part in parts for own in block.span_probabilities(part)]
+
+    def evaluate(
+        self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None, *, lexicon: LexiconOption = "own"
+    ) -> Scores:
+        """Scores of the predicted labels against the true ones."""
+        data = Labelled.of(X, y)
+        return compare(data.strings(), self.predict(data.inputs, lexicon=lexicon), self._fitted_tags())
+
+    def score(self, X: Iterable[Any], y: Iterable[Sequence[str]] | None = None) -> float:
+        """One number for model selection: F1 of spans, or accuracy for plain tags."""
+        return headline(self.evaluate(X, y))
+
+    @property
+    def makes_words(self) -> bool:
+        """Whether its tokens are characters, and its labels say which of them are words, and maybe what these are."""
+        return cuts_words(self._fitted_tags(), splitter(self.tokenizer_))
+
+    @property
+    def labels_(self) -> tuple[str, ...]:
+        """The labels, in the order of their ids."""
+        return self._fitted_tags().labels
+
+    def _fitted_tags(self) -> TagSet:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit or load first")
+        return self.tagset_
+
+    def _lexicons(self, lexicon: LexiconOption) -> list[Lexicon]:
+        """The lexicons that count: the model's own, and the one that is given."""
+        if lexicon is not None and lexicon != "own" and not isinstance(lexicon, Lexicon):
+            raise ModelError(f"lexicon must be a Lexicon, 'own' or None, got {shown(lexicon)}")
+        own = [] if lexicon is None or self.lexicon_ is None else [self.lexicon_]
+        return [*own, lexicon] if isinstance(lexicon, Lexicon) else own
+
+    def _posteriors(
+        self,
+        X: Iterable[Any],
+        known: Known | None = None,
+        raw: Sequence[bool] | None = None,
+        lexicon: LexiconOption = "own",
+    ) -> Iterator[Posterior]:
+        """Block by block, so that memory does not grow with the input."""
+        labels = len(self._fitted_tags())
+        cells = self._scores_per_token() * (_TRACKS if self._lexicons(lexicon) else 1)
+        inputs, size = listed(X), sentences_at_once(labels, cells)
+        given = None if known is None else Labelled.of(inputs, known)
+        for i in range(0, len(inputs), size):
+            own = None if given is None else given.part(i, i + size)
+            yield self._posterior(inputs[i : i + size], own, i, None if raw is None else raw[i : i + size], lexicon)
+
+    def _posterior(
+        self,
+        inputs: Sequence[Any],
+        known: Labelled | None,
+        first: int,
+        raw: Sequence[bool] | None = None,
+        lexicon: LexiconOption = "own",
+    ) -> Posterior:
+        tags, finer = self._fitted_tags(), self._state_labels()
+        lexicons = self._lexicons(lexicon)
+        scores = self._scores(self._for_scores(inputs, lexicons))
+        found = find(inputs, lexicons, tags) if lexicons else None
+        choices = None if known is None else known.allowed(tags)
+        scores = _restricted(scores, choices, finer)
+        gaps = gaps_of(inputs, raw) if raw is not None and any(raw) and self.makes_words else np.empty(0, np.int64)
+        alone = _restricted(scores, kept_apart(gaps, len(scores.emissions), tags), finer)
+        if found is None:
+            return Posterior(alone, tags, finer, inputs, first)
+        bridged = np.isin(gaps, found.joined(scores.lengths))  # a lexicon has words with white space there
+        open_ = _restricted(scores, kept_apart(gaps[~bridged], len(scores.emissions), tags), finer)
+        across = Gaps.of(gaps[bridged], scores.lengths)
+        parts, found = applied(ScoredInputs(open_, tags, finer, inputs, first, choices, across), found)
+        return Posterior(alone, tags, finer, inputs, first, parts, found)
+
+    def _for_scores(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
+        """The inputs as `_scores` takes them."""
+        return inputs if self._folds_itself() and not self.lexical_ else self._prepared(inputs, lexicons)
+
+    def _sentence(self, item: str | Sentence | Sequence[str]) -> Sentence:
+        if isinstance(item, str):
+            return splitter(self.tokenizer_).sentence(item)
+        return item if isinstance(item, Sentence) else Sentence(item)
+
+    # Files and copies
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file."""
+        tags = self._fitted_tags()
+        manifest, arrays = self._state()
+        manifest |= {"config": config.to_dict(self.settings_), "labels": list(tags.labels)}
+        manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
+        manifest["tokenizer"] = splitter(self.tokenizer_).to_dict()
+        if self.lexicon_ is not None:
+            manifest["lexicon"], own = to_stored(self.lexicon_)
+            arrays |= own
+        if self.lexical_:
+            manifest["lexical"] = list(self.lexical_)
+        store.save(path, self.kind, manifest, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, verify: bool = True) -> Self:
+        """Open a saved model; `verify` compares checksums."""
+        return cls.from_stored(store.load(path, cls.kind, verify=verify))
+
+    @classmethod
+    def from_stored(cls, stored: store.Stored) -> Self:
+        """The model in a file."""
+        fields = stored.manifest
+        try:
+            settings = config.from_dict(cls.config_class, fields.table("config").values)
+        except ConfigError as error:
+            problem = "the saved model has settings that this version of Trellis does not know"
+            raise StoreError(f"{stored.where}: {problem}: {error}") from None
+        labels = fields.texts("labels")
+        scheme = Scheme(fields.choice("scheme", [scheme.value for scheme in Scheme]))
+        style = Style(fields.choice("style", [style.value for style in Style]))
+        if not labels:
+            raise StoreError(f"{stored.where}: the saved model has no labels")
+        model = cls(settings)
+        model.settings_ = settings
+        try:
+            model.tagset_ = TagSet(labels, scheme, style)
+        except TagError as error:
+            raise StoreError(f"{stored.where}: the saved labels do not fit their scheme: {error}") from None
+        model.tokenizer_ = splitter_from_dict(fields.table("tokenizer"))
+        model.lexicon_ = from_stored(stored) if "lexicon" in fields else None
+        model.lexical_ = tuple(fields.items("lexical", str, type(None))) if "lexical" in fields else ()
+        model._restore(stored)
+        return model
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Plain values and arrays, for copies between processes; files are written by `save`."""
+        kept: dict[str, Any] = {"config": self.config}
+        if hasattr(self, "_sklearn_output_config"):
+            kept["output"] = self._sklearn_output_config
+        if not self.__sklearn_is_fitted__():
+            return kept
+        learned = {name: self.__dict__[name] for name in _LEARNED if name in self.__dict__}
+        return {**kept, "learned": learned, "state": self._state()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The inverse of `__getstate__`."""
+        self.__init__(state["config"])  # type: ignore[misc]
+        self.set_output(**state.get("output", {}))
+        if "learned" in state:
+            self.__dict__.update(state["learned"])
+            self._restore(store.Stored.of("the pickled model", self.kind, *state["state"]))
+
+    # What scikit-learn asks for
+
+    def transform(self, X: Iterable[Any]) -> Any:
+        """The exact probability of each label at each token, as features for another model.
+
+        One array ``(T, L)`` per sentence; after ``set_output(transform="pandas")`` one frame with a row per token,
+        whose index is (sentence, position) and whose columns are the labels.
+        """
+        found = self.marginals(X)
+        if getattr(self, "_sklearn_output_config", {}).get("transform", "default") == "default":
+            return found
+        with required("set_output(transform='pandas')", "pandas", instead="'default' gives arrays"):
+            import pandas  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        lengths = [len(rows) for rows in found]
+        places = [np.repeat(np.arange(len(found)), lengths), np.concatenate([[], *map(np.arange, lengths)]).astype(int)]
+        index = pandas.MultiIndex.from_arrays(places, names=["sentence", "position"])
+        rows = np.concatenate([np.empty((0, len(self.labels_))), *found])
+        return pandas.DataFrame(rows, index=index, columns=list(self.labels_))
+
+    def get_feature_names_out(self, input_features: object = None) -> AnyArray:
+        """The labels: what the columns of `transform` are; `input_features` is ignored."""
+        return np.array(self.labels_, dtype=object)
+
+    def set_output(self, *, transform: Literal["default", "pandas"] | None = None) -> Self:
+        """Choose what `transform` gives: "default" arrays, or a "pandas" frame; None changes nothing."""
+        if transform is not None and transform not in _OUTPUTS:
+            raise ConfigError(f"set_output: transform must be one of {', '.join(_OUTPUTS)}, got {shown(transform)}")
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether there is anything to predict with."""
+        return hasattr(self, "tagset_")
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn's pipelines and searches ask: it learns from labels, and takes lists of token lists."""
+        from sklearn.utils import InputTags, Tags, TargetTags, TransformerTags
+
+        # No kind of estimator: "classifier" would split the data by label, and a label here is a whole sequence.
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=True, one_d_labels=False),
+            input_tags=InputTags(two_d_array=False, string=True),
+            transformer_tags=TransformerTags(),
+        )
+
+    @property
+    def classes_(self) -> list[str]:
+        """The labels, as scikit-learn calls them."""
+        return list(self.labels_)
+
+
+def sentences_at_once(labels: int, cells: int) -> int:
+    """Sentences that are answered at a time: the fewer, the more scores a token has than labels."""
+    return max(1, _BLOCK * labels // cells)
+
+
+def _restricted(scores: chain.ChainScores, allowed: BoolArray | None, finer: IntArray | None) -> chain.ChainScores:
+    """The scores with these labels alone; all if there is no mask."""
+    return scores if allowed is None else scores.restricted(allowed if finer is None else allowed[:, finer])
+
+
+def _held_out(dev: Supervised) -> Labelled:
+    """Held-out sentences, or inputs and their labels as a pair."""
+    pair = isinstance(dev, tuple) and len(dev) == 2 and not isinstance(dev[0], Sentence)
+    return Labelled.of(dev[0], dev[1]) if pair else Labelled.of(dev)  # type: ignore[arg-type]
+
+
+def _checked_weights(weights: Sequence[float] | None, count: int) -> FloatArray | None:
+    """The weights of `count` sentences, if there are any."""
+    if weights is None:
+        return None
+    array = plain_array(weights, np.float64)
+    if array.shape != (count,) or not np.isfinite(array).all() or (array < 0).any():
+        raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one per sentence, got {array.shape}")
+    return array
+
+
+def _with_options(settings: Any, options: Mapping[str, Any]) -> Any:
+    """The settings with some changed; whole sections first, then what is said about their insides."""
+    for name, value in sorted(options.items(), key=lambda option: option[0].count("__")):
+        *sections, last = name.split("__")
+        change: dict[str, Any] = {last: value}
+        inner = settings
+        for section in sections:
+            inner = getattr(inner, section, None)
+            if not dataclasses.is_dataclass(inner):
+                raise ConfigError(
+                    f"setting {name!r} does not exist: {section!r} is not a section with its own settings"
+                )
+        for section in reversed(sections):
+            change = {section: change}
+        settings = _changed(settings, change)
+    return settings
+
+
+def _changed(settings: Any, options: Mapping[str, Any]) -> Any:
+    """The settings with some changed.
+
+    The given values are kept unchanged, as scikit-learn's clone expects; a dict in place of a section changes only the
+    settings that it names.
+    """
+    if not options:
+        return settings
+    config.from_dict(type(settings), options)
+    values = {}
+    for name, value in options.items():
+        section = getattr(settings, name)
+        nested = dataclasses.is_dataclass(section) and isinstance(value, Mapping)
+        values[name] = _changed(section, value) if nested else value
+    try:
+        return replace(settings, **values)
+    except TypeError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _parameters(settings: Any, deep: bool, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for item in dataclasses.fields(settings):
+        value = getattr(settings, item.name)
+        yield f"{prefix}{item.name}", value
+        if deep and dataclasses.is_dataclass(value):
+            yield from _parameters(value, deep, f"{prefix}{item.name}__")
+
+
+def _differences(settings: Any, usual: Any) -> dict[str, Any]:
+    """The values that are not the usual ones by name; those of a section as a dict."""
+    found = {}
+    for item in dataclasses.fields(settings):
+        value, default = getattr(settings, item.name), getattr(usual, item.name)
+        if value != default:
+            found[item.name] = _differences(value, default) if dataclasses.is_dataclass(value) else value
+    return found
+
+
+def _described(config_class: type[Any]) -> str:
+    """One paragraph per setting, for ``help()``."""
+    lines = []
+    for item in dataclasses.fields(config_class):
+        explanation = " ".join(item.metadata.get("explanation", "").split())
+        default = "" if item.default is dataclasses.MISSING else f" (default {item.default!r})"
+        lines.append(f"        {item.name}: {explanation}{default}")
+    return "\n".join(lines)
