@@ -16,7 +16,7 @@ from trellis.errors import ModelError, StoreError
 from trellis.models.folder import training
 from trellis.training.best import Best
 from trellis.training.folder import TrainingFolder
-from trellis.training.processes import held_back, together
+from trellis.training.process_group import signals_deferred, together
 from trellis.training.savepoints import Reached, Savepoints
 
 
@@ -30,7 +30,7 @@ def test_neural_taggers_do_not_share_sentences(monkeypatch):
     class Several:
         rank, count = 0, 2
 
-    monkeypatch.setattr("trellis.models.tagger.current", Several)
+    monkeypatch.setattr("trellis.models.tagger.current_group", Several)
     with pytest.raises(ModelError, match="is not trained by processes with sentences of their own"):
         trellis.NeuralTagger().fit(demo.english().train[:2])
 
@@ -39,12 +39,12 @@ def test_signals_wait_until_an_exchange_is_over():
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:
-        with held_back():
+        with signals_deferred():
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.01)
             assert heard == []
         assert heard == [signal.SIGTERM]
-        with held_back(forget=True):
+        with signals_deferred(forget=True):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.01)
         assert heard == [signal.SIGTERM]
@@ -83,8 +83,8 @@ class Killed(Exception):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"c1": 0.2}, {"out_of_core": True}, {"parts": 4, "precision": "single"}],
-    ids=["lbfgs", "owlqn", "out of core", "parts"],
+    [{}, {"c1": 0.2}, {"out_of_core": True}, {"precision": "single"}],
+    ids=["lbfgs", "owlqn", "out of core", "single precision"],
 )
 def test_a_resumed_crf_takes_the_steps_of_one_that_was_never_killed(tmp_path, options):
     sentences, dev = demo.english().train[:100], demo.english().dev[:20]

@@ -16,7 +16,7 @@ from trellis.models.families import FAMILIES, get_family
 from trellis.models.streams.epochs import SentenceStream, stream_of
 from trellis.tags import OnBadTags
 from trellis.text import Sentence
-from trellis.training.processes import Team
+from trellis.training.process_group import ProcessGroup
 
 _CHUNK = 4096  # sentences
 _SAMPLE, _AT_ONCE = 10_000, 2_000  # sentences
@@ -102,7 +102,7 @@ class _FirstReading:
 class StreamedOnce:
     """A file, a folder of them or standard input, prepared and counted as it is read; `sample` is its beginning."""
 
-    def __init__(self, reader: Reader, path: str, team: Team, *, quiet: bool) -> None:
+    def __init__(self, reader: Reader, path: str, team: ProcessGroup, *, quiet: bool) -> None:
         self._reader, self._path, self._team, self._quiet = reader, path, team, quiet
         self.notes: dict[str, list[str]] = {}
         """What was left out or changed, by file, as far as they were read."""

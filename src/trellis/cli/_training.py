@@ -27,7 +27,7 @@ from trellis.models.raw_text import tokenizer_for
 from trellis.tags import OnBadTags, Scheme, detect
 from trellis.text import Sentence, Splitter, splitter
 from trellis.training import History
-from trellis.training.processes import ALONE, Team
+from trellis.training.process_group import SINGLE, ProcessGroup
 from trellis.training.progress import LiveLine
 
 _REASONS = {
@@ -161,7 +161,7 @@ class Run:
     settings: Any
     command: str
     lexicon: Lexicon | None = None
-    team: Team = ALONE
+    team: ProcessGroup = SINGLE
     started: str = ""
     seconds: float = 0.0
 
@@ -177,9 +177,7 @@ class Run:
             warnings.simplefilter("ignore", DataWarning)  # said already, file by file
             streamed = self.data.streamed
             tagger.fit(
-                self.team.share(sentences, getattr(self.settings, "parts", None))
-                if streamed is None
-                else streamed.stream,
+                self.team.share(sentences) if streamed is None else streamed.stream,
                 dev=dev,
                 warm_start=warm_start,
                 progress=StoppableLine(line, stop),

@@ -44,7 +44,7 @@ from trellis.models.classes import make_tagger
 from trellis.models.families import get_family
 from trellis.tags import Scheme
 from trellis.text import splitter
-from trellis.training.processes import ALONE, leads, together
+from trellis.training.process_group import SINGLE, is_first_process, together
 
 
 def train(
@@ -130,7 +130,7 @@ def train(
       torchrun --nproc-per-node 4 -m trellis train -m crf --train train.conll -o model
       torchrun --nproc-per-node 4 -m trellis train -m crf --train shards --stream -o model
     """  # noqa: D301 - \b tells click to keep the lines
-    quiet = quiet or not leads()  # of several processes, one speaks
+    quiet = quiet or not is_first_process()  # of several processes, one speaks
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
     family = get_family(model)
     assignments = [*(set or []), *(stream_settings(model) if stream else [])]
@@ -155,7 +155,7 @@ def train(
     # The folder comes first: nobody wants to hear of its errors after an hour of reading.
     with (
         stoppable() as stop,
-        nullcontext(ALONE) if family.neural else together() as team,
+        nullcontext(SINGLE) if family.neural else together() as team,
         folder.training(out, model, family.kind, resume=resume, overwrite=overwrite) as place,
     ):
         if resume and not place.training.resuming:
@@ -183,7 +183,7 @@ def train(
         if not is_saved:
             say.print("Training was interrupted before there was anything to keep; no model was written.")
             raise typer.Exit(stop.code)
-        if not leads():
+        if not is_first_process():
             return
         figures = _figures(tagger, data)
         place.save_record(run.record(tagger, figures))

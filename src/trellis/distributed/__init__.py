@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trellis.lazy import lazily
-from trellis.training.processes import together
+from trellis.training.process_group import together
 
 if TYPE_CHECKING:
     from trellis.distributed.bulk import BulkTagger

@@ -26,7 +26,7 @@ from trellis.tags import (
 )
 from trellis.tags.detection import NumberedLabels, count_pairs, detect_pairs
 from trellis.text import Sentence, graphemes
-from trellis.training.processes import Team
+from trellis.training.process_group import ProcessGroup
 
 Label = str | None | Iterable[str]
 Supervised = Sequence[Sentence] | tuple[Sequence[Any], Sequence[Sequence[Label]]]
@@ -163,7 +163,7 @@ class Labelled:
         labels = self._known_labels() if self.shared is None else self.shared.labels
         return TagSet.from_labels(labels, found.scheme, found.style, complete=True)
 
-    def shared_by(self, team: Team) -> Labelled:
+    def shared_by(self, team: ProcessGroup) -> Labelled:
         """The same sentences, with what the labels of all processes say."""
         if team.count == 1:
             return self

@@ -13,7 +13,7 @@ import numpy as np
 from trellis.arrays import AnyArray, FloatArray
 from trellis.models.data import Label, Labelled
 from trellis.text import Sentence
-from trellis.training.processes import Team
+from trellis.training.process_group import ProcessGroup
 
 
 def of_data(data: Labelled | None) -> str | None:
@@ -67,7 +67,7 @@ class Sentences:
         return f"{self.sentences} sentences, {self.tokens} tokens, {self.total % 2**64:016x}"
 
 
-def of_sentences(data: Labelled, team: Team) -> str:
+def of_sentences(data: Labelled, team: ProcessGroup) -> str:
     """Of the sentences of all processes, in any order."""
     return str(sum(team.gather(Sentences.of(data)), Sentences()))
 

@@ -25,7 +25,7 @@ from trellis.models.families import FAMILIES
 from trellis.training import History, read_history
 from trellis.training.folder import TrainingFolder, has_checkpoints, read_state
 from trellis.training.lock import locked, owner_of
-from trellis.training.processes import leads
+from trellis.training.process_group import is_first_process
 from trellis.training.record import CURVE, HISTORY, history_texts, read_json, write_json
 
 __all__ = [
@@ -103,7 +103,7 @@ def training(
 
     """
     target = prepare(path)
-    is_main = leads()
+    is_main = is_first_process()
     with locked(target) if is_main else nullcontext():
         folder = ModelFolder(target, model, kind, resume=resume, overwrite=overwrite, is_main=is_main)
         try:

@@ -54,7 +54,7 @@ from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, undisturbed
 from trellis.training.folder import TrainingFolder
-from trellis.training.processes import ALONE, Team, current
+from trellis.training.process_group import SINGLE, ProcessGroup, current_group
 
 C = TypeVar("C")
 LexiconOption = Lexicon | Literal["own"] | None
@@ -80,7 +80,7 @@ class FitOptions:
     lexicon: Lexicon | None = None
     stream: SentenceStream | None = None
     """Where the sentences are, if they are read anew in each epoch."""
-    team: Team = ALONE
+    group: ProcessGroup = SINGLE
     """The processes that train together, each with its own sentences."""
 
 
@@ -92,7 +92,7 @@ class Tagger(Generic[C], ABC):
     free_settings: ClassVar[frozenset[str] | None] = None
     """What may be changed when training is resumed, by dotted names; None if it learns in one go."""
     shares_sentences: ClassVar[bool] = False
-    """Whether processes with sentences of their own can train it together; see `trellis.training.processes`."""
+    """Whether processes with sentences of their own can train it together; see `trellis.training.process_group`."""
     tagset_: TagSet
     settings_: C
     """What it was trained with: `config` with a value for everything that was left unset."""
@@ -177,12 +177,12 @@ class Tagger(Generic[C], ABC):
         """
         if resume and folder is None:
             raise ModelError("resume needs the folder of the training that is to be continued, got none")
-        if not self.shares_sentences and current().count > 1:
+        if not self.shares_sentences and current_group().count > 1:
             raise ModelError(
                 f"a {type(self).__name__} is not trained by processes with sentences of their own (together)"
             )
         options = FitOptions(
-            warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon, team=current()
+            warm_start, progress, tokenizer=tokenizer, on_bad_tags=on_bad_tags, lexicon=lexicon, group=current_group()
         )
         if folder is None or isinstance(folder, ModelFolder):  # whoever has locked the folder saves the model
             opened: AbstractContextManager[ModelFolder | None] = nullcontext(folder)
@@ -213,10 +213,10 @@ class Tagger(Generic[C], ABC):
     ) -> None:
         """Check the data and learn; of a corpus that is read in each epoch, the data here are a sample."""
         stream = self._stream(X, y, sentence_weights, options.on_bad_tags)
-        given = (Labelled.of(X, y) if stream is None else stream.sample).shared_by(options.team)
+        given = (Labelled.of(X, y) if stream is None else stream.sample).shared_by(options.group)
         weights = _checked_weights(sentence_weights, len(given.inputs))
         data, kept = mended(given, self._scheme_asked, options.on_bad_tags)
-        data = data.shared_by(options.team)
+        data = data.shared_by(options.group)
         if not data.inputs:
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
         held_out = None if dev is None else _held_out(dev)
@@ -268,7 +268,7 @@ class Tagger(Generic[C], ABC):
         if isinstance(data, str):
             read = data
         else:
-            read = fingerprint.of_sentences(data, options.team) if self.shares_sentences else fingerprint.of_data(data)
+            read = fingerprint.of_sentences(data, options.group) if self.shares_sentences else fingerprint.of_data(data)
         fixed = {name: value for name, value in config.flat(self.config).items() if name not in self.free_settings}
         lexicon = None if options.lexicon is None else fingerprint.of_arrays(to_stored(options.lexicon)[1])
         options.folder.identify(

@@ -12,7 +12,7 @@ from trellis import chain
 from trellis.errors import ModelError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
 from trellis.models import CRF
-from trellis.models.crf.choosing import Choice
+from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
@@ -33,7 +33,7 @@ def make_data(seed=0, sentences=10, lengths=(1, 5)):
 def objective_of(X, y, *, text=TEXT, all_edges=False, min_freq=0.0, scheme="plain", constraints=False, **options):
     data, index, edges = Labelled.of(X, y), AttributeIndex(), AttributeIndex()
     observed = Observed.of(TemplateExtractor(Templates.parse(text)), X, index, edges, grow=True)
-    choice = Choice(min_freq, False, True, True, constraints, all_edges)
+    choice = FeatureSelection(min_freq, False, True, True, constraints, all_edges)
     states = TagStates.of(data.tag_set(scheme))
     return CRFObjective(observed, index, data, states, choice, edge_index=edges, **options)
 

@@ -11,7 +11,7 @@ from tests.models.crf.oracle import check_answers, check_gradient, partly, rando
 from trellis.errors import ConfigError, StoreError
 from trellis.features import AttributeIndex, TemplateExtractor, Templates
 from trellis.models import CRF
-from trellis.models.crf.choosing import Choice
+from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
@@ -32,7 +32,7 @@ def make_data(seed=0, sentences=10):
 def objective_of(X, y, *, pairs=4, every=False, min_freq=0.0, **options):
     data, index = Labelled.of(X, y), AttributeIndex()
     observed = Observed.of(TemplateExtractor(Templates.parse(TEXT)), X, index, None, grow=True)
-    choice = Choice(min_freq, False, every, True, False, False, pairs)
+    choice = FeatureSelection(min_freq, False, every, True, False, False, pairs)
     return CRFObjective(observed, index, data, TagStates.of(data.tag_set("plain")), choice, **options)
 
 
@@ -65,7 +65,7 @@ def test_the_loss_is_that_of_an_enumeration(pairs):
         scores = scores_of(weights, x)
         total += logsumexp(list(scores.values())) - scores[tuple(own)]
     assert objective.evaluate(w, np.empty_like(w)) == pytest.approx(total, rel=1e-12)
-    assert len(objective.chain.pairs) == min(pairs, len({step for own in y for step in itertools.pairwise(own)}))
+    assert len(objective.transitions.pairs) == min(pairs, len({step for own in y for step in itertools.pairwise(own)}))
 
 
 def test_the_gradient_is_the_slope_of_the_loss():

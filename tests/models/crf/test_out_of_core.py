@@ -45,9 +45,9 @@ def check_alike(memory: CRF, disk: CRF) -> None:
         {},
         {"min_freq": 2.0, "c1": 0.1},
         {"order": 2, "pairs": 5},
-        {"label_weights": {"O": 0.5}, "parts": 4},
+        {"label_weights": {"O": 0.5}},
         {"all_possible_states": True, "all_possible_transitions": True},
-        {"scheme": "plain", "constraints": False, "parts": 1},
+        {"scheme": "plain", "constraints": False},
     ],
     ids=["l2", "l1, frequent features", "order 2", "weights of labels", "all features", "plain"],
 )

@@ -14,7 +14,7 @@ from trellis import chain
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.features import AttributeIndex, GivenExtractor
 from trellis.models import CRF
-from trellis.models.crf.choosing import Choice
+from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
@@ -45,7 +45,7 @@ def objective_of(X, y, *, c2=0.0, constraints=False, all_states=False, scheme="p
     data = Labelled.of(X, y)
     index = AttributeIndex()
     compiled = GivenExtractor().compile(X, index, grow=True)
-    choice = Choice(0.0, all_states, True, True, constraints)
+    choice = FeatureSelection(0.0, all_states, True, True, constraints)
     return CRFObjective(Observed(compiled), index, data, TagStates.of(data.tag_set(scheme)), choice, c2=c2, **options)
 
 
@@ -435,7 +435,7 @@ def test_weights_that_are_not_finite_are_refused():
 def test_tag_sets_with_plain_labels_have_no_constraints():
     objective = objective_of(*make_data(), constraints=True)
     assert objective.states.tags == TagSet(tuple(LABELS), Scheme.PLAIN)
-    assert objective.chain.legal.all()
+    assert objective.transitions.legal.all()
 
 
 class Short(list):
@@ -458,7 +458,7 @@ def test_a_settled_objective_has_the_same_loss_and_gradient_and_serves_nothing_e
     weights = np.random.default_rng(0).normal(size=objective.size)
     before, after = np.full((2, objective.size), np.nan)  # what was there does not matter
     loss = objective.evaluate(weights, before)
-    objective.settle()
+    objective.finalize()
     assert objective.evaluate(weights, after) == loss
     np.testing.assert_array_equal(after, before)
     with pytest.raises(ValueError, match="only evaluate works"):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from trellis import chain
 from trellis.features import AttributeIndex, GivenExtractor, TemplateExtractor
 from trellis.features.templates import Templates
-from trellis.models.crf.choosing import Choice
+from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
@@ -29,7 +29,7 @@ def make_data(labels, seed, sentences=7):
 def evaluated(extractor, inputs, y, index, *, min_freq=0.0, single=False):
     data = Labelled.of(inputs, y)
     observed = Observed.of(extractor, inputs, index, None, grow=True)
-    choice = Choice(min_freq, False, True, True, False)
+    choice = FeatureSelection(min_freq, False, True, True, False)
     objective = CRFObjective(observed, index, data, TagStates.of(data.tag_set("plain")), choice, single=single)
     weights = np.random.default_rng(3).normal(size=objective.size)
     gradient = np.empty_like(weights)

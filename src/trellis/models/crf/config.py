@@ -104,11 +104,6 @@ class CRFConfig:
         None,
         "out_of_core: folder of the file for that; default: the folder of the model, else the one for temporary files",
     )
-    parts: int | None = setting(
-        None,
-        "lbfgs, owlqn: sums are made of this many parts, a power of two, and come out the same for any number of\n"
-        "processes up to that; default: 8 with torchrun and for out_of_core, else one sum",
-    )
     checkpoint_seconds: float = setting(
         60.0, "lbfgs, owlqn, in a folder: seconds between the states from which --resume continues"
     )
@@ -136,8 +131,6 @@ class CRFConfig:
                 raise ConfigError(f"{name} must be a finite number > 0, got {value!r}")
         if self.pa_type not in (0, 1, 2):
             raise ConfigError(f"pa_type must be 0, 1 or 2, got {self.pa_type!r}")
-        if self.parts is not None and (self.parts < 1 or self.parts & (self.parts - 1)):
-            raise ConfigError(f"parts must be a power of two, got {self.parts!r}")
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if value is not None and value < least:

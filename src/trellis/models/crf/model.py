@@ -30,7 +30,7 @@ from trellis.features import (
     get_templates,
 )
 from trellis.lexicon.columns import name_of_column
-from trellis.models.crf.choosing import Choice
+from trellis.models.crf.attributes import FeatureSelection, observe
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.storage import from_stored, to_stored
@@ -45,7 +45,7 @@ from trellis.store import Stored
 from trellis.tags import TagStates
 from trellis.text.widths import FOLDED_POINTS
 from trellis.training import History
-from trellis.training.processes import Team, leaves_among, refuse_several
+from trellis.training.process_group import ProcessGroup
 
 _WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
@@ -57,7 +57,7 @@ class CRF(Tagger[CRFConfig]):
     kind: ClassVar[str] = "crf"
     shares_sentences: ClassVar[bool] = True
     free_settings: ClassVar[frozenset[str] | None] = frozenset(
-        {"max_iterations", "patience", "checkpoint_seconds", "out_of_core", "scratch", "parts"}
+        {"max_iterations", "patience", "checkpoint_seconds", "out_of_core", "scratch"}
     )
     config_class: ClassVar[type[Any]] = CRFConfig
     parameters_: CRFWeights
@@ -75,53 +75,46 @@ class CRF(Tagger[CRFConfig]):
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         # Imported here, since who tags needs neither.
         from trellis.models.crf.objective import CRFObjective
-        from trellis.models.crf.sharing import numbered
         from trellis.models.crf.training import learn
 
-        team, earlier = options.team, self._earlier(options)
-        extractor = self._extractor() if earlier is not None else self._clustered(data.inputs, team)
+        group, earlier = options.group, self._earlier(options)
+        extractor = self._extractor() if earlier is not None else self._clustered(data.inputs, group)
         index, edges = _growing(earlier and earlier.weights), _growing(earlier and earlier.weights.edges)
-        leaves = leaves_among(team.count, self.config.parts)
-        observed, index, edges = numbered(team, extractor, data.inputs, index, edges, leaves)
+        observed, index, edges = observe(group, extractor, data.inputs, index, edges)
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, earlier and earlier.states.tags)
         states = learned_states(tags, self.config.learn_scheme, self.config.constraints, earlier and earlier.states)
-        settings = resolved(self.config, states, sum(team.gather(observed.tokens.tokens)))
-        if settings.algorithm not in SUMMED:
-            refuse_several(team, f"algorithm = {settings.algorithm!r}, which goes from sentence to sentence,")
-        summed = settings.algorithm in SUMMED
-        parted = summed and (team.makes_parts or self.config.parts is not None)
-        if summed and not parted:
+        settings = resolved(self.config, states, sum(group.gather(observed.tokens.tokens)))
+        if settings.algorithm in SUMMED:
             observed.tokens.share_bundles()
+        else:
+            group.require_single(f"algorithm = {settings.algorithm!r}, which goes from sentence to sentence,")
         objective = CRFObjective(
             observed,
             index,
             data,
             states,
-            self._choice(),
+            self._selection(),
             edge_index=edges,
             c2=0.0 if settings.algorithm in MISTAKE_DRIVEN else settings.c2,
             sentence_weights=options.sentence_weights,
             token_weights=data.token_weights(tags, settings.label_weights),
             single=settings.precision == "single",
-            team=team,
-            leaves=leaves if parted else None,
+            group=group,
         )
         self._keep(learn(objective, earlier, settings, extractor, dev, options), states, extractor)
 
     def _learn_stream(
         self, stream: LabelledStream, dev: Labelled | None, options: FitOptions, begin: Callable[[str], None]
     ) -> None:
-        from trellis.models.crf.compiled import CompiledCorpus
-        from trellis.models.crf.out_of_core import DiskObjective, check_streamable, streamed_tag_set
+        from trellis.models.crf.out_of_core import CompiledCorpus, DiskObjective, check_streamable, streamed_tag_set
         from trellis.models.crf.training import learn
 
-        team, earlier, c = options.team, self._earlier(options), self.config
+        group, earlier, c = options.group, self._earlier(options), self.config
         extractor = self._extractor()
         check_streamable(c, extractor, SUMMED)
         place = c.scratch or (tempfile.gettempdir() if options.folder is None else options.folder.home)
-        leaves = leaves_among(team.count, c.parts)
         index, fingerprinted = _growing(earlier and earlier.weights), options.folder is not None
-        corpus = CompiledCorpus(extractor, index, place, team, leaves, fingerprinted=fingerprinted)
+        corpus = CompiledCorpus(extractor, index, place, group, fingerprinted=fingerprinted)
         corpus.read(stream)
         begin(str(corpus.sentences))
         tags = streamed_tag_set(corpus, c.scheme, c.constraints, earlier and earlier.states.tags)
@@ -131,11 +124,11 @@ class CRF(Tagger[CRFConfig]):
             corpus,
             place,
             states,
-            self._choice(),
+            self._selection(),
             c2=settings.c2,
             label_weights=settings.label_weights,
             single=settings.precision == "single",
-            team=team,
+            group=group,
         )
         self._keep(learn(objective, earlier, settings, extractor, dev, options), states, extractor)
 
@@ -225,7 +218,7 @@ class CRF(Tagger[CRFConfig]):
             raise ModelError("given features have no templates that could name them")
         return names
 
-    def _choice(self) -> Choice:
+    def _selection(self) -> FeatureSelection:
         extractor = self._extractor()
         c = self.config
         templates = extractor.templates if isinstance(extractor, TemplateExtractor) else None
@@ -236,7 +229,7 @@ class CRF(Tagger[CRFConfig]):
                 "order 1 supports, and order is 2: use U lines for observations"
             )
         has_transitions = templates is None or templates.transitions
-        return Choice(
+        return FeatureSelection(
             c.min_freq,
             c.all_possible_states,
             c.all_possible_transitions,
@@ -250,7 +243,7 @@ class CRF(Tagger[CRFConfig]):
         self._fitted_tags()
         return self.parameters_
 
-    def _clustered(self, inputs: Sequence[Any], team: Team) -> Extractor:
+    def _clustered(self, inputs: Sequence[Any], group: ProcessGroup) -> Extractor:
         """The extractor, with clusters of the words that it will meet where the settings name vectors."""
         extractor = self._extractor()
         if self.config.vectors is None:
@@ -259,7 +252,7 @@ class CRF(Tagger[CRFConfig]):
             raise ConfigError(f"vectors need templates, and features are {self.config.features!r}: leave vectors unset")
         from trellis.vectors import read_vectors
 
-        words = set().union(*team.gather({token for item in inputs for token in tokens_of(item)}))
+        words = set().union(*group.gather({token for item in inputs for token in tokens_of(item)}))
         vectors = read_vectors(self.config.vectors, words, extra=_WORDS)
         return TemplateExtractor(extractor.templates, Clusters.of(vectors.rows, vectors.array), extractor.lexicon)
 

@@ -1,4 +1,4 @@
-"""The feature CRF as a training problem: which weights there are, what they start from, and their objective.
+"""The loss of a feature CRF as a function of its weights.
 
     sum over sentences of weight * (log Z - score of the labels)  +  c2 |w|^2            (+ c1 |w|_1 in OWL-QN)
 
@@ -9,35 +9,118 @@ the sentence's edges and CRFsuite has none either.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import final
 
 import numpy as np
 
 from trellis import _native
 from trellis.arrays import IntArray
-from trellis.errors import ModelError
+from trellis.errors import DataError, ModelError, NoPathError
 from trellis.features import AttributeIndex, Compiled
-from trellis.models.crf.choosing import Choice, Seen, choose_steps
-from trellis.models.crf.parts import Compilation, Parts, PlannedPart, Supervision, checked, dealt
-from trellis.models.crf.problem import WeightedFeatures
-from trellis.models.crf.sharing import common_pairs
-from trellis.models.crf.steps import Steps
-from trellis.models.crf.weights import Observed
+from trellis.models.crf.attributes import CountedPairs, FeatureSelection, PairTable, frequent_pairs, pair_table
+from trellis.models.crf.transitions import FlatLabels, Transitions, select_transitions
+from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, owners_of
 from trellis.models.data import Labelled, check_tokens
 from trellis.tags import TagStates
 from trellis.training import Descent, Perceptron
-from trellis.training.hessian import dot
-from trellis.training.leaves import leaves_of
+from trellis.training.hessian import add_decay, dot
 from trellis.training.objective import Aggression, Confidence, Vector
-from trellis.training.processes import ALONE, Own, Team
+from trellis.training.process_group import SINGLE, ProcessGroup
 
 _MOST_LABELS = 256  # a pair of them is a 16-bit number
 
 
+class FeatureObjective(ABC):
+    """Which features have weights, and the loss as a function of these; a subclass has the sentences."""
+
+    native: _native.Objective
+    transitions: Transitions
+    index: AttributeIndex
+    edge_index: AttributeIndex
+    states: TagStates
+    steps: Compiled | None = None
+    """The features of steps, if there are such."""
+    c2: float
+    _group: ProcessGroup
+
+    @property
+    def size(self) -> int:
+        """How many weights."""
+        return self.native.size
+
+    @abstractmethod
+    def shard_loss(self, weights: Vector, gradient: Vector) -> float:
+        """Loss of the sentences of this process, without the L2 term; its gradient is written."""
+
+    @abstractmethod
+    def finalize(self) -> None:
+        """Once all weights are chosen: make ready what `shard_loss` needs, and free the rest."""
+
+    @abstractmethod
+    def _set_transitions(self, transitions: Transitions) -> None:
+        """From here on these transitions are possible and have weights."""
+
+    def evaluate(self, weights: Vector, gradient: Vector) -> float:
+        """Loss of the sentences of all processes with its L2 term, and the gradient of both."""
+        loss = self._group.sum(self.shard_loss, weights, gradient)
+        if self.c2:
+            loss += self.c2 * add_decay(weights, 2.0 * self.c2, gradient)
+        return loss
+
+    def parameters(self, weights: Vector) -> CRFWeights:
+        """The weights by name."""
+        chain = self.transitions
+        ends, labels = self.native.states()
+        state, step, edge = np.split(weights, [len(labels), len(labels) + chain.cells()[2]])
+        transitions, histories = chain.split(step)
+        start, end = (np.where(mask, 0.0, -np.inf) for mask in (chain.start, chain.end))
+        L, edges = len(self.states), None
+        if self.steps is not None:
+            edges = AttributeWeights(self.edge_index, *self.native.edges(), edge.copy(), L * L)
+        return CRFWeights(
+            self.index, ends, labels, state.copy(), L, transitions, chain.weighted, start, end, edges, histories
+        )
+
+    def weights_of(self, old: CRFWeights, old_states: TagStates) -> Vector:
+        """The weights of an earlier model, whose features are added to those selected here; new weights are zero."""
+        L = len(self.states)  # the labels of the earlier model come first, with the same numbers
+        table, states = _joined(self.native.states(), old, old.labels.astype(np.int64), L)
+        self.native.set_states(*table)
+        self._set_transitions(self.transitions.joined(old.weighted, old.histories))
+        found = [states, self.transitions.weights_of(old.transitions, old.weighted, old.histories)]
+        if self.steps is not None and old.edges is not None:
+            pairs = np.ravel_multi_index(np.divmod(old.edges.labels, len(old_states)), (L, L))
+            table, edges = _joined(self.native.edges(), old.edges, pairs, L * L)
+            self.native.set_edges(self.steps, *table)
+            found.append(edges)
+        return np.concatenate(found)
+
+    def _checked(self, result: tuple[int, int, float], name: Callable[[int], str]) -> float:
+        """The loss, unless a sentence has none; `name` is how messages call a sentence."""
+        status, sentence, loss = result
+        if status == 0:
+            return loss
+        if status in (3, 5):
+            scheme = self.states.tags.scheme.value
+            raise NoPathError(f"{name(sentence)}: its labels break the {scheme} scheme, so they are impossible")
+        raise DataError(f"{name(sentence)}: the scores overflow; feature values or weights are too large")
+
+
+def _joined(pairs: PairTable, old: AttributeWeights, old_labels: IntArray, width: int) -> tuple[PairTable, Vector]:
+    """The pairs with those of an earlier model, and the weights that it gives them; attributes keep their numbers."""
+    ends, labels = pairs
+    old_keys = old.owners * width + old_labels
+    keys = np.union1d(owners_of(ends) * width + labels, old_keys)
+    weights = np.zeros(len(keys))
+    weights[np.searchsorted(keys, old_keys)] = old.weights
+    return pair_table(keys, width, len(ends)), weights
+
+
 @final
-class CRFObjective(WeightedFeatures):
-    """The loss of a corpus in memory; stands on the native objective."""
+class CRFObjective(FeatureObjective):
+    """The loss of sentences in memory; stands on the native objective."""
 
     def __init__(
         self,
@@ -45,78 +128,70 @@ class CRFObjective(WeightedFeatures):
         index: AttributeIndex,
         labelled: Labelled,
         states: TagStates,
-        choice: Choice,
+        selection: FeatureSelection,
         *,
         edge_index: AttributeIndex | None = None,
         c2: float = 0.0,
         sentence_weights: Vector | None = None,
         token_weights: Vector | None = None,
         single: bool = False,
-        team: Team = ALONE,
-        leaves: int | None = None,
+        group: ProcessGroup = SINGLE,
     ) -> None:
-        self._team = team
-        self._leaves = leaves if observed.steps is None else None
-        self._parts: Parts | None = None
+        self._group = group
         self.data, self.steps, self.states, self.c2 = observed.tokens, observed.steps, states, c2
         self.index, self.edge_index = index, AttributeIndex() if edge_index is None else edge_index
         self._labelled, self._weighted_tokens = labelled, token_weights is not None
         check_tokens(self.data.offsets, labelled)
-        ids = None if labelled.partial else labelled.encode_states(states)
+        self._tags = None if labelled.partial else labelled.encode_states(states)
         allowed = labelled.allowed_states(states) if labelled.partial else None
         mask = None if allowed is None else allowed.view(np.uint8)
         L = len(states)
-        self.native = _native.Objective(self.data, len(index), L, ids, mask, sentence_weights, token_weights, single)
-        self._choose_states(choice)
-        self._known = Supervision(ids, None, mask, sentence_weights, token_weights)
-        self._use(choose_steps(choice, states, Seen(ids, allowed, labelled.lengths, L), team))
+        self.native = _native.Objective(
+            self.data, len(index), L, self._tags, mask, sentence_weights, token_weights, single
+        )
+        if group.count == 1 or selection.all_states:
+            self.native.choose_states(selection.min_freq, selection.all_states)
+        else:
+            self.native.set_states(*self._frequent(self.native.count_states(), L, selection.min_freq))
+        labels = FlatLabels(self._tags, allowed, labelled.lengths, L)
+        self._set_transitions(select_transitions(selection, states, labels, group))
         if self.steps is not None:
-            _check_pairs(L)
-            self._choose_edges(self.steps, choice)
+            self._select_edges(self.steps, selection)
 
-    def _choose_states(self, choice: Choice) -> None:
-        if self._team.count == 1 or choice.all_states:
-            self.native.choose_states(choice.min_freq, choice.all_states)
-            return
-        counted = self.native.count_states()
-        self.native.set_states(*common_pairs(self._team, counted, len(self.states), choice.min_freq))
+    def _select_edges(self, steps: Compiled, selection: FeatureSelection) -> None:
+        L, edges = len(self.states), len(self.edge_index)
+        if L > _MOST_LABELS:
+            raise ModelError(
+                f"templates of transitions with observations take at most {_MOST_LABELS} labels, got {L}: "
+                "remove % from the B lines of the templates"
+            )
+        if self._group.count == 1 or selection.all_edges:
+            self.native.choose_edges(steps, edges, selection.min_freq, selection.all_edges)
+        else:
+            counted = self.native.count_edges(steps, edges)
+            self.native.set_edges(steps, *self._frequent(counted, L * L, selection.min_freq))
 
-    def _choose_edges(self, steps: Compiled, choice: Choice) -> None:
-        if self._team.count == 1 or choice.all_edges:
-            self.native.choose_edges(steps, len(self.edge_index), choice.min_freq, choice.all_edges)
-            return
-        counted = self.native.count_edges(steps, len(self.edge_index))
-        self.native.set_edges(steps, *common_pairs(self._team, counted, len(self.states) ** 2, choice.min_freq))
+    def _frequent(self, counted: CountedPairs, width: int, min_freq: float) -> PairTable:
+        """The pairs that occur often enough in the sentences of all processes."""
+        ends, labels, counts = counted
+        keys = frequent_pairs(self._group, owners_of(ends) * width + labels, counts, min_freq)
+        return pair_table(keys, width, len(ends))
 
-    def _use(self, chain: Steps) -> None:
-        """From here on these transitions are possible and have weights."""
-        self.chain = chain
-        if chain.pairs is not None:
-            ids = self._known.tags
-            tags = None if ids is None else chain.chain_tags(ids, self._labelled.lengths)
-            self._known = replace(self._known, chain_tags=tags)
-            self.native.set_chain(chain.labels.astype(np.uint16), tags)
-        self.native.set_transitions(*chain.native(), *chain.cells())
+    def _set_transitions(self, transitions: Transitions) -> None:
+        self.transitions = transitions
+        if transitions.pairs is not None:
+            tags = self._tags
+            histories = None if tags is None else transitions.chain_tags(tags, self._labelled.lengths)
+            self.native.set_chain(transitions.labels.astype(np.uint16), histories)
+        self.native.set_transitions(*transitions.native(), *transitions.cells())
 
-    def settle(self) -> None:
+    def finalize(self) -> None:
         """Once all weights are chosen: free what `evaluate` does not need. No other algorithm works after that."""
-        if self._leaves is None:
-            self.native.settle()
-        elif self._parts is None:
-            self._parts = self._dealt(self._leaves)
+        self.native.settle()
 
-    def _dealt(self, leaves: int) -> Parts:
-        """The sentences of this process, leaf by leaf; the compiled features are freed."""
-        own = np.sort(np.array(leaves_of(self._team.rank, self._team.count, leaves)))
-        arrays = self.data.arrays()
-        parts = [self._part(leaf, np.arange(k, self.examples, len(own)), arrays) for k, leaf in enumerate(own.tolist())]
-        self.data.forget()
-        return Parts(self.native, parts, leaves, self.states)
-
-    def _part(self, leaf: int, sentences: IntArray, data: Compilation) -> PlannedPart:
-        plan = self.native.plan_of(_native.Dataset.of_arrays(*dealt(data, sentences)))
-        arrays = {"plan": plan, **self._known.part(sentences, self._labelled.lengths).arrays()}
-        return PlannedPart(leaf, lambda: arrays, lambda i: self._name(int(sentences[i])))
+    def shard_loss(self, weights: Vector, gradient: Vector) -> float:
+        """Loss of the sentences of this process, without the L2 term; its gradient is written."""
+        return self._checked(self.native.evaluate(weights, gradient), self._labelled.name)
 
     @property
     def examples(self) -> int:
@@ -124,21 +199,9 @@ class CRFObjective(WeightedFeatures):
         return self.data.sentences
 
     def require_equal_tokens(self, algorithm: str) -> None:
-        """If labels are only right or wrong, tokens cannot count more or less."""
+        """Refuse weights of labels: an algorithm that only asks what is right or wrong cannot weigh tokens."""
         if self._weighted_tokens:
             raise ModelError(f"{algorithm} cannot train with label_weights: use lbfgs, owlqn or sgd")
-
-    @property
-    def own(self) -> Own:
-        """Loss and gradient of the sentences of this process: in parts, if there are to be any."""
-        if self._leaves is None:
-            return self._evaluate
-        self.settle()
-        assert self._parts is not None
-        return self._parts
-
-    def _evaluate(self, weights: Vector, gradient: Vector) -> float:
-        return self._checked(self.native.evaluate(weights, gradient))
 
     def descend(self, order: IntArray, descent: Descent) -> float:
         """One pass of mini-batch descent; the loss is the mean over the sentences, L2 included, times their number."""
@@ -147,12 +210,12 @@ class CRFObjective(WeightedFeatures):
         result, descent.done, descent.scale = self.native.descend(
             order, descent.weights, descent.rate, decay, descent.batch, descent.done, descent.scale
         )
-        return self._checked(result) + self.c2 * before * len(order) / self.examples
+        return self._checked(result, self._labelled.name) + self.c2 * before * len(order) / self.examples
 
     def loss_of(self, order: IntArray, weights: Vector) -> float:
         """Mean loss of these sentences: a pass of descent that takes no steps."""
         result, _, _ = self.native.descend(order, weights.copy(), 0.0, 0.0, 64, 0, 1.0)
-        return self._checked(result) / len(order) + self.c2 * dot(weights, weights) / self.examples
+        return self._checked(result, self._labelled.name) / len(order) + self.c2 * dot(weights, weights) / self.examples
 
     def correct(self, order: IntArray, state: Perceptron) -> float:
         """One pass of the perceptron; the share of tokens tagged wrongly."""
@@ -169,17 +232,3 @@ class CRFObjective(WeightedFeatures):
     def adapt(self, order: IntArray, state: Confidence) -> float:
         """One pass of AROW; the sum of the costs."""
         return self.native.arow(order, state.weights, state.variances, state.gamma)
-
-    def _checked(self, result: tuple[int, int, float]) -> float:
-        return checked(result, self._name, self.states)
-
-    def _name(self, sentence: int) -> str:
-        return self._labelled.name(sentence)
-
-
-def _check_pairs(L: int) -> None:
-    if L > _MOST_LABELS:
-        raise ModelError(
-            f"templates of transitions with observations take at most {_MOST_LABELS} labels, got {L}: "
-            "remove % from the B lines of the templates"
-        )

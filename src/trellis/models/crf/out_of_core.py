@@ -1,36 +1,227 @@
-"""The loss of a feature CRF whose sentences are on disk: the same weights as in memory, and a plan for each block."""
+"""A feature CRF trained on sentences that are not in memory: the same weights, with compiled sentences on disk.
+
+The stream is read once. Each block is compiled and written to a scratch file; when all labels and attributes are known,
+each block becomes a plan (`native/features/plan_data.h`) in a second one, from which the loss is computed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain
 from pathlib import Path
-from typing import final
+from typing import Any, NamedTuple, final
 
 import numpy as np
+import numpy.typing as npt
 
 from trellis import _native
-from trellis.arrays import FloatArray, IntArray
-from trellis.errors import ConfigError, DataError
-from trellis.features import AttributeIndex, Extractor, TemplateExtractor
-from trellis.models.crf.choosing import Choice, choose_steps
-from trellis.models.crf.compiled import CompiledBlock, CompiledCorpus, sentences_at
+from trellis.arrays import Arrays, FloatArray, IntArray
+from trellis.errors import ConfigError, DataError, ModelError
+from trellis.features import AttributeIndex, Compiled, Extractor, TemplateExtractor
+from trellis.models import fingerprint
+from trellis.models.crf.attributes import FeatureSelection, FirstUses, frequent_pairs, joined_index, pair_table
 from trellis.models.crf.config import CRFConfig
-from trellis.models.crf.parts import Parts, PlannedPart
-from trellis.models.crf.problem import WeightedFeatures
-from trellis.models.crf.scratch import Scratch
-from trellis.models.crf.sharing import common_keys, pair_table
-from trellis.models.crf.steps import Steps
+from trellis.models.crf.objective import FeatureObjective
+from trellis.models.crf.scratch import Scratch, Section
+from trellis.models.crf.transitions import FlatLabels, Transitions, select_transitions
 from trellis.models.crf.weights import owners_of
-from trellis.models.data import name_of
+from trellis.models.data import Label, LabelFacts, Labelled, check_tokens, name_of
 from trellis.models.learned_tags import learned_tag_set
+from trellis.models.streams.once import LabelledStream, StreamBlock
 from trellis.tags import TagSet, TagStates, mend
+from trellis.text import Sentence
 from trellis.training.objective import Vector
-from trellis.training.processes import Own, Team
+from trellis.training.process_group import ProcessGroup
+from trellis.untrusted import parse_json
+
+ByteArray = npt.NDArray[np.uint8]
+_FEATURES = ("offsets", "token_bundles", "bundle_ends", "attributes", "values", "families")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Supervision:
+    """What is known about the labels of some sentences, and how much each part of them counts."""
+
+    tags: IntArray | None  # [N] states
+    chain_tags: IntArray | None  # [N] with order 2: states of the chain
+    allowed: npt.NDArray[np.uint8] | None  # [N, L] if some labels are partly known
+    sentence_weights: FloatArray | None  # [B]
+    token_weights: FloatArray | None  # [N]
+
+    def arrays(self) -> Arrays:
+        """By name, those that exist."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: array for name, array in named.items() if array is not None}
+
+    @classmethod
+    def of(cls, arrays: Arrays) -> Supervision:
+        """The inverse of `arrays`; others are ignored."""
+        return cls(**{field.name: arrays.get(field.name) for field in fields(cls)})
+
+
+class StoredBlock(NamedTuple):
+    """Where a block is, and the number of its first sentence."""
+
+    first: int
+    section: Section
+
+
+class CompiledCorpus:
+    """The blocks of this process: compiled features and labels, in a scratch file."""
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        index: AttributeIndex,
+        folder: str | Path,
+        group: ProcessGroup,
+        *,
+        fingerprinted: bool,
+    ) -> None:
+        self._extractor, self.index, self._known = extractor, index, len(index)
+        self._group, self._fingerprinted = group, fingerprinted
+        self._scratch = Scratch(folder)
+        self._blocks: list[StoredBlock] = []
+        self._uses = FirstUses(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        self._codes: dict[Any, int] = {}
+        self._numbers = np.empty(0, dtype=np.int32)
+        self.facts = LabelFacts({}, set(), False)
+        self.sentences = fingerprint.Sentences()
+
+    def read(self, stream: LabelledStream) -> None:
+        """Compile the stream; then the features of all processes have their numbers."""
+        stream.agree(self._group)
+        self._group.all_or_none(lambda: self._add_all(stream))
+        stream.share_sample(self._group)
+        self.facts = LabelFacts.merged(self._group.gather(self.facts))
+        self.sentences = sum(self._group.gather(self.sentences), fingerprint.Sentences())
+        if not self.sentences.sentences:
+            raise ModelError("there is nothing to learn from: the corpus has no sentence")
+        self.index, numbers = joined_index(self._group, self.index, self._uses, self._known)
+        self._numbers = np.concatenate([np.arange(self._known), numbers]).astype(np.int32)
+
+    def _add_all(self, stream: LabelledStream) -> None:
+        for block in stream.blocks(self._group):
+            self._add(block, stream.prepare(block.data).inputs)
+
+    def _add(self, block: StreamBlock, inputs: Sequence[Any]) -> None:
+        compiled = self._extractor.compile(inputs, self.index, grow=True)
+        check_tokens(compiled.offsets, block.data)
+        self._note_uses(compiled, block.first)
+        self.facts = LabelFacts.merged([self.facts, block.data.facts()])
+        self.sentences += fingerprint.Sentences.of(block.data, hashed=self._fingerprinted)
+        arrays: Arrays = dict(zip(_FEATURES, compiled.arrays(), strict=True))
+        arrays |= {"codes": self._encode(block.data), "places": _places(block.data.inputs)}
+        if block.weights is not None:
+            arrays["sentence_weights"] = block.weights
+        self._blocks.append(StoredBlock(block.data.first, self._scratch.append(arrays)))
+
+    def _note_uses(self, compiled: Compiled, first: int) -> None:
+        """An attribute that is known already may have an earlier use: in a group of templates that comes first."""
+        groups, sentences = (array[self._known :] for array in compiled.first_uses(len(self.index)))
+        old = len(self._uses.groups)
+        earlier = np.flatnonzero((groups[:old] >= 0) & (groups[:old] < self._uses.groups))
+        for uses, found in zip(self._uses, (groups, sentences + first), strict=True):
+            uses[earlier] = found[earlier]
+        self._uses = FirstUses(
+            np.concatenate([self._uses.groups, groups[old:]]),
+            np.concatenate([self._uses.sentences, sentences[old:] + first]),
+        )
+
+    def _encode(self, data: Labelled) -> IntArray:
+        """``(N,)`` labels as numbers, in the order in which they came."""
+        labels: Any = chain.from_iterable(data.labels)
+        keys = list(labels) if not data.partial else [_key(label) for label in labels]
+        for key in set(keys) - self._codes.keys():
+            self._codes[key] = len(self._codes)
+        return np.fromiter(map(self._codes.__getitem__, keys), dtype=np.int64, count=len(keys))
+
+    @property
+    def tokens(self) -> int:
+        """How many there are, in all processes."""
+        return self.sentences.tokens
+
+    def labels(self) -> Labelled:
+        """What all labels say, without sentences."""
+        return Labelled([], [], self.facts.partial, self.facts)
+
+    def labelled(self) -> Iterator[Labelled]:
+        """The labels of the blocks, with sentences that know where they came from, but not their tokens."""
+        values = list(self._codes)
+        for block in self._blocks:
+            arrays = self._scratch.read(block.section)
+            labels = np.split(arrays["codes"], arrays["offsets"][1:-1])
+            tags: list[list[Label]] = [[values[code] for code in own.tolist()] for own in labels]
+            yield Labelled(sentences_at(arrays["places"]), tags, self.facts.partial, self.facts, block.first)
+
+    def blocks(self, states: TagStates, label_weights: Any) -> Iterator[CompiledBlock]:
+        """The blocks with the numbers of attributes and states."""
+        values = list(self._codes)
+        every = Labelled([values], [values], self.facts.partial)  # each label once, as if it were a sentence
+        masks = every.allowed(states.tags) if every.partial else None
+        ids = None if every.partial else every.encode(states.tags)
+        weights = every.token_weights(states.tags, label_weights)
+        for block in self._blocks:
+            arrays = self._scratch.read(block.section)
+            lengths, codes = np.diff(arrays["offsets"]), arrays["codes"]
+            tags = None if ids is None else states.encode(ids[codes], lengths)
+            allowed = None if masks is None else states.allowed(masks[codes]).view(np.uint8)
+            by_token = None if weights is None else weights[codes]
+            known = Supervision(tags, None, allowed, arrays.get("sentence_weights"), by_token)
+            yield CompiledBlock(block, self._numbered(arrays), known, lengths, arrays["places"])
+
+    def _numbered(self, arrays: Arrays) -> Compiled:
+        offsets, token_bundles, ends, attributes, values, families = (arrays[name] for name in _FEATURES)
+        return _native.Dataset.of_arrays(offsets, token_bundles, ends, self._numbers[attributes], values, families)
+
+    def close(self) -> None:
+        """Give the space on disk back."""
+        self._scratch.close()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledBlock:
+    """A block in memory."""
+
+    stored: StoredBlock
+    data: Compiled
+    known: Supervision
+    lengths: IntArray
+    places: ByteArray
+    """Files and lines of its sentences."""
+
+    def labels(self, num_labels: int) -> FlatLabels:
+        """Its labels, for counting."""
+        allowed = None if self.known.allowed is None else self.known.allowed.view(np.bool_)
+        return FlatLabels(self.known.tags, allowed, self.lengths, num_labels)
+
+
+def _key(label: Label) -> Any:
+    return label if label is None or isinstance(label, str) else tuple(sorted(label))
+
+
+def _places(inputs: Sequence[Any]) -> ByteArray:
+    """Files and lines of sentences, as bytes."""
+    found: list[Any] = [[x.path, list(x.lines)] if isinstance(x, Sentence) else [None, []] for x in inputs]
+    return np.frombuffer(json.dumps(found).encode(), dtype=np.uint8)
+
+
+def sentences_at(places: ByteArray) -> list[Sentence]:
+    """Sentences without tokens that know their places."""
+    return [Sentence((), path=path, lines=lines) for path, lines in parse_json(places.tobytes())]
+
+
+class _Plan(NamedTuple):
+    """Where the plan of a block is, with what is known about its labels, and the number of its first sentence."""
+
+    first: int
+    section: Section
 
 
 @final
-class DiskObjective(WeightedFeatures):
+class DiskObjective(FeatureObjective):
     """The loss of the blocks of a corpus; their plans are in a scratch file."""
 
     def __init__(
@@ -38,80 +229,81 @@ class DiskObjective(WeightedFeatures):
         corpus: CompiledCorpus,
         folder: str | Path,
         states: TagStates,
-        choice: Choice,
+        selection: FeatureSelection,
         *,
         c2: float,
         label_weights: Mapping[str, float] | None,
         single: bool,
-        team: Team,
+        group: ProcessGroup,
     ) -> None:
-        self._corpus, self._label_weights, self._team = corpus, label_weights, team
+        self._corpus, self._label_weights, self._group = corpus, label_weights, group
         self.index, self.edge_index, self.states, self.c2 = corpus.index, AttributeIndex(), states, c2
         self._scratch = Scratch(folder)
-        self._parts: Parts | None = None
+        self._plans: list[_Plan] = []
         self.native = _native.Objective(_nothing(), len(self.index), len(states), None, None, None, None, single)
-        self._choose_states(choice)
-        self._use(choose_steps(choice, states, self, team))
+        if selection.all_states:
+            self.native.choose_states(selection.min_freq, True)
+        else:
+            keys = frequent_pairs(group, *self._counted_pairs(), selection.min_freq)
+            self.native.set_states(*pair_table(keys, len(states), len(self.index)))
+        self._set_transitions(select_transitions(selection, states, self, group))
 
-    def _choose_states(self, choice: Choice) -> None:
-        if choice.all_states:
-            self.native.choose_states(choice.min_freq, True)
-            return
+    def _counted_pairs(self) -> tuple[IntArray, FloatArray]:
+        """The pairs (attribute, label) of all blocks, each as one number, and how often they occur."""
         counts, L = _Counts(), len(self.states)
         for block in self._blocks():
-            counts.add(*self._counted(block))
-        keys = common_keys(self._team, counts.keys, counts.sums, choice.min_freq)
-        self.native.set_states(*pair_table(keys, L, len(self.index)))
-
-    def _counted(self, block: CompiledBlock) -> tuple[IntArray, FloatArray]:
-        """The pairs (attribute, label) of a block, each as one number, and how often they occur."""
-        L, known = len(self.states), block.known
-        own = _native.Objective(block.data, len(self.index), L, known.tags, known.allowed, None, None, False)
-        ends, labels, counts = own.count_states()
-        return owners_of(ends) * L + labels, counts
+            known = block.known
+            native = _native.Objective(block.data, len(self.index), L, known.tags, known.allowed, None, None, False)
+            ends, labels, frequencies = native.count_states()
+            counts.add(owners_of(ends) * L + labels, frequencies)
+        return counts.keys, counts.sums
 
     def pairs(self) -> Vector:
         """How often each pair of neighbouring labels occurs."""
         L = len(self.states)
-        return sum((block.seen(L).pairs() for block in self._blocks()), np.zeros((L, L)))
+        return sum((block.labels(L).pairs() for block in self._blocks()), np.zeros((L, L)))
 
     def after(self, pairs: IntArray) -> Vector:
         """How often each label follows each of these pairs."""
         L = len(self.states)
-        return sum((block.seen(L).after(pairs) for block in self._blocks()), np.zeros((len(pairs), L)))
+        return sum((block.labels(L).after(pairs) for block in self._blocks()), np.zeros((len(pairs), L)))
 
-    def _use(self, chain: Steps) -> None:
-        """From here on these transitions are possible and have weights."""
-        self.chain = chain
-        if chain.pairs is not None:
-            self.native.set_chain(chain.labels.astype(np.uint16), None)
-        self.native.set_transitions(*chain.native(), *chain.cells())
+    def _set_transitions(self, transitions: Transitions) -> None:
+        self.transitions = transitions
+        if transitions.pairs is not None:
+            self.native.set_chain(transitions.labels.astype(np.uint16), None)
+        self.native.set_transitions(*transitions.native(), *transitions.cells())
 
-    @property
-    def own(self) -> Own:
-        """Loss and gradient of the blocks of this process."""
-        self.settle()
-        assert self._parts is not None
-        return self._parts
+    def finalize(self) -> None:
+        """Once all weights are chosen: write the plans, and give the space of the compiled blocks back."""
+        for block in self._blocks():
+            known = block.known
+            if self.transitions.pairs is not None and known.tags is not None:
+                known = replace(known, chain_tags=self.transitions.chain_tags(known.tags, block.lengths))
+            arrays = {"plan": self.native.plan_of(block.data), "places": block.places, **known.arrays()}
+            self._plans.append(_Plan(block.stored.first, self._scratch.append(arrays)))
+        self._corpus.close()
 
-    def settle(self) -> None:
-        """Once all weights are chosen: write the plans."""
-        if self._parts is None:
-            parts = [self._planned(block) for block in self._blocks()]
-            self._parts = Parts(self.native, parts, self._corpus.leaves, self.states)
-            self._corpus.close()
+    def shard_loss(self, weights: Vector, gradient: Vector) -> float:
+        """Loss of the sentences of this process, block after block, without the L2 term; its gradient is written."""
+        gradient[:] = 0.0
+        return sum(self._add(plan, weights, gradient) for plan in self._plans)
 
-    def _planned(self, block: CompiledBlock) -> PlannedPart:
-        known, scratch, first = block.known, self._scratch, block.stored.first
-        if self.chain.pairs is not None and known.tags is not None:
-            known = replace(known, chain_tags=self.chain.chain_tags(known.tags, block.lengths))
-        plan = self.native.plan_of(block.data)
-        section = scratch.append({"plan": plan, "places": block.places, **known.arrays()})
-
-        def name(sentence: int) -> str:
-            return name_of(first + sentence, sentences_at(scratch.read(section)["places"])[sentence])
-
-        return PlannedPart(block.stored.leaf, lambda: scratch.read(section), name)
+    def _add(self, plan: _Plan, weights: Vector, gradient: Vector) -> float:
+        """The loss of a block; its gradient is added."""
+        arrays = self._scratch.read(plan.section)
+        known = Supervision.of(arrays)
+        result = self.native.evaluate_part(
+            arrays["plan"],
+            known.tags,
+            known.chain_tags,
+            known.allowed,
+            known.sentence_weights,
+            known.token_weights,
+            weights,
+            gradient,
+        )
+        return self._checked(result, lambda i: name_of(plan.first + i, sentences_at(arrays["places"])[i]))
 
     def _blocks(self) -> Iterator[CompiledBlock]:
         return self._corpus.blocks(self.states, self._label_weights)

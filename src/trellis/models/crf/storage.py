@@ -10,8 +10,7 @@ import numpy as np
 from trellis.arrays import Arrays
 from trellis.errors import StoreError, TemplateError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, Templates
-from trellis.models.crf.steps import HistoryWeights
-from trellis.models.crf.weights import AttributeWeights, CRFWeights
+from trellis.models.crf.weights import AttributeWeights, CRFWeights, HistoryWeights
 from trellis.models.histories import MOST_PAIRS
 from trellis.store import Stored, narrowed
 from trellis.tags import TagStates

@@ -12,8 +12,7 @@ from trellis.arrays import Arrays
 from trellis.errors import DataError, ModelError
 from trellis.features import Extractor
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
-from trellis.models.crf.objective import CRFObjective
-from trellis.models.crf.problem import WeightedFeatures
+from trellis.models.crf.objective import CRFObjective, FeatureObjective
 from trellis.models.crf.weights import CRFWeights, Earlier, Observed, scores_per_token
 from trellis.models.data import Labelled
 from trellis.models.learned_tags import check_held_out
@@ -41,7 +40,7 @@ _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
 
 
 def learn(
-    objective: WeightedFeatures,
+    objective: FeatureObjective,
     earlier: Earlier | None,
     settings: CRFConfig,
     extractor: Extractor,
@@ -49,17 +48,19 @@ def learn(
     options: FitOptions,
 ) -> tuple[CRFWeights, History, CRFConfig]:
     """The weights that a model keeps, how they were found, and with which settings; all processes take part."""
-    team, states = options.team, objective.states
-    start = np.zeros(objective.size) if earlier is None else objective.take_over(earlier.weights, earlier.states)
+    group, states = options.group, objective.states
+    start = np.zeros(objective.size) if earlier is None else objective.weights_of(earlier.weights, earlier.states)
     held_out = None
-    if dev is not None and team.rank == 0:
-        cells = scores_per_token(len(objective.chain.labels), steps=objective.steps is not None)
+    if dev is not None and group.rank == 0:
+        cells = scores_per_token(len(objective.transitions.labels), steps=objective.steps is not None)
         size = sentences_at_once(len(states.tags), cells)
         parts = (dev.inputs[i : i + size] for i in range(0, len(dev.inputs), size))
         held_out = [Observed.of(extractor, part, objective.index, objective.edge_index) for part in parts], dev
-    weights, (history, found) = team.run(
+    if settings.algorithm in SUMMED:
+        objective.finalize()
+    weights, (history, found) = group.run(
         objective.size,
-        objective.own,
+        objective.shard_loss,
         lambda: train(objective, start, settings, held_out, options.progress, options.folder),
     )
     return undisturbed(lambda: _kept(objective.parameters(weights), found)), history, found
@@ -72,7 +73,7 @@ def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:
 
 
 def train(
-    objective: WeightedFeatures,
+    objective: FeatureObjective,
     start: Vector,
     settings: CRFConfig,
     dev: tuple[list[Observed], Labelled] | None,
@@ -107,7 +108,7 @@ def train(
 
 
 def _iterates(
-    objective: WeightedFeatures,
+    objective: FeatureObjective,
     start: Vector,
     c: CRFConfig,
     rates: list[float],
@@ -115,7 +116,6 @@ def _iterates(
 ) -> Iterator[Iterate]:
     """The iterates of the optimizer; `rates` gets the first step length of sgd, once it is known."""
     if c.algorithm in SUMMED:
-        objective.settle()
         shared: dict[str, Any] = {name: getattr(c, name) for name in _QUASI_NEWTON}
         shared["before"] = None if memory is None else memory()
         yield from (
@@ -141,7 +141,7 @@ def _iterates(
         yield from sgd(objective, start, batch=c.batch_size, rate=rates[0], period=c.period, delta=c.delta, seed=c.seed)
 
 
-def _validation(objective: WeightedFeatures, blocks: list[Observed], dev: Labelled) -> Callable[[Vector], DevScores]:
+def _validation(objective: FeatureObjective, blocks: list[Observed], dev: Labelled) -> Callable[[Vector], DevScores]:
     """A function from weights to the score on the held-out sentences, which are given block by block."""
     check_held_out(dev, objective.states.tags)
 

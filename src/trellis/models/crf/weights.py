@@ -18,8 +18,7 @@ from trellis import _native, chain
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.features import AttributeIndex, Compiled, Extractor
 from trellis.lazy import cached
-from trellis.models.crf.steps import HistoryWeights, chain_of
-from trellis.models.histories import labels_of
+from trellis.models.histories import labels_of, states_of
 from trellis.ragged import check_lengths
 from trellis.tags import TagStates
 from trellis.training.objective import Vector
@@ -67,9 +66,18 @@ class AttributeWeights:
         return replace(self, index=index, ends=ends, labels=labels, weights=weights)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HistoryWeights:
+    """Pairs of labels that have their own state, and the weights of the labels after them."""
+
+    pairs: IntArray  # [P, 2]
+    rows: Vector  # [P, L] 0 where there is no weight
+    weighted: BoolArray  # [P, L]
+
+
 @dataclass(frozen=True, eq=False)
 class CRFWeights(AttributeWeights):
-    """Those of the attributes of tokens, of transitions, and of the attributes of steps if there are such."""
+    """Weights of the attributes of tokens, of transitions, and of the attributes of steps if there are such."""
 
     transitions: Vector  # [L, L]; minus infinity is forbidden
     weighted: BoolArray  # [L, L] which transitions have a weight; the others score 0
@@ -147,3 +155,16 @@ def chained(emissions: FloatArray, lengths: IntArray, p: CRFWeights, steps: Comp
         edges = np.empty((int(np.maximum(lengths - 1, 0).sum()), p.width, p.width))
         _native.score_edges(steps, p.edges.ready, edges)
     return chain.ChainScores(emissions, lengths, p.transitions, p.start, p.end, edges)
+
+
+def chain_of(
+    transitions: Vector, start: Vector, end: Vector, histories: HistoryWeights
+) -> tuple[Vector, Vector, Vector]:
+    """Transitions (S, S), start and end (S,) of the chain over histories, from those over labels."""
+    L = len(start)
+    labels = labels_of(histories.pairs, L)
+    scores = transitions[labels]  # [S, L]
+    scores[L:] += histories.rows
+    steps = np.full((len(labels), len(labels)), -np.inf)
+    np.put_along_axis(steps, states_of(histories.pairs, L)[labels], scores, axis=1)
+    return steps, np.concatenate([start, np.full(len(histories.pairs), -np.inf)]), end[labels]

@@ -21,7 +21,7 @@ from trellis.models.hmm.config import Part
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import log_score, normalised
 from trellis.ragged import check_lengths, offsets_of
-from trellis.training.processes import ALONE, Team
+from trellis.training.process_group import SINGLE, ProcessGroup
 
 PARTS: tuple[Part, ...] = ("start", "transitions", "emissions")
 
@@ -41,7 +41,7 @@ class HMMObjective:
         fixed: what does not change.
         end: ``(L,)`` 1 if a sequence may end there, else 0.
         numbers: ``(B,)`` what messages call the sequences; default: 0, 1, ...
-        team: the processes whose sequences count together.
+        group: the processes whose sequences count together.
 
     """
 
@@ -59,9 +59,9 @@ class HMMObjective:
         fixed: frozenset[str] = frozenset(),
         end: FloatArray | None = None,
         numbers: IntArray | None = None,
-        team: Team = ALONE,
+        group: ProcessGroup = SINGLE,
     ) -> None:
-        self._team = team
+        self._group = group
         L, V = num_states, num_symbols
         flat = check_symbols(symbols, V)
         self._lengths = check_lengths(lengths, len(flat))
@@ -78,7 +78,7 @@ class HMMObjective:
     def expect(self, weights: FloatArray) -> tuple[float, Probabilities]:
         """The loss, and the counts of labelled and expected counts of other sequences together."""
         parameters, flat = Probabilities.from_flat(weights, self.L), np.empty(len(weights))
-        log_likelihood = self._team.total(weights, flat, self.of_own)
+        log_likelihood = self._group.sum(self.shard_log_likelihood, weights, flat)
         counts = Probabilities.from_flat(flat, self.L)
         if self.known is not None:
             log_likelihood += _joint(self.known, parameters)
@@ -87,7 +87,7 @@ class HMMObjective:
             log_likelihood += _joint(self._pseudo, parameters, structural_zeros=True)
         return -log_likelihood, counts
 
-    def of_own(self, weights: FloatArray, counts: FloatArray) -> float:
+    def shard_log_likelihood(self, weights: FloatArray, counts: FloatArray) -> float:
         """The log-likelihood of the sequences of this process; their expected counts are written."""
         parameters, out = (Probabilities.from_flat(vector, self.L) for vector in (weights, counts))
         return self.expected_counts(parameters, out)[0]

@@ -14,7 +14,7 @@ from trellis.errors import DataError, ModelError, shown
 from trellis.models.data import Labelled, check_sized, name_of, tokens_of
 from trellis.ragged import check_lengths
 from trellis.tags import TagSet
-from trellis.training.processes import ALONE, Team
+from trellis.training.process_group import SINGLE, ProcessGroup
 
 Symbol = Hashable
 
@@ -46,7 +46,7 @@ class Observations:
 
 
 def index_symbols(
-    inputs: Sequence[Any], before: dict[Symbol, int] | None = None, team: Team = ALONE
+    inputs: Sequence[Any], before: dict[Symbol, int] | None = None, group: ProcessGroup = SINGLE
 ) -> dict[Symbol, int]:
     """Ids of all symbols that occur, in the order of their first occurrence, after those known before.
 
@@ -58,18 +58,18 @@ def index_symbols(
         found = dict.fromkeys(concatenated.from_iterable(map(tokens_of, inputs)))
     except TypeError:
         _raise_no_symbols(inputs)
-    for symbol in found if team.count == 1 else _by_first_use(inputs, team):
+    for symbol in found if group.count == 1 else _by_first_use(inputs, group):
         index.setdefault(symbol, len(index))
     return index
 
 
-def _by_first_use(inputs: Sequence[Any], team: Team) -> list[Symbol]:
+def _by_first_use(inputs: Sequence[Any], group: ProcessGroup) -> list[Symbol]:
     """The symbols of all processes, those of each in the order of their first use."""
     first: dict[Symbol, int] = {}
     for sentence, item in enumerate(inputs):
         for symbol in tokens_of(item):
             first.setdefault(symbol, sentence)
-    parts = team.gather(list(first.items()))
+    parts = group.gather(list(first.items()))
     ordered = sorted((use, rank, i) for rank, part in enumerate(parts) for i, (_, use) in enumerate(part))
     return [parts[rank][i][0] for _, rank, i in ordered]
 

@@ -32,7 +32,7 @@ from trellis.ragged import split
 from trellis.tags import AllowedTransitions, TagSet, TagStates
 from trellis.training import DevScores, History, Step, undisturbed
 from trellis.training.em import best_of_restarts
-from trellis.training.processes import Team, refuse_several
+from trellis.training.process_group import ProcessGroup
 from trellis.training.savepoints import Savepoints
 
 _TINY = 1e-100
@@ -68,19 +68,19 @@ def learn(
         raise ModelError(f"fixed = {settings.fixed} needs a model that has them: use warm_start=True")
     if dev is not None:
         check_held_out(dev, tags)
-    team = options.team
-    index = index_symbols(data.inputs, None if before is None else before.symbols, team)
+    group = options.group
+    index = index_symbols(data.inputs, None if before is None else before.symbols, group)
     corpus = number(data, tags, index, options.sentence_weights)
     known = np.array([bool((own >= 0).all()) for own in split(corpus.states, corpus.lengths)])
     counted = corpus.select(known)
-    labelled = _labelled_counts(counted, before, len(tags), len(index), team)
+    labelled = _labelled_counts(counted, before, len(tags), len(index), group)
     has_labels = bool(labelled.emissions.any())
     settings = resolved(settings, tags.scheme, has_labels=has_labels, has_words=_are_words(index, settings))
     if settings.order == 2:
-        refuse_several(team, "order = 2")
+        group.require_single("order = 2")
     triples = _labelled_triples(counted, before) if settings.order == 2 else None
     task = _Task(index, labelled, has_labels, before, settings, estimation_of(settings, legal), triples)
-    if all(team.gather(bool(known.all()))):
+    if all(group.gather(bool(known.all()))):
         model, history = _count(task)
     else:
         validate = None if dev is None else _validation(dev, tags, index, legal)
@@ -117,9 +117,11 @@ def _is_known(label: Label) -> bool:
     return isinstance(label, str) or (label is not None and len(set(label)) == 1)
 
 
-def _labelled_counts(corpus: Observations, before: LearnedHMM | None, L: int, V: int, team: Team) -> Probabilities:
+def _labelled_counts(
+    corpus: Observations, before: LearnedHMM | None, L: int, V: int, group: ProcessGroup
+) -> Probabilities:
     counts = count_labelled(corpus.symbols, corpus.states, corpus.lengths, corpus.weights, L, V)
-    counts = Probabilities.from_flat(team.add(counts.flat()), L)
+    counts = Probabilities.from_flat(group.add(counts.flat()), L)
     if before is None or before.labelled is None:
         return counts
     return counts.plus(widened(before.labelled, L, V))
@@ -159,10 +161,10 @@ def _run_em(
         fixed=frozenset(task.settings.fixed),
         end=task.estimation.legal.end.astype(np.float64),
         numbers=corpus.numbers,
-        team=options.team,
+        group=options.group,
     )
 
-    def lead() -> tuple[FloatArray, tuple[LearnedHMM, History]]:
+    def optimize() -> tuple[FloatArray, tuple[LearnedHMM, History]]:
         savepoints = None
         if options.folder is not None and (task.settings.restarts == 1 or task.has_labels):
             savepoints = Savepoints(options.folder, task.settings.checkpoint_seconds)
@@ -181,7 +183,7 @@ def _run_em(
         learned = undisturbed(lambda: _after_em(task, objective, trained.weights))
         return trained.weights, (learned, trained.history)
 
-    return options.team.run(L * (1 + L + V), objective.of_own, lead)[1]
+    return options.group.run(L * (1 + L + V), objective.shard_log_likelihood, optimize)[1]
 
 
 def _after_em(task: _Task, objective: HMMObjective, weights: FloatArray) -> LearnedHMM:

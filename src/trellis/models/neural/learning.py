@@ -27,7 +27,7 @@ from trellis.symbols import Symbols
 from trellis.tags import TagStates
 from trellis.training import History
 from trellis.training.neural import train
-from trellis.training.processes import own_share
+from trellis.training.process_group import process_slice
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class Lesson:
         encode = partial(network.encode, vocabulary, cache=self.config.encoder.pretrained.cache)
         validate = None
         if self.dev is not None:
-            share = own_share()
+            share = process_slice()
             validate = Validation(network, encode(self.dev.inputs[share]), share, self.dev, self.states)
         if self.options.stream is None:
             return TaggingTask(network, encode(self.data.inputs), self._targets(self.data), validate)

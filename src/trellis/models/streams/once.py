@@ -1,14 +1,14 @@
-"""Sentences with labels that are read once, block by block, each for a leaf of a sum (`trellis.training.leaves`).
+"""Sentences with labels that are read once, block by block, each for one of the processes that train together.
 
-    files:  run of files r -> leaf r % leaves       a process opens the files of its own leaves, and no others
-    others: block b        -> leaf b % leaves       every process reads all, and forgets the blocks of others
+    files:  run of files r -> process r % processes       a process opens its own files, and no others
+    others: block b        -> process b % processes       every process reads all, and forgets the blocks of others
 
-Files are dealt out if there are enough of them. Neither rule asks how many processes there are.
+Files are dealt out if there are enough of them. No block reaches from one run of files into the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, repeat, zip_longest
 from math import inf
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from trellis.corpus import Shards
 from trellis.errors import DataError, ModelError
 from trellis.models.data import Label, Labelled, check_sized
 from trellis.text import Sentence
-from trellis.training.processes import Team
+from trellis.training.process_group import ProcessGroup
 
 BLOCK = 1 << 16
 """A block ends with the sentence that has this token."""
@@ -33,7 +33,6 @@ _FAR = 1 << 40  # more sentences than a run of files has
 class StreamBlock(NamedTuple):
     """Some sentences in a row."""
 
-    leaf: int
     first: int
     """The place of its first sentence: a later sentence of the corpus has a higher one."""
     data: Labelled
@@ -58,51 +57,47 @@ class LabelledStream:
         self._sampled = inf
         self.prepare: Callable[[Labelled], Labelled] = lambda data: data
 
-    def blocks(self, leaves: int, own: Collection[int]) -> Iterator[StreamBlock]:
-        """The blocks of some of the leaves, in the order of the corpus."""
-        runs = [] if self._files is None else self._files.runs(RUN)
-        if self._files is None or len(runs) < leaves:
-            yield from self._all_read(leaves, own)
-            return
-        for number, paths in enumerate(runs):
-            if number % leaves in own:
-                sentences = chain.from_iterable(map(self._files.sentences, paths))
-                for first, items, _ in self._cut(zip(sentences, repeat(None), strict=False)):
-                    self._note(number * _FAR + first, items)
-                    yield StreamBlock(number % leaves, number * _FAR + first, Labelled.of(items, first=first), None)
+    def blocks(self, group: ProcessGroup) -> Iterator[StreamBlock]:
+        """The blocks of this process, in the order of the corpus."""
+        runs: list[Iterable[tuple[Any, Any]]] = [self._pairs()]
+        if self._files is not None:
+            runs = [self._sentences(self._files, paths) for paths in self._files.runs(RUN)]
+        by_file = self._files is not None and len(runs) >= group.count
+        count = number = 0
+        for run, pairs in enumerate(runs):
+            if by_file and run % group.count != group.rank:
+                continue
+            for first, items, labels in self._cut(pairs):
+                count, place = first + len(items), run * _FAR + first
+                if not self.sample:
+                    self.sample, self._sampled = items, place
+                if by_file or number % group.count == group.rank:
+                    weights = None if self._weights is None else self._weights[first:count]
+                    data = Labelled.of(items, None if self._labels is None else labels, first=first)
+                    yield StreamBlock(place, data, weights)
+                number += 1
+        self._check_weights(count)
 
-    def agree(self, team: Team) -> None:
+    @staticmethod
+    def _sentences(files: Shards, paths: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+        return zip(chain.from_iterable(map(files.sentences, paths)), repeat(None), strict=False)
+
+    def agree(self, group: ProcessGroup) -> None:
         """Refuse to begin if the processes do not see the same files: some would be read twice, others never."""
         own = [] if self._files is None else self._files.sizes()
-        for rank, sizes in enumerate(team.gather(own)):
+        for rank, sizes in enumerate(group.gather(own)):
             if sizes != own:
                 raise DataError(
-                    f"the processes of this training must find the same files: process {team.rank} has {len(own)} of "
+                    f"the processes of this training must find the same files: process {group.rank} has {len(own)} of "
                     f"them with {sum(own):,} bytes, process {rank} has {len(sizes)} with {sum(sizes):,} bytes"
                 )
 
-    def share_sample(self, team: Team) -> None:
+    def share_sample(self, group: ProcessGroup) -> None:
         """All processes get the sample of the one that has the first block."""
-        places = team.gather(self._sampled)
+        places = group.gather(self._sampled)
         holder = places.index(min(places))
         if len(set(places)) > 1:
-            self.sample = team.gather(self.sample if team.rank == holder else ())[holder]
-
-    def _note(self, first: float, items: list[Any]) -> None:
-        if not self.sample:
-            self.sample, self._sampled = items, first
-
-    def _all_read(self, leaves: int, own: Collection[int]) -> Iterator[StreamBlock]:
-        """The same where all is read."""
-        count = 0
-        for number, (first, items, labels) in enumerate(self._cut(self._pairs())):
-            count = first + len(items)
-            self._note(first, items)
-            if number % leaves in own:
-                weights = None if self._weights is None else self._weights[first:count]
-                data = Labelled.of(items, None if self._labels is None else labels, first=first)
-                yield StreamBlock(number % leaves, first, data, weights)
-        self._check_weights(count)
+            self.sample = group.gather(self.sample if group.rank == holder else ())[holder]
 
     def _cut(self, pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[int, list[Any], list[Any]]]:
         """Blocks: the number of the first sentence, sentences, labels."""

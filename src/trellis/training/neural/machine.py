@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from trellis.errors import ConfigError, ModelError
 from trellis.training.neural.settings import TrainingSettings
-from trellis.training.processes import are_several
+from trellis.training.process_group import are_several
 
 try:
     from accelerate import Accelerator

@@ -1,4 +1,4 @@
-"""Which transitions of a feature CRF are possible and have weights, and the chain that they make.
+"""Which transitions of a feature CRF are possible and have weights, chosen by the labels of the corpus.
 
 With order 1 the states of the chain are the labels, and a transition may have a weight. With order 2 the states are
 histories (see `trellis.models.histories`): the step from state s to label c scores the weight of the two labels, and
@@ -8,26 +8,24 @@ that of the three if s is a pair with its own state and the three were seen in a
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis.arrays import BoolArray, IntArray
-from trellis.models.histories import labels_of, states_of
+from trellis.models.crf.attributes import FeatureSelection
+from trellis.models.crf.weights import HistoryWeights
+from trellis.models.histories import labels_of, most_common, states_of
+from trellis.tags import TagStates
 from trellis.training.objective import Vector
+from trellis.training.process_group import SINGLE, ProcessGroup
+
+_BLOCK = 4096  # tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HistoryWeights:
-    """Pairs of labels that have their own state, and the weights of the labels after them."""
-
-    pairs: IntArray  # [P, 2]
-    rows: Vector  # [P, L] 0 where there is no weight
-    weighted: BoolArray  # [P, L]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Steps:
+class Transitions:
     """What may follow a label, and what has a weight."""
 
     legal: BoolArray  # [L, L]
@@ -89,7 +87,7 @@ class Steps:
         rows[self.after] = weights[two:]
         return transitions, HistoryWeights(self.pairs, rows, self.after)
 
-    def joined(self, weighted: BoolArray, histories: HistoryWeights | None) -> Steps:
+    def joined(self, weighted: BoolArray, histories: HistoryWeights | None) -> Transitions:
         """With the weights that an earlier model has, whose labels are the first of these."""
         known = np.zeros_like(self.weighted)
         known[: len(weighted), : len(weighted)] = weighted
@@ -124,20 +122,82 @@ class Steps:
         return found
 
 
-def chain_of(
-    transitions: Vector, start: Vector, end: Vector, histories: HistoryWeights
-) -> tuple[Vector, Vector, Vector]:
-    """Transitions (S, S), start and end (S,) of the chain over histories, from those over labels."""
-    L = len(start)
-    labels = labels_of(histories.pairs, L)
-    scores = transitions[labels]  # [S, L]
-    scores[L:] += histories.rows
-    steps = np.full((len(labels), len(labels)), -np.inf)
-    np.put_along_axis(steps, states_of(histories.pairs, L)[labels], scores, axis=1)
-    return steps, np.concatenate([start, np.full(len(histories.pairs), -np.inf)]), end[labels]
-
-
 def _places(pairs: IntArray, of: IntArray) -> IntArray:
     """Where pairs stand among others in order."""
     base = int(pairs.max(initial=0)) + 1
     return np.searchsorted(pairs[:, 0] * base + pairs[:, 1], of[:, 0] * base + of[:, 1])
+
+
+class LabelCounts(Protocol):
+    """The labels of a corpus, counted."""
+
+    def pairs(self) -> Vector:
+        """How often each pair of neighbouring labels occurs."""
+
+    def after(self, pairs: IntArray) -> Vector:
+        """``(P, L)`` how often each label follows each of these pairs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlatLabels:
+    """The labels of a corpus: their ids (N,), or, where some are partly known, which are `allowed` (N, L)."""
+
+    ids: IntArray | None
+    allowed: BoolArray | None
+    lengths: IntArray
+    num_labels: int
+
+    def pairs(self) -> Vector:
+        """How often each pair of neighbouring labels occurs; if labels are partly known, each possible pair."""
+        L, later = self.num_labels, self._later(1)
+        if self.ids is not None:
+            codes = self.ids[later - 1] * L + self.ids[later]
+            return np.bincount(codes, minlength=L * L).reshape(L, L).astype(np.float64)
+        known = self._known()
+        return known[later - 1].T @ known[later]
+
+    def after(self, pairs: IntArray) -> Vector:
+        """``(P, L)`` how often each label follows each of these pairs."""
+        L, later = self.num_labels, self._later(2)
+        if self.ids is not None:
+            state = states_of(pairs, L)[self.ids[later - 2], self.ids[later - 1]] - L
+            codes = state[state >= 0] * L + self.ids[later[state >= 0]]
+            return np.bincount(codes, minlength=len(pairs) * L).reshape(-1, L).astype(np.float64)
+        known, counts = self._known(), np.zeros((len(pairs), L))
+        for start in range(0, len(later), _BLOCK):
+            here = later[start : start + _BLOCK]
+            before = known[here - 2][:, pairs[:, 0]] * known[here - 1][:, pairs[:, 1]]  # [tokens, P]
+            counts += before.T @ known[here]
+        return counts
+
+    def _known(self) -> Vector:
+        """``(N, L)`` the labels that a token may have; none if nothing is known about it."""
+        assert self.allowed is not None
+        return (self.allowed & ~self.allowed.all(axis=1, keepdims=True)).astype(np.float64)
+
+    def _later(self, steps: int) -> IntArray:
+        """The tokens that have this many before them in their sentence."""
+        places = np.arange(int(self.lengths.sum())) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
+        return np.flatnonzero(places >= steps)
+
+
+def select_transitions(
+    selection: FeatureSelection, states: TagStates, labels: LabelCounts, group: ProcessGroup = SINGLE
+) -> Transitions:
+    """The transitions that are possible, and those that have a weight, given what all processes have seen."""
+    L, limits = len(states), states.allowed_transitions()
+    counts = group.add(labels.pairs())
+    legal, start, end = limits.transitions, limits.start, limits.end
+    if not selection.constraints:
+        legal, start, end = (np.ones_like(mask) for mask in (legal, start, end))
+
+    def weighted(counts: Vector, legal: BoolArray) -> BoolArray:
+        occurs = np.ones_like(legal) if selection.all_transitions else (counts > 0) & (counts >= selection.min_freq)
+        return legal & occurs & selection.transitions
+
+    steps = Transitions(legal, start, end, weighted(counts, legal))
+    if selection.pairs is None:
+        return steps
+    pairs = most_common(np.where(legal, counts, 0.0), selection.pairs).reshape(-1, 2)
+    after = weighted(group.add(labels.after(pairs)), legal[pairs[:, 1]]).reshape(len(pairs), L)
+    return Transitions(legal, start, end, steps.weighted, pairs, after)
