@@ -17,7 +17,7 @@ from tests.cli.conftest import sentences
 from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError, DataError, DataWarning
 from trellis.server import ModelRegistry, ServerLimits
-from trellis.server.constraints import SpanConstraints
+from trellis.server.constraints import labels_of_spans
 from trellis.server.corrections import Corrections
 from trellis.server.learner import LearningData
 from trellis.server.openapi import document
@@ -64,8 +64,8 @@ def test_tokens_outside_spans_are_known_too(client: Client) -> None:
 )
 def test_spans_are_written_as_the_scheme_does(scheme: str, labels: tuple[str, ...], expected: list[Any]) -> None:
     tags = TagSet(labels, Scheme.parse(scheme))
-    assert SpanConstraints(tags).labels([KnownSpan(1, 3, "A")], 4, "spans") == expected
-    long = SpanConstraints(tags).labels([KnownSpan(1, 7, "A")], 8, "spans")
+    assert labels_of_spans([KnownSpan(1, 3, "A")], 4, "spans", tags) == expected
+    long = labels_of_spans([KnownSpan(1, 7, "A")], 8, "spans", tags)
     inner = {"B-A": "I-A", "I-A": "I-A", "A": "A"}[expected[1][0]]
     assert long == [*expected[:2], *[[inner]] * 4, *expected[2:]]
 

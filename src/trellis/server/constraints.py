@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from msgspec import UNSET
@@ -13,9 +12,8 @@ from trellis.errors import shown
 from trellis.models.data import Label
 from trellis.server.problems import invalid, too_large
 from trellis.server.schemas import KnownSpan, TagRequest, TrellisRequest
-from trellis.tags import Role, Scheme, Span, SpanWay, TagSet
+from trellis.tags import Role, Scheme, Span, TagSet
 
-_SIZES = 3  # tokens from which on spans differ in the number of their inner tokens only
 _OVERLAPS = 4  # known spans that a token may be in, on average
 
 
@@ -33,19 +31,11 @@ def constraints_of(
     name, values = names[0], [given[names[0]]] if one else given[names[0]]
     if len(values) != len(items):
         raise invalid(f"{name} has {len(values)} lists: expected {len(items)}, one per input")
-    spans = SpanConstraints(tags)
-    found: list[list[Label] | None] = []
-    for i, (value, item) in enumerate(zip(values, items, strict=True)):
-        where = name if one else f"{name}[{i}]"
-        if value is None:
-            found.append(None)
-        else:
-            found.append(
-                check_labels(value, len(item), where, tags)
-                if name == "known"
-                else spans.labels(value, len(item), where)
-            )
-    return found
+    read = check_labels if name == "known" else labels_of_spans
+    return [
+        None if value is None else read(value, len(item), name if one else f"{name}[{i}]", tags)
+        for i, (value, item) in enumerate(zip(values, items, strict=True))
+    ]
 
 
 def check_labels(labels: list[Label], count: int, where: str, tags: TagSet) -> list[Label]:
@@ -76,88 +66,58 @@ def check_scheme(labels: list[Label], where: str, tags: TagSet) -> None:
             raise invalid(f"{where}[{t}] does not fit the scheme: got {shown(label)} after {before}{where_it_ends}")
 
 
-class SpanConstraints:
-    """Known spans as labels, for one tag set: what spans of a kind say is found out once."""
+def labels_of_spans(spans: Sequence[KnownSpan], count: int, where: str, tags: TagSet) -> list[Label]:
+    """The labels that known spans leave to `count` tokens: their own, and neighbours that do not extend them.
 
-    def __init__(self, tags: TagSet) -> None:
-        self._tags, self._every = tags, frozenset(range(len(tags)))
-        self._kinds = {kind for role, kind in tags.parsed if role is not Role.O}
-        self._outside = next((i for i, (role, _) in enumerate(tags.parsed) if role is Role.O), None)
-        self._ways: dict[tuple[int, str], _Way] = {}
-
-    def labels(self, spans: Sequence[KnownSpan], count: int, where: str) -> list[Label]:
-        """The labels that spans leave to `count` tokens: their own, and neighbours that do not extend them.
-
-        IOB1 and IOE1 write a span differently next to another of its kind; here it is written as if it stood alone.
-        """
-        most = _OVERLAPS * count
-        if len(spans) > most:
-            raise too_large(f"{where} has {len(spans)} spans: expected at most {most} for {count} tokens")
-        for i, span in enumerate(spans):
-            self._check(span, count, f"{where}[{i}]")
-        tokens = sum(span.end - span.start for span in spans)
-        if tokens > most:
-            raise too_large(f"{where} has spans of {tokens} tokens: expected at most {most} for {count} tokens")
-        allowed = [self._every] * count
-        for span in spans:
-            for position, own in self._allowed(span, count):
-                allowed[position] = allowed[position] & own
-        if not all(allowed):
-            raise invalid(f"known spans contradict each other at token {allowed.index(frozenset())}")
-        names = self._tags.labels
-        return [None if len(own) == len(self._every) else [names[i] for i in sorted(own)] for own in allowed]
-
-    def _check(self, span: KnownSpan, count: int, where: str) -> None:
-        if span.end > count:
-            raise invalid(f"{where}: end must be in 0..{count}, got {span.end}")
-        if not span.start < span.end:
-            raise invalid(f"{where} must have at least one token, got tokens {span.start} to {span.end - 1}")
-        if span.label is None and self._outside is None:
-            raise invalid(f"{where}: this model has no label for tokens outside spans, so label must be a string")
-        if span.label is not None and span.label not in self._kinds:
-            kinds = ", ".join(sorted(self._kinds)) or "none"
-            raise invalid(f"{where}: label must be one of {kinds}, got {span.label[:80]!r}")
-
-    def _allowed(self, span: KnownSpan, count: int) -> Iterator[tuple[int, frozenset[int]]]:
-        """The labels that one span leaves to tokens."""
-        start, end = span.start, span.end
-        way = self._way(min(end - start, _SIZES), span.label)
-        if way.tags:
-            first, *inner, last = way.tags if len(way.tags) > 1 else way.tags * 2
-            yield start, first
-            yield from ((t, inner[0]) for t in range(start + 1, end - 1))
-            yield end - 1, last
-        if way.before is not None and start > 0:
-            yield start - 1, way.before
-        if way.after is not None and end < count:
-            yield end, way.after
-
-    def _way(self, size: int, label: str | None) -> _Way:
-        """How a span of that size is written; longer ones have more of what is in the middle."""
-        if label is None or self._tags.scheme is Scheme.PLAIN:
-            own = self._outside if label is None else self._tags.id(label)
-            assert own is not None
-            return _Way((frozenset([own]),) * size)
-        if (size, label) not in self._ways:
-            lengths = np.array([size])
-            table = self._tags.table_of_spans([[Span(0, size, label)]], lengths)
-            self._ways[size, label] = _Way.of(self._tags.ways_of_writing(table, lengths)[0])
-        return self._ways[size, label]
+    IOB1 and IOE1 write a span differently next to another of its kind; here it is written as if it stood alone.
+    """
+    most = _OVERLAPS * count
+    if len(spans) > most:
+        raise too_large(f"{where} has {len(spans)} spans: expected at most {most} for {count} tokens")
+    kinds = {kind for role, kind in tags.parsed if role is not Role.O}
+    outside = next((i for i, (role, _) in enumerate(tags.parsed) if role is Role.O), None)
+    for i, span in enumerate(spans):
+        _check_span(span, count, f"{where}[{i}]", kinds, has_outside=outside is not None)
+    tokens = sum(span.end - span.start for span in spans)
+    if tokens > most:
+        raise too_large(f"{where} has spans of {tokens} tokens: expected at most {most} for {count} tokens")
+    allowed = np.ones((count, len(tags)), dtype=bool)
+    written = [span for span in spans if span.label is not None and tags.scheme is not Scheme.PLAIN]
+    for span in spans:
+        if span.label is None or tags.scheme is Scheme.PLAIN:
+            own = outside if span.label is None else tags.id(span.label)
+            allowed[span.start : span.end] &= np.arange(len(tags)) == own
+    if written:
+        _write(written, allowed, tags)
+    if not allowed.any(axis=1).all():
+        raise invalid(f"known spans contradict each other at token {np.flatnonzero(~allowed.any(axis=1))[0]}")
+    labels: list[Label] = [None] * count
+    for t in np.flatnonzero(~allowed.all(axis=1)).tolist():
+        labels[t] = [tags.labels[i] for i in np.flatnonzero(allowed[t])]
+    return labels
 
 
-class _Way(NamedTuple):
-    """The labels of the tokens of a span, and those that its neighbours may have; None is all of them."""
-
-    tags: tuple[frozenset[int], ...]
-    before: frozenset[int] | None = None
-    after: frozenset[int] | None = None
-
-    @classmethod
-    def of(cls, way: SpanWay) -> _Way:
-        """The way of a single span; nothing is said by one that the labels cannot write."""
-        tags = tuple(frozenset([int(tag)]) for tag in way.tags)
-        return cls(tags, *(_allowing(own) if len(way.rows) else None for own in (way.before, way.after)))
+def _check_span(span: KnownSpan, count: int, where: str, kinds: set[str], *, has_outside: bool) -> None:
+    if span.end > count:
+        raise invalid(f"{where}: end must be in 0..{count}, got {span.end}")
+    if not span.start < span.end:
+        raise invalid(f"{where} must have at least one token, got tokens {span.start} to {span.end - 1}")
+    if span.label is None and not has_outside:
+        raise invalid(f"{where}: this model has no label for tokens outside spans, so label must be a string")
+    if span.label is not None and span.label not in kinds:
+        raise invalid(f"{where}: label must be one of {', '.join(sorted(kinds)) or 'none'}, got {span.label[:80]!r}")
 
 
-def _allowing(rows: BoolArray | None) -> frozenset[int] | None:
-    return None if rows is None else frozenset(np.flatnonzero(rows[0]).tolist())
+def _write(spans: Sequence[KnownSpan], allowed: BoolArray, tags: TagSet) -> None:
+    """Restrict ``allowed[t, i]`` to the labels of spans; nothing is said by a span that the labels cannot write."""
+    sizes = np.array([span.end - span.start for span in spans])
+    alone = [[Span(0, span.end - span.start, span.label or "")] for span in spans]
+    way = tags.ways_of_writing(tags.table_of_spans(alone, sizes), sizes)[0]
+    starts, sizes = np.array([span.start for span in spans])[way.rows], sizes[way.rows]
+    # The tokens of all spans, one span after another, as `way.tags` has their labels.
+    tokens = np.arange(len(way.tags)) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+    np.logical_and.at(allowed, tokens, way.tags[:, None] == np.arange(len(tags)))
+    for neighbours, rows in ((starts - 1, way.before), (starts + sizes, way.after)):
+        if rows is not None:
+            inside = (neighbours >= 0) & (neighbours < len(allowed))
+            np.logical_and.at(allowed, neighbours[inside], rows[inside])

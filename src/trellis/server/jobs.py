@@ -15,7 +15,7 @@ from trellis.errors import TrellisError
 from trellis.lexicon import Entry, Lexicon, parse_strength
 from trellis.models import Tagged
 from trellis.models.raw_text import inputs_of, joined, parts_of, segments
-from trellis.server.constraints import SpanConstraints, check_labels, check_scheme, constraints_of
+from trellis.server.constraints import check_labels, check_scheme, constraints_of, labels_of_spans
 from trellis.server.fair_queue import BatchJob, JobPart
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import invalid, too_large
@@ -166,7 +166,7 @@ class JobBuilder:
             if getattr(tagger, "constraints", True):
                 check_scheme(labels, "tags", tags)
         elif request.known_spans is not UNSET:
-            labels = SpanConstraints(tags).labels(request.known_spans, len(request.tokens), "known_spans")
+            labels = labels_of_spans(request.known_spans, len(request.tokens), "known_spans", tags)
         else:
             raise invalid("the request must have known_spans or tags, got none")
         return " ".join(request.tokens) if request.text is UNSET else request.text, request.tokens, labels
