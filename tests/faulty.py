@@ -142,7 +142,7 @@ def model_state(folder: Path) -> Any:
 
 
 def corrections(*words: str) -> Folder:
-    from trellis.server.corrections import Corrections
+    from trellis.server import Corrections
 
     def add(folder: Path) -> None:
         kept = Corrections(folder / "kept")
@@ -156,7 +156,7 @@ def corrections(*words: str) -> Folder:
 
 
 def corrections_state(folder: Path) -> Any:
-    from trellis.server.corrections import Corrections
+    from trellis.server import Corrections
 
     kept = Corrections(folder / "kept")
     kept.close()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from trellis.errors import ModelError
 from trellis.server.batcher import Batcher, BatchRecord
 from trellis.server.fair_queue import BatchJob, JobPart
+from trellis.server.inference import InputColumns
 from trellis.server.jobs import parts_within
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import RequestError
-from trellis.server.questions import InputColumns
 
 SMALL = ServerLimits(
     tokens=100, high_tokens=100, low_tokens=40, batch_tokens=10, sentence_tokens=100, seconds=20.0, linger=0.0
@@ -55,9 +55,9 @@ class Opened(Echo):
 Answer = asyncio.Future[Any]
 
 
-def job(batcher: Batcher, question: Echo, *contents: Any, tokens: int = 1) -> Answer:
+def job(batcher: Batcher, inference: Echo, *contents: Any, tokens: int = 1) -> Answer:
     parts = [JobPart(content, tokens, i) for i, content in enumerate(contents)]
-    return batcher.submit(BatchJob(question, parts, tuple, 20.0))
+    return batcher.submit(BatchJob(inference, parts, tuple, 20.0))
 
 
 def run(test: Callable[[Batcher], Awaitable[None]], limits: ServerLimits = SMALL, watch: Any = None) -> None:
@@ -71,10 +71,10 @@ def run(test: Callable[[Batcher], Awaitable[None]], limits: ServerLimits = SMALL
     asyncio.run(within())
 
 
-async def behind(batcher: Batcher, question: Echo) -> Answer:
+async def behind(batcher: Batcher, inference: Echo) -> Answer:
     """A job that occupies the thread until the gate opens."""
-    first = job(batcher, question, "first")
-    while not question.began.is_set():
+    first = job(batcher, inference, "first")
+    while not inference.began.is_set():
         await asyncio.sleep(0.001)
     return first
 
@@ -229,13 +229,14 @@ def test_a_request_that_can_wait_is_woken_at_the_low_mark() -> None:
         echo = Echo()
         await behind(batcher, echo)
         jobs = [job(batcher, echo, i, tokens=10) for i in range(8)]
-        waiting = asyncio.ensure_future(batcher.room())
+        patient = BatchJob(echo, [JobPart("patient", 1)], tuple, 20.0)
+        waiting = asyncio.ensure_future(batcher.submit_patiently(patient))
         await asyncio.sleep(0.01)
         assert not waiting.done()
         echo.gate.set()
-        await waiting
-        assert batcher.queued <= 40
-        await asyncio.gather(*jobs)
+        answer = await waiting
+        assert batcher.queued <= 41
+        await asyncio.gather(answer, *jobs)
 
     run(test)
 
@@ -412,16 +413,3 @@ def test_parts_are_all_sentences_in_their_order_and_bounded(lengths: list[int], 
         assert asked.items[part.first : part.first + len(items)] == items
         assert part.tokens == sum(max(1, len(item)) * weight for item in items)
         assert len(items) == 1 or part.tokens <= max(1, batch // 4)
-
-
-def test_requests_of_a_batch_are_answered_one_after_another() -> None:
-    async def test(batcher: Batcher) -> None:
-        echo = Echo()
-        first = await behind(batcher, echo)
-        jobs = [job(batcher, echo, f"{n}a", f"{n}b", f"{n}c", tokens=4) for n in range(3)]
-        short = job(batcher, echo, "short", tokens=2)
-        echo.gate.set()
-        await asyncio.gather(first, short, *jobs)
-        assert echo.batches == [["first"], ["short", "0a", "0b"], ["1a", "1b"], ["2a", "2b"], ["0c", "1c"], ["2c"]]
-
-    run(test)

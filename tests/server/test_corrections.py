@@ -14,17 +14,17 @@ import pytest
 from tests.server.conftest import Client, client_of
 from trellis.errors import ConfigError, DataError, DataWarning
 from trellis.server import ModelRegistry
+from trellis.server.annotation import AnnotationSettings
 from trellis.server.corrections import Corrections
 from trellis.server.learner import Learner
-from trellis.server.teaching import TeachingSettings
 
 CLIENTS = 16
 
 
 @pytest.fixture
 def client_that_teaches(own_folders: dict[str, Path], tmp_path: Path) -> Iterator[Client]:
-    settings = TeachingSettings(tmp_path / "kept.jsonl", pool=["Anna met Rome."])
-    yield from client_of(ModelRegistry({"ner": own_folders["ner"]}), teaching=settings)
+    settings = AnnotationSettings(tmp_path / "kept.jsonl", pool=["Anna met Rome."])
+    yield from client_of(ModelRegistry({"ner": own_folders["ner"]}), annotation=settings)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_sixteen_clients_correct_and_every_one_is_told_so(client_that_teaches: C
     with ThreadPoolExecutor(CLIENTS) as pool:
         statuses = [status for each in pool.map(correct, range(CLIENTS)) for status in each]
     assert set(statuses) == {200}
-    assert client_that_teaches.get("/v1/teaching").json()["sentences"] == CLIENTS * 40
+    assert client_that_teaches.get("/v1/annotation").json()["sentences"] == CLIENTS * 40
 
 
 def test_a_correction_is_answered_without_listing_all_of_them(

@@ -19,7 +19,7 @@ def test_the_requests_of_the_guide_are_answered(client: Client) -> None:
 
 
 def test_the_guide_names_every_address_that_clients_ask() -> None:
-    text, internal = GUIDE.read_text(), ("/v1/teaching", "/v1/corrections", "/v1/next", "/v1/learn")
+    text, internal = GUIDE.read_text(), ("/v1/annotation", "/v1/corrections", "/v1/next", "/v1/learn")
     assert [
         path for path in document(ServerLimits())["paths"] if path not in text and not path.startswith(internal)
     ] == []

@@ -241,9 +241,9 @@ def test_a_client_that_leaves_its_lines_costs_nothing_more(impatient: Running) -
 def test_a_client_that_goes_away_costs_nothing_more(model_folders: dict[str, Path], tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     slow = (
-        "import pathlib, time\nfrom trellis.server.questions import TagQuestion\nanswer = TagQuestion.answer\n"
+        "import pathlib, time\nfrom trellis.server.inference import TagInference\nanswer = TagInference.answer\n"
         f"def wait(self, parts):\n    while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.01)\n"
-        "    return answer(self, parts)\nTagQuestion.answer = wait\n"
+        "    return answer(self, parts)\nTagInference.answer = wait\n"
     )
     with running(model_folders["ner"], before=slow) as server:
         connections = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(3)]

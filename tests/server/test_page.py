@@ -1,4 +1,4 @@
-"""The page in a real browser: tagging, the trellis, corrections, teaching, and texts that try to be HTML."""
+"""The page in a real browser: tagging, the trellis, corrections, learning, and texts that try to be HTML."""
 
 import os
 import re
@@ -353,7 +353,7 @@ def test_every_control_has_a_name(page: Page) -> None:
 
 
 @needs_browser
-def test_teaching_from_the_pool_to_a_new_model(browser: Browser, demo_models: dict[str, Path], tmp_path: Path) -> None:
+def test_from_the_pool_to_a_new_model(browser: Browser, demo_models: dict[str, Path], tmp_path: Path) -> None:
     shutil.copytree(demo_models["ner"], tmp_path / "ner")
     demo.write(tmp_path / "data")
     options = (

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError
 from trellis.server import ModelRegistry, ServerLimits
+from trellis.server.inference import TagInference
 from trellis.server.json_lines import blocks_of
-from trellis.server.questions import TagQuestion
 
 SMALL = ServerLimits(
     body_bytes=2000,
@@ -194,7 +194,7 @@ def test_a_mistake_of_ours_is_declared_and_logged_without_the_text(
     def fail(self: Any, parts: Any) -> Any:
         raise RuntimeError(f"cannot answer {parts}")
 
-    monkeypatch.setattr(TagQuestion, "answer", fail)
+    monkeypatch.setattr(TagInference, "answer", fail)
     with caplog.at_level(logging.INFO):
         response = client.post("/v1/tag", {"texts": [TEXT]})
     assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")
@@ -204,7 +204,7 @@ def test_a_mistake_of_ours_is_declared_and_logged_without_the_text(
 
 def test_an_answer_that_takes_too_long_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr(TagQuestion, "answer", lambda self, parts: gate.wait(20) and [])
+    monkeypatch.setattr(TagInference, "answer", lambda self, parts: gate.wait(20) and [])
     response = client.post("/v1/tag", {"texts": [TEXT], "timeout": 0.05})
     gate.set()
     assert (response.status_code, response.json()["error"]["code"]) == (503, "deadline_passed")

@@ -16,7 +16,7 @@ from trellis.corpus import read
 from trellis.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from trellis.server.teaching import TeachingSettings
+    from trellis.server import AnnotationSettings
 
 _MULTIPROCESS = "PROMETHEUS_MULTIPROC_DIR"
 
@@ -89,8 +89,8 @@ def serve(
             batch_tokens=batch_tokens,
         )
         hosts = (*LOCAL, host, *(allow_host or []))
-        teaching = _teaching(corrections, annotate, train, dev, demo=demo)
-        settings = ServerSettings(limits, hosts, Keys.read(keys), teaching)
+        annotation = _annotation(corrections, annotate, train, dev, demo=demo)
+        settings = ServerSettings(limits, hosts, Keys.read(keys), annotation)
         registry, port = ModelRegistry(paths), free_port(host, port)
         _greet(host, port, is_open=not len(settings.keys))
         run(registry, settings, host, port, workers=workers, max_memory=max_memory)
@@ -105,24 +105,22 @@ def _check_extra() -> None:
         raise ConfigError(f"trellis serve needs {error.name}: pip install 'trellis-crf[serve]'") from None
 
 
-def _teaching(
+def _annotation(
     corrections: str | None, annotate: str | None, train: str | None, dev: str | None, *, demo: bool
-) -> TeachingSettings:
-    """What teaching needs; the demo has its own sentences."""
+) -> AnnotationSettings:
+    """What annotation needs; the demo has its own sentences."""
     from trellis.demo import english
-    from trellis.server.corrections import Corrections
-    from trellis.server.learner import LearningData
-    from trellis.server.teaching import TeachingSettings
+    from trellis.server import AnnotationSettings, Corrections, LearningData
 
     if corrections is None:
         if annotate or train or dev:
             raise ConfigError("--annotate, --train and --dev need --corrections, the file that labels are kept in")
-        return TeachingSettings()
+        return AnnotationSettings()
     Corrections(corrections).close()  # what is wrong with the file is told before anything is started
     data = english() if demo else None
     given = [read(path).sentences if path else [] for path in (train, dev)]
     learning = LearningData(given[0] or (data.train if data else []), given[1] or (data.dev if data else []))
-    return TeachingSettings(Path(corrections), learning, _pool(annotate))
+    return AnnotationSettings(Path(corrections), learning, _pool(annotate))
 
 
 def _pool(path: str | None) -> list[str]:

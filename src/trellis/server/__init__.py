@@ -4,17 +4,31 @@
     problems      what a client is told if something goes wrong
     limits        what is accepted; `body_limits` and `security` enforce it
     registry      the models by name, and how they are reloaded
+    inference     what models are asked for, in batches
     jobs          requests become jobs: `constraints` are what a client knows already
-    questions     what models are asked, in batches
     batcher       jobs become batches for one model thread, bounded in tokens, in the order of `fair_queue`
+    annotation    `corrections`, the `learner`, and the sentences worth labelling next
     routes, app   the addresses, and everything together as an ASGI application
     runner        the application in processes of granian
 
 It needs the extra `serve`; ``trellis serve`` is the command.
 """
 
+from trellis.server.annotation import AnnotationSettings
 from trellis.server.app import ServerSettings, create_app
+from trellis.server.corrections import Corrections
+from trellis.server.learner import LearningData
 from trellis.server.limits import ServerLimits
 from trellis.server.registry import ModelRegistry
+from trellis.server.security import Keys
 
-__all__ = ["ModelRegistry", "ServerLimits", "ServerSettings", "create_app"]
+__all__ = [
+    "AnnotationSettings",
+    "Corrections",
+    "Keys",
+    "LearningData",
+    "ModelRegistry",
+    "ServerLimits",
+    "ServerSettings",
+    "create_app",
+]

@@ -13,14 +13,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from trellis.server.annotation import Annotation, AnnotationSettings
 from trellis.server.batcher import Batcher
 from trellis.server.limits import ServerLimits
-from trellis.server.metrics import Metrics
+from trellis.server.metrics import Metrics, RequestCounter
 from trellis.server.problems import RequestError
 from trellis.server.registry import ModelRegistry
 from trellis.server.routes import Routes
 from trellis.server.security import LOCAL, Guard, Keys
-from trellis.server.teaching import Teaching, TeachingSettings
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ServerSettings:
     hosts: tuple[str, ...] = LOCAL
     """What it may be called in the Host header; ``*`` is any name."""
     keys: Keys = field(default_factory=Keys)
-    teaching: TeachingSettings = field(default_factory=TeachingSettings)
+    annotation: AnnotationSettings = field(default_factory=AnnotationSettings)
     reload_seconds: float = 1.0
     """How often the files of models are looked at; 0 is never."""
 
@@ -41,8 +41,8 @@ def create_app(registry: ModelRegistry, settings: ServerSettings | None = None) 
     chosen = settings or ServerSettings()
     metrics = Metrics(lambda: batcher.queued)
     batcher = Batcher(chosen.limits, metrics.batch)
-    teaching = Teaching(registry, chosen.limits, batcher, chosen.teaching)
-    routes = Routes(registry, chosen.limits, batcher, metrics, teaching)
+    annotation = Annotation(registry, chosen.limits, batcher, chosen.annotation)
+    routes = Routes(registry, chosen.limits, batcher, metrics, annotation)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -56,8 +56,9 @@ def create_app(registry: ModelRegistry, settings: ServerSettings | None = None) 
             watching.cancel()
             await routes.close()
 
-    app = Starlette(routes=routes.table(), exception_handlers={HTTPException: _not_here}, lifespan=lifespan)
-    return Guard(app, chosen.hosts, chosen.keys)
+    table = routes.table()
+    app = Starlette(routes=table, exception_handlers={HTTPException: _not_here}, lifespan=lifespan)
+    return RequestCounter(Guard(app, chosen.hosts, chosen.keys), metrics, {route.path for route in table})
 
 
 async def _watch(registry: ModelRegistry, metrics: Metrics, seconds: float) -> None:
@@ -65,7 +66,7 @@ async def _watch(registry: ModelRegistry, metrics: Metrics, seconds: float) -> N
     with suppress(asyncio.CancelledError):
         while seconds > 0:
             await asyncio.sleep(seconds)
-            metrics.reloaded(len(await asyncio.to_thread(registry.refresh)))
+            metrics.reloads.inc(len(await asyncio.to_thread(registry.refresh)))
 
 
 async def _not_here(request: Request, error: Exception) -> Response:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from trellis.server.fair_queue import BatchJob, FairQueue, JobPart, Question, QueuedJob, Taken
+from trellis.server.fair_queue import BatchJob, FairQueue, Inference, JobPart, QueuedJob, QueuedPart
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import RequestError, problem_of
 
@@ -64,10 +64,10 @@ class Batcher:
 
     def submit(self, job: BatchJob) -> asyncio.Future[Any]:
         """Put a request into the queue; whoever does not want the answer any more cancels it."""
-        self.admit(sum([part.tokens for part in job.parts]))
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         queued = QueuedJob(job, answer)
+        self.admit(queued.waiting)
         if not job.parts:
             self._tell([(queued, job.finish([]))])
             return answer
@@ -97,11 +97,18 @@ class Batcher:
             message = f"{queued} tokens wait already: expected at most {self._high} with this request"
             raise RequestError("overloaded", message, retry_after=min(max(wait, 1), 60))
 
-    async def room(self) -> None:
-        """Wait until the queue has fallen to its low mark: for those who can wait instead of being refused."""
-        while self.queued > self._low and not self._stopping:
-            self._changed.clear()
-            await self._changed.wait()
+    async def submit_patiently(self, job: BatchJob) -> asyncio.Future[Any]:
+        """Put a request into the queue when that has fallen to its low mark, instead of being refused."""
+        while True:
+            while self.queued > self._low and not self._stopping:
+                self._changed.clear()
+                await self._changed.wait()
+            try:
+                return self.submit(job)
+            except RequestError as error:
+                if error.code != "overloaded":
+                    raise
+                await asyncio.sleep(0.01)
 
     async def drain(self) -> None:
         """Refuse new requests, and wait until all others are answered."""
@@ -165,7 +172,7 @@ class Batcher:
                 with suppress(RuntimeError):  # the loop is closed, and nobody waits
                     loop.call_soon_threadsafe(self._tell, told, record)
 
-    def _next(self) -> list[Taken]:
+    def _next(self) -> list[QueuedPart]:
         """What waits now; if nothing does, what comes next, and with it as much as came last time, if that is soon."""
         with self._lock:
             if not self._queue.tokens:
@@ -181,29 +188,30 @@ class Batcher:
         return full or self._arrived >= self._company or self._closed
 
 
-def answered(batch: list[Taken]) -> tuple[list[Told], BatchRecord]:
+def answered(batch: list[QueuedPart]) -> tuple[list[Told], BatchRecord]:
     """The answers of a batch. A job is finished here too, in the thread, as its answer may be long."""
     begin = time.perf_counter()
-    answers = _answers(batch[0][0].job.question, [part.content for _, _, part in batch])
-    told = [
-        (job, _finished(job, part, answer))
-        for (job, i, part), answer in zip(batch, answers, strict=True)
-        if job.take(i, answer) and not job.answer.done()
-    ]
+    answers = _answers(batch[0][0].job.inference, [part.content for _, _, part in batch])
+    told: list[Told] = []
+    for (job, i, part), answer in zip(batch, answers, strict=True):
+        job.answers[i] = answer
+        job.missing -= 1
+        if (job.missing == 0 or isinstance(answer, Exception)) and not job.answer.done():
+            told.append((job, _finished(job, part, answer)))
     tokens = sum(part.tokens for _, _, part in batch)
     return told, BatchRecord(len({id(job) for job, _, _ in batch}), tokens, time.perf_counter() - begin)
 
 
-def _answers(question: Question, parts: list[Any]) -> list[Any]:
+def _answers(inference: Inference, parts: list[Any]) -> list[Any]:
     """Answers or errors: where a batch fails, each part is asked alone, so that others are not harmed."""
     try:
-        found = question.answer(parts)
+        found = inference.answer(parts)
         assert len(found) == len(parts)
         return found
     except Exception as error:
         if len(parts) == 1:
             return [error]
-        return [_answers(question, [part])[0] for part in parts]
+        return [_answers(inference, [part])[0] for part in parts]
 
 
 def _finished(job: QueuedJob, part: JobPart, answer: Any) -> Any:
@@ -213,11 +221,11 @@ def _finished(job: QueuedJob, part: JobPart, answer: Any) -> Any:
             return job.job.finish(job.answers)
         except Exception as error:
             return problem_of(error)
-    sentences = job.job.question.sentences(part.content)
+    sentences = job.job.inference.sentences(part.content)
     if len(sentences) == 1:
         return _about(answer, part.first if len(job.answers) > 1 else None)
     for i, sentence in enumerate(sentences):
-        alone = _answers(job.job.question, [sentence])[0]
+        alone = _answers(job.job.inference, [sentence])[0]
         if isinstance(alone, Exception):
             return _about(alone, part.first + i)
     return problem_of(answer)

@@ -5,9 +5,8 @@ time when it would be ready if its request had the model to itself:
 
     key of part i = time of arrival + tokens of parts 0..i / PACE
 
-The smallest key comes first, and with it the next parts of its request as long as the batch has room: requests of up to
-a batch are answered one after another, and not all at the end. Short requests overtake long ones, whose parts spread
-out. Keys never change, so nobody waits forever. Parts of equal questions (same model, same options) share a batch.
+The smallest key comes first. Short requests overtake long ones, whose parts spread out. Keys never change, so nobody
+waits forever. Parts of equal inferences (same model, same options) share a batch.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ PACE = 20_000
 """Tokens per second by which long requests fall behind short ones."""
 
 
-class Question(Hashable, Protocol):
-    """What parts are asked; those of equal questions are answered together."""
+class Inference(Hashable, Protocol):
+    """What parts are asked for; those of equal inferences are answered together."""
 
     def answer(self, parts: Sequence[Any]) -> list[Any]:
         """The answer to each part; called in the batcher's thread."""
@@ -44,7 +43,7 @@ class JobPart(NamedTuple):
 class BatchJob(NamedTuple):
     """A request as the batcher takes it."""
 
-    question: Question
+    inference: Inference
     parts: Sequence[JobPart]
     finish: Callable[[list[Any]], Any]
     """Makes the answer of the answers to all parts; called in the batcher's thread."""
@@ -55,81 +54,60 @@ class BatchJob(NamedTuple):
 class QueuedJob:
     """A job from its place in the queue to its answer."""
 
-    __slots__ = ("answer", "answers", "begun", "job", "missing", "parts", "waiting")
+    __slots__ = ("answer", "answers", "job", "missing", "waiting")
 
     def __init__(self, job: BatchJob, answer: asyncio.Future[Any]) -> None:
         self.job, self.answer = job, answer
-        self.parts = job.parts
-        """Empty once the job has left the queue before they were all begun."""
-        self.waiting = 0
-        """Tokens of the parts that still wait."""
-        self.begun = 0
-        """How many parts do not wait any more."""
+        self.answers: list[Any] = [None] * len(job.parts)
         self.missing = len(job.parts)
         """How many parts have no answer."""
-        self.answers: list[Any] = [None] * len(job.parts)
-
-    def take(self, index: int, answer: Any) -> bool:
-        """Keep the answer to one part; whether there is now something to tell the client."""
-        self.answers[index] = answer
-        self.missing -= 1
-        return self.missing == 0 or isinstance(answer, Exception)
+        self.waiting = sum([part.tokens for part in job.parts])
+        """Tokens of the parts that wait; 0 once the job has left the queue."""
 
 
-Taken = tuple[QueuedJob, int, JobPart]
+QueuedPart = tuple[QueuedJob, int, JobPart]
 """A job, and one of its parts with its number."""
 
 
 class FairQueue:
-    """Parts that wait, by question and key; not for several threads at a time."""
+    """Parts that wait, by inference and key; not for several threads at a time."""
 
     def __init__(self) -> None:
-        self._by_question: dict[Question, list[tuple[float, int, QueuedJob, int]]] = {}
+        self._heaps: dict[Inference, list[tuple[float, int, QueuedPart]]] = {}
         self._numbers = count()
         self.tokens = 0
         """Of all parts that wait."""
 
     def add(self, job: QueuedJob, now: float) -> None:
         """Let all parts of a job wait."""
-        heap = self._by_question.setdefault(job.job.question, [])
-        tokens = 0
-        for i, part in enumerate(job.parts):
-            tokens += part.tokens
-            heapq.heappush(heap, (now + tokens / PACE, next(self._numbers), job, i))
-        job.waiting = tokens
-        self.tokens += tokens
+        heap = self._heaps.setdefault(job.job.inference, [])
+        key = now
+        for i, part in enumerate(job.job.parts):
+            key += part.tokens / PACE
+            heapq.heappush(heap, (key, next(self._numbers), (job, i, part)))
+        self.tokens += job.waiting
 
     def remove(self, job: QueuedJob) -> None:
-        """Forget a job; its entries in the heap are skipped when their turn comes."""
+        """Forget a job; its parts are skipped when their turn comes."""
         self.tokens -= job.waiting
-        job.waiting, job.parts = 0, ()
+        job.waiting = 0
 
-    def take(self, most: int) -> list[Taken]:
-        """The next parts of one question, with at most so many tokens unless the first has more."""
-        batch: list[Taken] = []
-        while not batch and self._by_question:
-            question = min(self._by_question, key=lambda own: self._by_question[own][0][:2])
-            heap = self._by_question[question]
-            while heap and (not batch or _fits(*heap[0][2:], most)):
-                most -= self._move(*heapq.heappop(heap)[2:], most, batch)
+    def take(self, most: int) -> list[QueuedPart]:
+        """The next parts of one inference, with at most so many tokens unless the first has more."""
+        batch: list[QueuedPart] = []
+        while not batch and self._heaps:
+            inference = min(self._heaps, key=lambda own: self._heaps[own][0][:2])
+            heap = self._heaps[inference]
+            while heap:
+                job, _, part = heap[0][2]
+                if job.waiting:
+                    if batch and part.tokens > most:
+                        break
+                    batch.append(heap[0][2])
+                    job.waiting -= part.tokens
+                    self.tokens -= part.tokens
+                    most -= part.tokens
+                heapq.heappop(heap)
             if not heap:
-                del self._by_question[question]
+                del self._heaps[inference]
         return batch
-
-    def _move(self, job: QueuedJob, index: int, room: int, batch: list[Taken]) -> int:
-        """Put a part into a batch, and those after it that fit; the tokens that they have.
-
-        Nothing, if the job has left, or if the part went with one before it.
-        """
-        tokens = 0
-        while job.begun == index < len(job.parts) and (not batch or tokens + job.parts[index].tokens <= room):
-            batch.append((job, index, job.parts[index]))
-            tokens += job.parts[index].tokens
-            job.begun = index = index + 1
-        job.waiting -= tokens
-        self.tokens -= tokens
-        return tokens
-
-
-def _fits(job: QueuedJob, index: int, room: int) -> bool:
-    return index < job.begun or index >= len(job.parts) or job.parts[index].tokens <= room

@@ -9,41 +9,32 @@ from itertools import accumulate, chain, groupby
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.json import Encoder, encode
+from msgspec.json import Encoder
 
 from trellis.errors import TrellisError
 from trellis.lexicon import Entry, Lexicon, parse_strength
 from trellis.models import Tagged
-from trellis.models.raw_text import inputs_of, joined, parts_of, segments
+from trellis.models.raw_text import joined, parts_of
 from trellis.server.constraints import check_labels, check_scheme, constraints_of, labels_of_spans
 from trellis.server.fair_queue import BatchJob, JobPart
+from trellis.server.inference import ExplainInference, InputColumns, TagAnswers, TagInference, TrellisInference
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import invalid, too_large
-from trellis.server.questions import (
-    ExplainQuestion,
-    InputColumns,
-    TagAnswers,
-    TagQuestion,
-    TrellisQuestion,
-)
 from trellis.server.registry import ModelRegistry, ServedModel
 from trellis.server.schemas import (
     Correction,
     ExplainAnswer,
     ExplainRequest,
     LexiconEntry,
-    LineResult,
     TagAnswer,
     TagLine,
     TagOptions,
     TagRequest,
-    TagResult,
     TrellisAnswer,
     TrellisRequest,
     decode,
     decode_lines,
 )
-from trellis.text import splitter
 
 _WIDER = 4  # what a token costs at least with a lexicon: the chain has more states
 _ENCODER = Encoder()
@@ -67,11 +58,13 @@ class JobBuilder:
             raise invalid("known labels belong to the tokens of texts or token lists, not to documents")
         given = getattr(request, form)
         owners = list(parts_of(given)) if form == "documents" else []
-        texts = [text for _, _, text in owners] if form == "documents" else given
-        inputs = InputColumns(texts) if form == "tokens" else split(model, texts)
+        if form == "tokens":
+            inputs = InputColumns(given)
+        else:
+            inputs = InputColumns.of_texts([text for _, _, text in owners] if form == "documents" else given, model)
         known = constraints_of(request, inputs.items, model.tagger.tagset_)
         lexicon = self._lexicon(request.lexicon)
-        question = TagQuestion(
+        inference = TagInference(
             model, form != "tokens", known is not None, request.probabilities, request.k_best, lexicon
         )
 
@@ -79,11 +72,11 @@ class JobBuilder:
             if form == "documents":
                 results = _documents(given, owners, answers, request.spans_only)
             else:
-                results = results_of(answers, request.spans_only)
-            return encode(TagAnswer(model.name, model.version, results))
+                results = _results(answers, request.spans_only)
+            return _ENCODER.encode(TagAnswer(model.name, model.version, results))
 
         parts = self.parts(inputs._replace(known=known), max(1, request.k_best) * _width(lexicon))
-        return BatchJob(question, parts, finish, self._seconds(request.timeout))
+        return BatchJob(inference, parts, finish, self._seconds(request.timeout))
 
     def trellis(self, body: bytes) -> BatchJob:
         """``/v1/trellis``."""
@@ -93,13 +86,13 @@ class JobBuilder:
             raise invalid(f"k_best must be in 1..{self._limits.k}, got {request.k_best}")
         known = constraints_of(request, inputs.items, model.tagger.tagset_)
         lexicon = self._lexicon(request.lexicon)
-        question = TrellisQuestion(model, request.text is not UNSET, known is not None, request.k_best, lexicon)
+        inference = TrellisInference(model, request.text is not UNSET, known is not None, request.k_best, lexicon)
         parts = self.parts(inputs._replace(known=known), (2 + request.k_best) * _width(lexicon))
 
         def finish(answers: list[dict[str, Any]]) -> bytes:
-            return encode(TrellisAnswer(model=model.name, version=model.version, **answers[0]))
+            return _ENCODER.encode(TrellisAnswer(model=model.name, version=model.version, **answers[0]))
 
-        return BatchJob(question, parts, finish, self._seconds(request.timeout))
+        return BatchJob(inference, parts, finish, self._seconds(request.timeout))
 
     def explain(self, body: bytes) -> BatchJob:
         """``/v1/explain``."""
@@ -116,9 +109,9 @@ class JobBuilder:
         parts = self.parts(inputs._replace(positions=positions), max(1, 4 * len(positions)))
 
         def finish(answers: list[Any]) -> bytes:
-            return encode(ExplainAnswer(model.name, model.version, tokens, answers[0]))
+            return _ENCODER.encode(ExplainAnswer(model.name, model.version, tokens, answers[0]))
 
-        return BatchJob(ExplainQuestion(model, request.top), parts, finish, self._seconds(request.timeout))
+        return BatchJob(ExplainInference(model, request.top), parts, finish, self._seconds(request.timeout))
 
     def lines(self, options: TagOptions) -> Callable[[bytes], list[BatchJob]]:
         """``/v1/tag`` with JSON Lines: how some lines become jobs, with the options of the query."""
@@ -139,18 +132,20 @@ class JobBuilder:
 
     def _line_job(self, lines: list[TagLine], raw: bool, model: ServedModel, options: TagOptions) -> BatchJob:
         """Lines of one form."""
-        inputs = split(model, [line.text for line in lines]) if raw else InputColumns([line.tokens for line in lines])
-        parts = self.parts(inputs, max(1, options.k_best))
+        if raw:
+            inputs = InputColumns.of_texts([line.text for line in lines], model)
+        else:
+            inputs = InputColumns([line.tokens for line in lines])
 
         def finish(answers: list[TagAnswers]) -> bytes:
-            results = results_of(answers, options.spans_only, LineResult)
+            results = _results(answers, options.spans_only)
             for line, result in zip(lines, results, strict=True):
                 if line.id is not UNSET:
-                    result.id = line.id
+                    result["id"] = line.id
             return _ENCODER.encode_lines(results)
 
-        question = TagQuestion(model, raw, False, options.probabilities, options.k_best)
-        return BatchJob(question, parts, finish, self._limits.seconds)
+        inference = TagInference(model, raw, False, options.probabilities, options.k_best)
+        return BatchJob(inference, self.parts(inputs, max(1, options.k_best)), finish, self._limits.seconds)
 
     def correction(self, body: bytes) -> tuple[str, list[str], Sequence[Any]]:
         """``/v1/corrections``: the text, its tokens, and what is known of their labels."""
@@ -198,7 +193,7 @@ class JobBuilder:
         """The model of a request about one text or token list, and that input."""
         model = self._registry.get(request.model)
         if _only(request, "text", "tokens") == "text":
-            return model, split(model, [request.text])
+            return model, InputColumns.of_texts([request.text], model)
         return model, InputColumns([request.tokens])
 
     def _lexicon(self, given: list[LexiconEntry] | UnsetType) -> tuple[Entry, ...]:
@@ -217,36 +212,41 @@ class JobBuilder:
         return wanted
 
 
-def results_of(answers: Sequence[TagAnswers], spans_only: bool, kind: type[TagResult] = TagResult) -> list[Any]:
-    """One result per sentence."""
-    results = [kind(tags=tags) for own in answers for tags in own.tags]
-    results += [_result(one, spans_only, kind) for own in answers for one in own.tagged]
-    for result, paths in zip(results, chain.from_iterable(own.labellings for own in answers), strict=False):
-        result.k_best = paths  # type: ignore[assignment]
+def _results(answers: Sequence[TagAnswers], spans_only: bool) -> list[Any]:
+    """One `TagResult` per sentence, as what is written of it."""
+    results: list[Any] = [
+        {"tags": found} if isinstance(found, list) else _record(found, spans_only)
+        for own in answers
+        for found in own.found
+    ]
+    labellings = chain.from_iterable(own.labellings or () for own in answers)
+    for result, paths in zip(results, labellings, strict=False):
+        result["k_best"] = paths
     return results
 
 
-def _result(tagged: Tagged, spans_only: bool, kind: type[TagResult] = TagResult, **more: Any) -> TagResult:
-    return kind(spans=tagged.to_records(), **more) if spans_only else kind(**tagged.to_dict(), **more)  # type: ignore[arg-type]
+def _record(tagged: Tagged, spans_only: bool) -> dict[str, Any]:
+    return {"spans": tagged.to_records()} if spans_only else tagged.to_dict()
 
 
 def _documents(
     texts: Sequence[str], owners: Sequence[tuple[int, int, str]], answers: Sequence[TagAnswers], spans_only: bool
-) -> list[TagResult]:
+) -> list[Any]:
     """One result per document; `owners` are number of the document, start, and text of each sentence."""
-    sentences: list[list[tuple[int, Tagged]]] = [[] for _ in texts]
-    for (number, start, _), one in zip(owners, chain.from_iterable(own.tagged for own in answers), strict=True):
-        sentences[number].append((start, one))
-    return [_document(text, own, spans_only) for text, own in zip(texts, sentences, strict=True)]
-
-
-def _document(text: str, sentences: list[tuple[int, Tagged]], spans_only: bool) -> TagResult:
-    if not sentences:
-        return TagResult(spans=[]) if spans_only else TagResult(text, [], [], [], [], [], [])
-    whole = joined(text, sentences)
-    if spans_only:
-        return _result(whole, spans_only)
-    return _result(whole, spans_only, sentences=[[start, start + len(one.text)] for start, one in sentences])
+    sentences: list[list[tuple[int, Any]]] = [[] for _ in texts]
+    for (number, start, _), tagged in zip(owners, chain.from_iterable(own.found for own in answers), strict=True):
+        sentences[number].append((start, tagged))
+    results = []
+    for text, own in zip(texts, sentences, strict=True):
+        if own:
+            result = _record(joined(text, own), spans_only)
+        else:
+            empty: dict[str, Any] = {name: [] for name in ("tokens", "offsets", "tags", "probabilities", "spans")}
+            result = {"spans": []} if spans_only else {"text": text, **empty}
+        if not spans_only:
+            result["sentences"] = [[start, start + len(one.text)] for start, one in own]
+        results.append(result)
+    return results
 
 
 def _only(request: Struct, *names: str) -> str:
@@ -280,10 +280,3 @@ def parts_within(inputs: InputColumns, limits: ServerLimits, weight: int = 1) ->
         parts.append(JobPart(inputs.part(first, end), ends[end - 1] - before, first))
         first, before = end, ends[end - 1]
     return parts
-
-
-def split(model: ServedModel, texts: Sequence[Any]) -> InputColumns:
-    """Raw texts as the model reads them."""
-    how = splitter(model.tagger.tokenizer_)
-    items, raw = inputs_of(texts, how, with_gaps=segments(model.tagger.tagset_))
-    return InputColumns(items, raw)

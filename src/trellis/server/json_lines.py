@@ -1,8 +1,8 @@
 """JSON Lines, answered as they come: one line of answer per line of the body, in their order.
 
-Lines that come together are answered together. They wait for room in the queue instead of being refused, and no more of
-the body is read than can be answered soon, so that memory does not grow with the body. A line that cannot be answered,
-or is too long, gets an error in its place.
+Lines that come together are answered together, before more of the body is read, so that memory does not grow with it.
+They wait for room in the queue instead of being refused. A line that cannot be answered, or is too long, gets an error
+in its place.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from trellis.server.limits import ServerLimits
 from trellis.server.problems import RequestError, logged
 from trellis.server.schemas import LINES
 
-_BLOCKS = 8  # that wait for their answers
-
 
 class LineBlock(NamedTuple):
     """Lines that came together; `first` is the number of the first one in the body."""
@@ -32,60 +30,25 @@ class LineBlock(NamedTuple):
 
 
 class LinesResponse:
-    """An ASGI response that reads lines and writes answers at the same time."""
-
-    status_code = 200
+    """An ASGI response that reads lines and writes their answers in turns."""
 
     def __init__(self, batcher: Batcher, limits: ServerLimits, read: Callable[[bytes], list[BatchJob]]) -> None:
         self._batcher, self._limits, self._read = batcher, limits, read
-        self._waiting: asyncio.Queue[asyncio.Future[bytes] | None] = asyncio.Queue(_BLOCKS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer the whole body."""
+        """Answer the whole body; what is wrong with the body itself is told as a last line."""
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", LINES.encode())]})
         await send({"type": "http.response.body", "body": b"", "more_body": True})  # the head goes without waiting
-        reading = asyncio.ensure_future(self._submit_all(receive))
-        try:
-            while (answer := await self._waiting.get()) is not None:
-                try:
-                    content = await answer
-                except asyncio.CancelledError:
-                    if not answer.cancelled():
-                        raise
-                    break
-                await send({"type": "http.response.body", "body": content, "more_body": True})
-            await reading
-            await send({"type": "http.response.body", "body": b""})
-        except (ClientDisconnect, OSError):
-            pass
-        finally:
-            reading.cancel()
-            self._abandon()
-
-    async def _submit_all(self, receive: Receive) -> None:
-        """Read to the end; what is wrong with the body itself is told as a last line."""
-        number = 0
+        number, last = 0, b""
         try:
             async for block in blocks_of(pieces_of(receive, self._limits.seconds), self._limits.line_bytes):
                 number = block.first + len(block.lines)
-                await self._batcher.room()
-                await self._waiting.put(asyncio.ensure_future(self._answer(block)))
-        except ClientDisconnect:
-            self._abandon()
-            raise
+                await send({"type": "http.response.body", "body": await self._answer(block), "more_body": True})
+        except (ClientDisconnect, OSError):
+            return
         except Exception as error:
-            last: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-            last.set_result(_told(error, number))
-            await self._waiting.put(last)
-        finally:
-            await self._waiting.put(None)
-
-    def _abandon(self) -> None:
-        """Cancel what nobody waits for any more."""
-        while not self._waiting.empty():
-            answer = self._waiting.get_nowait()
-            if answer is not None:
-                answer.cancel()
+            last = _told(error, number)
+        await send({"type": "http.response.body", "body": last})
 
     async def _answer(self, block: LineBlock) -> bytes:
         """The answers to lines: all together, or if that fails, one after another, to find those that are wrong."""
@@ -113,23 +76,13 @@ class LinesResponse:
         """The answers to lines that are all right; they wait while there is no room for them."""
         seconds, answers = self._limits.seconds, []
         for job in self._read(lines):
-            answer = await self._submitted(job)
+            answer = await self._batcher.submit_patiently(job)
             try:
                 async with asyncio.timeout(seconds):
                     answers.append(await answer)
             except TimeoutError:
                 raise RequestError("deadline_passed", f"there was no answer within {seconds:g} seconds") from None
         return b"".join(answers)
-
-    async def _submitted(self, job: BatchJob) -> asyncio.Future[bytes]:
-        while True:
-            await self._batcher.room()
-            try:
-                return self._batcher.submit(job)
-            except RequestError as error:
-                if error.code != "overloaded":
-                    raise
-                await asyncio.sleep(0.01)
 
 
 async def blocks_of(pieces: AsyncIterator[bytes], longest: int) -> AsyncIterator[LineBlock]:

@@ -15,31 +15,86 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.json import encode
 
 from trellis.errors import shown
 from trellis.models import Tagged
 from trellis.server.fair_queue import BatchJob
-from trellis.server.jobs import JobBuilder, split
+from trellis.server.inference import InputColumns, TagAnswers, TagInference
+from trellis.server.jobs import JobBuilder
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import invalid, too_large
-from trellis.server.questions import TagAnswers, TagQuestion
 from trellis.server.registry import ModelRegistry, ServedModel
-from trellis.server.schemas import (
-    LabelStudioPrediction,
-    LabelStudioPredictions,
-    LabelStudioRegion,
-    LabelStudioSpan,
-    LabelStudioTasks,
-    decode,
-)
+from trellis.server.schemas import Count, Probability, StrictStruct, decode
 
 _NAME, _VALUE = r"[A-Za-z_][\w:.-]*+", r"""(?:"[^"]*+"|'[^']*+')"""
 _ATTRIBUTE = re.compile(rf"({_NAME})\s*+=\s*+({_VALUE})")
 _TAG = re.compile(rf"<({_NAME})((?:\s++{_NAME}\s*+=\s*+{_VALUE})*+)\s*+/?>")
+
+
+class LabelStudioTask(Struct):
+    """A task of Label Studio; its other fields do not matter."""
+
+    data: dict[str, Any]
+
+
+class LabelStudioTasks(Struct):
+    """Tasks to predict; other fields do not matter."""
+
+    tasks: list[LabelStudioTask]
+    label_config: str | None = None
+    params: Any = None
+
+
+class LabelStudioSpan(StrictStruct):
+    """A span of characters."""
+
+    start: Count
+    end: Count
+    text: str
+    labels: list[str]
+
+
+class LabelStudioRegion(StrictStruct):
+    """A region of a labelling interface."""
+
+    id: str
+    from_name: str
+    to_name: str
+    value: LabelStudioSpan
+    score: Probability
+    type: Literal["labels"] = "labels"
+
+
+class LabelStudioPrediction(StrictStruct):
+    """The prediction of one task."""
+
+    result: list[LabelStudioRegion]
+    score: Probability
+    model_version: str
+
+
+class LabelStudioPredictions(StrictStruct):
+    """One prediction per task."""
+
+    results: list[LabelStudioPrediction]
+    model_version: str
+
+
+class LabelStudioSetup(StrictStruct):
+    """The model."""
+
+    model_version: str
+
+
+class LabelStudioHealth(StrictStruct):
+    """It is up."""
+
+    status: Literal["UP"] = "UP"
+    model_class: str = "trellis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +143,15 @@ def prediction_job(body: bytes, registry: ModelRegistry, builder: JobBuilder, li
         raise too_large(f"label_config has {len(config)} characters: expected at most {limits.head_bytes}")
     name = request.params.get("model") if isinstance(request.params, dict) else None
     model, names = registry.get(name if isinstance(name, str) else UNSET), interface(config)
-    inputs = split(model, [_text(task.data, i, names) for i, task in enumerate(request.tasks)])
+    texts = [_text(task.data, i, names) for i, task in enumerate(request.tasks)]
 
     def finish(answers: list[TagAnswers]) -> bytes:
         version = version_of(model)
-        tagged = chain.from_iterable(own.tagged for own in answers)
+        tagged = chain.from_iterable(own.found for own in answers)
         return encode(LabelStudioPredictions([_prediction(one, version, names) for one in tagged], version))
 
-    return BatchJob(TagQuestion(model, True, False), builder.parts(inputs), finish, limits.seconds)
+    parts = builder.parts(InputColumns.of_texts(texts, model))
+    return BatchJob(TagInference(model, raw=True), parts, finish, limits.seconds)
 
 
 def _text(data: dict[str, Any], number: int, names: Interface) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trellis.server.batcher import BatchRecord
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """The variable that names the folder where the figures of several processes meet."""
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+_NO_ANSWER = 499  # the client went away, or the server ended
 _TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 
@@ -34,8 +37,7 @@ class Metrics:
         self._batch_jobs = Histogram("trellis_batch_requests", "Requests in a batch.", buckets=_TOKENS, registry=own)
         self._batch_seconds = Histogram("trellis_batch_seconds", "Time of a batch.", buckets=_SECONDS, registry=own)
         self._queued = Gauge("trellis_queued_tokens", "Tokens that wait.", registry=own, multiprocess_mode="livesum")
-        self._known: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
-        self._reloads = Counter("trellis_reloads", "Models that were replaced while serving.", registry=own)
+        self.reloads = Counter("trellis_reloads", "Models that were replaced while serving.", registry=own)
 
     def batch(self, record: BatchRecord) -> None:
         """Count a batch."""
@@ -47,16 +49,8 @@ class Metrics:
 
     def request(self, path: str, status: int, seconds: float) -> None:
         """Count a request."""
-        key = path, status
-        if key not in self._known:
-            self._known[key] = self._requests.labels(path, str(status)), self._seconds.labels(path)
-        count, times = self._known[key]
-        count.inc()
-        times.observe(seconds)
-
-    def reloaded(self, count: int) -> None:
-        """Count models that were replaced."""
-        self._reloads.inc(count)
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
 
     def text(self) -> bytes:
         """All figures, as Prometheus reads them."""
@@ -66,6 +60,30 @@ class Metrics:
         every = CollectorRegistry()
         MultiProcessCollector(every)  # type: ignore[no-untyped-call]
         return generate_latest(every)
+
+
+class RequestCounter:
+    """Middleware that counts every answer, also those of other middleware; unknown addresses are counted together."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, paths: Collection[str]) -> None:
+        self._app, self._metrics, self._paths = app, metrics, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        status, begin, path = _NO_ANSWER, time.perf_counter(), scope["path"]
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counted)
+        finally:
+            known = path if path in self._paths else "other"
+            self._metrics.request(known, status, time.perf_counter() - begin)
 
 
 def forget_dead_workers() -> None:

@@ -5,49 +5,79 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.json import schema_components
 
 from trellis import __version__
 from trellis.server import schemas as s
+from trellis.server.labelstudio import (
+    LabelStudioHealth,
+    LabelStudioPredictions,
+    LabelStudioSetup,
+    LabelStudioTasks,
+)
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import JSON, PROBLEMS, Error
 
 Schema = dict[str, Any]
 _COMMON = (400, 401, 403, 500, 503)
 _ASKING = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503)
-_POSTS: dict[str, tuple[str, str, type, type]] = {
-    "/v1/tag": ("tag", "Tags, spans and exact probabilities.", s.TagRequest, s.TagAnswer),
-    "/v1/trellis": (
+
+
+class Operation(NamedTuple):
+    """An address: what is sent to it, if anything, and what comes back."""
+
+    name: str
+    path: str
+    about: str
+    request: type | None
+    answer: type | None
+    media: str = JSON
+
+    @property
+    def method(self) -> str:
+        """Without a body, GET."""
+        return "GET" if self.request is None else "POST"
+
+
+OPERATIONS = (
+    Operation("tag", "/v1/tag", "Tags, spans and exact probabilities.", s.TagRequest, s.TagAnswer),
+    Operation(
         "trellis",
+        "/v1/trellis",
         "Every label of every token of a text, to be drawn.",
         s.TrellisRequest,
         s.TrellisAnswer,
     ),
-    "/v1/explain": ("explain", "Why tokens got their labels.", s.ExplainRequest, s.ExplainAnswer),
-    "/v1/corrections": ("correct", "Keep a correction: on disk when answered.", s.Correction, s.Progress),
-    "/v1/next": ("next", "The sentence of the pool worth labelling next.", s.AnyObject, s.NextSentence),
-    "/v1/learn": ("learn", "Learn from the corrections, in the background.", s.AnyObject, s.LearnerState),
-    "/v1/learn/accept": ("accept", "Put the new model in place of the old one.", s.AnyObject, s.LearnerState),
-    "/v1/learn/reject": ("reject", "Forget the new model.", s.AnyObject, s.LearnerState),
-    "/predict": (
+    Operation("explain", "/v1/explain", "Why tokens got their labels.", s.ExplainRequest, s.ExplainAnswer),
+    Operation("correct", "/v1/corrections", "Keep a correction: on disk when answered.", s.Correction, s.Progress),
+    Operation("next", "/v1/next", "The sentence of the pool worth labelling next.", s.AnyObject, s.NextSentence),
+    Operation("learn", "/v1/learn", "Learn from the corrections, in the background.", s.AnyObject, s.LearnerState),
+    Operation("accept", "/v1/learn/accept", "Put the new model in place of the old one.", s.AnyObject, s.LearnerState),
+    Operation("reject", "/v1/learn/reject", "Forget the new model.", s.AnyObject, s.LearnerState),
+    Operation(
         "predict",
+        "/predict",
         "Predictions for tasks of Label Studio.",
-        s.LabelStudioTasks,
-        s.LabelStudioPredictions,
+        LabelStudioTasks,
+        LabelStudioPredictions,
     ),
-    "/setup": ("setup", "Label Studio introduces a project.", s.AnyObject, s.LabelStudioSetup),
-}
-_GETS: dict[str, tuple[str, str, type | None, str]] = {
-    "/v1/models": ("models", "The models that are served.", s.ModelsAnswer, JSON),
-    "/healthz": ("healthz", "Whether the process is alive.", s.Health, JSON),
-    "/readyz": ("readyz", "Whether requests are answered; 503 while it starts or stops.", s.Ready, JSON),
-    "/metrics": ("metrics", "Figures for Prometheus.", None, "text/plain"),
-    "/openapi.json": ("openapi", "This document.", None, JSON),
-    "/v1/teaching": ("teaching", "Whether corrections are kept, and how far learning is.", s.TeachingState, JSON),
-    "/health": ("health", "Label Studio asks whether the backend is up.", s.LabelStudioHealth, JSON),
-}
+    Operation("setup", "/setup", "Label Studio introduces a project.", s.AnyObject, LabelStudioSetup),
+    Operation("models", "/v1/models", "The models that are served.", None, s.ModelsAnswer),
+    Operation("healthz", "/healthz", "Whether the process is alive.", None, s.Health),
+    Operation("readyz", "/readyz", "Whether requests are answered; 503 while it starts or stops.", None, s.Ready),
+    Operation("metrics", "/metrics", "Figures for Prometheus.", None, None, "text/plain"),
+    Operation("openapi", "/openapi.json", "This document.", None, None),
+    Operation(
+        "annotation",
+        "/v1/annotation",
+        "Whether corrections are kept, and how far learning is.",
+        None,
+        s.AnnotationState,
+    ),
+    Operation("health", "/health", "Label Studio asks whether the backend is up.", None, LabelStudioHealth),
+)
 _LINES = (
     "JSON Lines (application/x-ndjson) are answered line by line as they come, in their order, without a limit on "
     "their number; options are then in the query. A line that cannot be answered, or is too long, gets an error in "
@@ -57,8 +87,7 @@ _LINES = (
 
 def document(limits: ServerLimits) -> Schema:
     """The OpenAPI document."""
-    paths: Schema = {path: {"post": _posts(*about)} for path, about in _POSTS.items()}
-    paths |= {path: {"get": _gets(*about)} for path, about in _GETS.items()}
+    paths: Schema = {own.path: {own.method.lower(): _operation(own)} for own in OPERATIONS}
     tag = paths["/v1/tag"]["post"]
     tag["description"] = _LINES
     names = s.TagOptions.__struct_fields__
@@ -81,8 +110,7 @@ def document(limits: ServerLimits) -> Schema:
 
 def _components(limits: ServerLimits) -> Schema:
     """The schemas of all structs, with what the limits of this server allow."""
-    kinds = [kind for _, _, request, answer in _POSTS.values() for kind in (request, answer)]
-    kinds += [kind for _, _, kind, _ in _GETS.values() if kind is not None]
+    kinds = [kind for own in OPERATIONS for kind in (own.request, own.answer) if kind is not None]
     _, found = schema_components(
         [*dict.fromkeys(kinds), s.TagLine, s.LineResult, Error], ref_template="#/components/schemas/{name}"
     )
@@ -108,22 +136,14 @@ def _ref(kind: type) -> Schema:
     return {"$ref": f"#/components/schemas/{kind.__name__}"}
 
 
-def _posts(name: str, about: str, request: type, answer: type) -> Schema:
-    return {
-        "operationId": name,
-        "summary": about,
-        "requestBody": {"required": True, "content": {JSON: {"schema": _ref(request)}}},
-        "responses": {"200": _response("The answer.", JSON, _ref(answer)), **_errors(_ASKING)},
-    }
-
-
-def _gets(name: str, about: str, answer: type | None, media: str) -> Schema:
-    schema = _ref(answer) if answer else {"type": "string" if media != JSON else "object"}
-    return {
-        "operationId": name,
-        "summary": about,
-        "responses": {"200": _response(about, media, schema), **_errors(_COMMON)},
-    }
+def _operation(own: Operation) -> Schema:
+    answer = _ref(own.answer) if own.answer else {"type": "string" if own.media != JSON else "object"}
+    asks = own.request is not None
+    found: Schema = {"operationId": own.name, "summary": own.about}
+    if own.request is not None:
+        found["requestBody"] = {"required": True, "content": {JSON: {"schema": _ref(own.request)}}}
+    found["responses"] = {"200": _response("The answer.", own.media, answer), **_errors(_ASKING if asks else _COMMON)}
+    return found
 
 
 def _response(about: str, media: str, schema: Schema) -> Schema:

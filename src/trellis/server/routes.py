@@ -14,12 +14,13 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from trellis.server import openapi
+from trellis.server.annotation import Annotation
 from trellis.server.batcher import Batcher
 from trellis.server.body_limits import BodyReader, answer_or_disconnect, check_type, media_type
 from trellis.server.fair_queue import BatchJob
 from trellis.server.jobs import JobBuilder
 from trellis.server.json_lines import LinesResponse
-from trellis.server.labelstudio import prediction_job, version_of
+from trellis.server.labelstudio import LabelStudioHealth, LabelStudioSetup, prediction_job, version_of
 from trellis.server.limits import ServerLimits
 from trellis.server.metrics import Metrics
 from trellis.server.page import page_files
@@ -27,30 +28,30 @@ from trellis.server.problems import JSON, RequestError, logged
 from trellis.server.registry import ModelRegistry
 from trellis.server.schemas import (
     LINES,
+    AnnotationState,
     AnyObject,
     Health,
-    LabelStudioHealth,
-    LabelStudioSetup,
+    LearnerState,
     ModelsAnswer,
+    NextSentence,
+    Progress,
     Ready,
     decode,
     options_of,
 )
-from trellis.server.teaching import Teaching
 
-Handler = Callable[[Request], Awaitable[Any]]
 _INLINE = 64 * 2**10
 """Bytes of a request up to which it is read in the event loop; longer ones would hold it up."""
 
 
 class Routes:
-    """The handlers, and what they share."""
+    """One method per operation of `openapi.OPERATIONS`, and what they share."""
 
     def __init__(
-        self, registry: ModelRegistry, limits: ServerLimits, batcher: Batcher, metrics: Metrics, teaching: Teaching
+        self, registry: ModelRegistry, limits: ServerLimits, batcher: Batcher, metrics: Metrics, annotation: Annotation
     ) -> None:
         self._registry, self._limits, self._batcher = registry, limits, batcher
-        self._metrics, self._teaching = metrics, teaching
+        self._metrics, self._annotation = metrics, annotation
         self._jobs, self._bodies = JobBuilder(registry, limits), BodyReader(limits)
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="trellis-reader")
         self._document, self._reference = encode(openapi.document(limits)), openapi.page(limits)
@@ -60,34 +61,9 @@ class Routes:
 
     def table(self) -> list[Route]:
         """All of them."""
-        jobs = self._jobs
-        posts: dict[str, Handler] = {
-            "/v1/tag": self._tag,
-            "/v1/trellis": lambda request: self._ask(request, jobs.trellis),
-            "/v1/explain": lambda request: self._ask(request, jobs.explain),
-            "/v1/corrections": self._correct,
-            "/v1/next": self._next,
-            "/v1/learn": self._learn,
-            "/v1/learn/accept": self._learn,
-            "/v1/learn/reject": self._learn,
-            "/predict": lambda request: self._ask(request, self._predict),
-            "/setup": self._setup,
-        }
-        gives: dict[str, Callable[[], Response]] = {
-            "/v1/models": lambda: _json(ModelsAnswer([model.about() for model in self._registry])),
-            "/healthz": lambda: _json(Health()),
-            "/readyz": lambda: _json(Ready(self.status, self._registry.problems), 200 if self._is_ready else 503),
-            "/metrics": lambda: Response(self._metrics.text(), media_type="text/plain; version=0.0.4"),
-            "/openapi.json": lambda: Response(self._document, media_type=JSON),
-            "/docs": lambda: HTMLResponse(self._reference),
-            "/v1/teaching": lambda: _json(self._teaching.state()),
-            "/health": lambda: _json(LabelStudioHealth()),
-        }
-        gets = {path: _ignoring_request(give) for path, give in gives.items()}
-        files = {"/": self._file, "/page/{name}": self._file}
-        return [self._route(path, handler, "POST") for path, handler in posts.items()] + [
-            self._route(path, handler, "GET") for path, handler in (gets | files).items()
-        ]
+        operations = [(own.path, own.method, getattr(self, own.name)) for own in openapi.OPERATIONS]
+        pages = [("/", "GET", self.file), ("/page/{name}", "GET", self.file), ("/docs", "GET", self.docs)]
+        return [Route(path, self._endpoint(handler), methods=[method]) for path, method, handler in operations + pages]
 
     async def close(self) -> None:
         """Answer what was accepted, and nothing more."""
@@ -95,107 +71,129 @@ class Routes:
         await self._batcher.drain()
         self._batcher.close()
         self._readers.shutdown(wait=False)
-        self._teaching.close()
+        self._annotation.close()
 
-    @property
-    def _is_ready(self) -> bool:
-        return self.status == "ready"
-
-    def _route(self, path: str, handler: Handler, method: str) -> Route:
-        async def endpoint(request: Request) -> Any:
-            loop = asyncio.get_running_loop()
-            begin = loop.time()
-            response = await self._answered(handler, request)
-            self._metrics.request(path, response.status_code, loop.time() - begin)
-            return response
-
-        return Route(path, endpoint, methods=[method])
-
-    async def _answered(self, handler: Handler, request: Request) -> Any:
-        """The handler's response, or that of its problem."""
-        self._active += 1
-        try:
-            if self._active > self._limits.connections:
-                raise RequestError("unavailable", "too many requests are open", retry_after=1)
-            return await handler(request)
-        except ClientDisconnect:
-            return Response(status_code=499)  # for the metrics; nobody reads it
-        except Exception as error:
-            return logged(error).response()
-        finally:
-            self._active -= 1
-            self._bodies.release(request)
-
-    async def _body(self, request: Request) -> bytes:
-        """The body of a request that asks no model."""
-        seconds = self._limits.seconds
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._bodies.read(request)
-        except TimeoutError:
-            message = f"the body did not come within {seconds:g} seconds"
-            raise RequestError("too_slow", message, closes=True) from None
-
-    async def _ask(self, request: Request, build: Callable[[bytes], BatchJob]) -> Response:
-        """Ask a model; the time of a request begins with its body."""
-        loop = asyncio.get_running_loop()
-        begin, seconds = loop.time(), self._limits.seconds
-        body = await self._body(request)
-        self._batcher.admit()
-        try:
-            async with asyncio.timeout_at(begin + seconds) as deadline:
-                if len(body) <= _INLINE:
-                    job = build(body)
-                else:
-                    job = await loop.run_in_executor(self._readers, build, body)
-                seconds = job.seconds
-                deadline.reschedule(begin + seconds)
-                answer = self._batcher.submit(job)
-                return Response(await answer_or_disconnect(request.receive, answer), media_type=JSON)
-        except TimeoutError:
-            message = f"there was no answer within {seconds:g} seconds"
-            raise RequestError("deadline_passed", message, retry_after=1) from None
-
-    async def _tag(self, request: Request) -> Any:
+    async def tag(self, request: Request) -> Any:
         if media_type(request) != LINES:
             return await self._ask(request, self._jobs.tag)
         check_type(request, LINES)
         return LinesResponse(self._batcher, self._limits, self._jobs.lines(options_of(dict(request.query_params))))
 
-    def _predict(self, body: bytes) -> BatchJob:
-        return prediction_job(body, self._registry, self._jobs, self._limits)
+    async def trellis(self, request: Request) -> Response:
+        return await self._ask(request, self._jobs.trellis)
 
-    async def _setup(self, request: Request) -> Response:
+    async def explain(self, request: Request) -> Response:
+        return await self._ask(request, self._jobs.explain)
+
+    async def predict(self, request: Request) -> Response:
+        return await self._ask(request, lambda body: prediction_job(body, self._registry, self._jobs, self._limits))
+
+    async def correct(self, request: Request) -> Progress:
+        return await self._annotation.correct(await self._body(request))
+
+    async def next(self, request: Request) -> NextSentence:
         decode(AnyObject, await self._body(request))
-        return _json(LabelStudioSetup(version_of(self._registry.get())))
+        return await self._annotation.next()
 
-    async def _correct(self, request: Request) -> Response:
-        return _json(await self._teaching.correct(await self._body(request)))
-
-    async def _next(self, request: Request) -> Response:
+    async def learn(self, request: Request) -> LearnerState:
         decode(AnyObject, await self._body(request))
-        return _json(await self._teaching.next())
+        return self._annotation.learn()
 
-    async def _learn(self, request: Request) -> Response:
+    async def accept(self, request: Request) -> LearnerState:
         decode(AnyObject, await self._body(request))
-        if request.url.path.endswith("/accept"):
-            return _json(await self._teaching.accept())
-        return _json(self._teaching.reject() if request.url.path.endswith("/reject") else self._teaching.learn())
+        return await self._annotation.accept()
 
-    async def _file(self, request: Request) -> Response:
+    async def reject(self, request: Request) -> LearnerState:
+        decode(AnyObject, await self._body(request))
+        return self._annotation.reject()
+
+    async def setup(self, request: Request) -> LabelStudioSetup:
+        decode(AnyObject, await self._body(request))
+        return LabelStudioSetup(version_of(self._registry.get()))
+
+    async def models(self, request: Request) -> ModelsAnswer:
+        return ModelsAnswer([model.about() for model in self._registry])
+
+    async def annotation(self, request: Request) -> AnnotationState:
+        return self._annotation.state()
+
+    async def healthz(self, request: Request) -> Health:
+        return Health()
+
+    async def health(self, request: Request) -> LabelStudioHealth:
+        return LabelStudioHealth()
+
+    async def readyz(self, request: Request) -> Response:
+        ready = Ready(self.status, self._registry.problems)
+        return Response(encode(ready), 200 if self.status == "ready" else 503, media_type=JSON)
+
+    async def metrics(self, request: Request) -> Response:
+        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, request: Request) -> Response:
+        return Response(self._document, media_type=JSON)
+
+    async def docs(self, request: Request) -> Response:
+        return HTMLResponse(self._reference)
+
+    async def file(self, request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
         if name not in self._files:
             raise RequestError("not_found", "there is no such file")
         content, media = self._files[name]
         return Response(content, media_type=media)
 
+    def _endpoint(self, handler: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Any]]:
+        """The handler's answer as a response, or that of its problem."""
 
-def _ignoring_request(give: Callable[[], Response]) -> Handler:
-    async def handler(request: Request) -> Response:
-        return give()
+        async def endpoint(request: Request) -> Any:
+            self._active += 1
+            try:
+                if self._active > self._limits.connections:
+                    raise RequestError("unavailable", "too many requests are open", retry_after=1)
+                answer = await handler(request)
+                return Response(encode(answer), media_type=JSON) if isinstance(answer, Struct) else answer
+            except ClientDisconnect:
+                return Response(status_code=499)  # for the metrics; nobody reads it
+            except Exception as error:
+                return logged(error).response()
+            finally:
+                self._active -= 1
+                self._bodies.release(request)
 
-    return handler
+        return endpoint
 
+    async def _body(self, request: Request) -> bytes:
+        """The body of a request that asks no model."""
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await self._bodies.read(request)
+        except TimeoutError:
+            raise self._too_slow() from None
 
-def _json(value: Struct, status: int = 200) -> Response:
-    return Response(encode(value), status, media_type=JSON)
+    async def _ask(self, request: Request, build: Callable[[bytes], BatchJob]) -> Response:
+        """Ask a model; the time of a request begins with its body."""
+        loop = asyncio.get_running_loop()
+        begin, seconds, body = loop.time(), self._limits.seconds, None
+        try:
+            async with asyncio.timeout_at(begin + seconds) as deadline:
+                body = await self._bodies.read(request)
+                self._batcher.admit()
+                if len(body) <= _INLINE:
+                    job = build(body)
+                else:
+                    job = await loop.run_in_executor(self._readers, build, body)
+                if job.seconds < seconds:
+                    seconds = job.seconds
+                    deadline.reschedule(begin + seconds)
+                answer = self._batcher.submit(job)
+                return Response(await answer_or_disconnect(request.receive, answer), media_type=JSON)
+        except TimeoutError:
+            if body is None:
+                raise self._too_slow() from None
+            message = f"there was no answer within {seconds:g} seconds"
+            raise RequestError("deadline_passed", message, retry_after=1) from None
+
+    def _too_slow(self) -> RequestError:
+        message = f"the body did not come within {self._limits.seconds:g} seconds"
+        return RequestError("too_slow", message, closes=True)

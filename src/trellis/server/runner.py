@@ -6,6 +6,7 @@ worker opens them itself. A worker opens a file again only when it has changed.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import multiprocessing
 import os
@@ -53,6 +54,9 @@ class AppLoader:
         gc.set_threshold(_GARBAGE)
         forget_dead_workers()
         threading.Thread(target=_end_with_parent, daemon=True).start()
+        if multiprocessing.get_start_method() == "spawn":
+            # Such a process takes its interpreter down at the end; a thread of granian that wants it then would abort.
+            atexit.register(os._exit, 0)
         return create_app(self.registry, self.settings)
 
 

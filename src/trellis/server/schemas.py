@@ -117,20 +117,6 @@ class AnyObject(Struct):
     """An object; its fields do not matter."""
 
 
-class LabelStudioTask(Struct):
-    """A task of Label Studio; its other fields do not matter."""
-
-    data: dict[str, Any]
-
-
-class LabelStudioTasks(Struct):
-    """Tasks to predict; other fields do not matter."""
-
-    tasks: list[LabelStudioTask]
-    label_config: str | None = None
-    params: Any = None
-
-
 class SpanAnswer(StrictStruct):
     """Characters start to end - 1 of the text, with the exact probability of the whole span."""
 
@@ -280,61 +266,13 @@ class NextSentence(Progress):
     text: str
 
 
-class TeachingState(Progress):
+class AnnotationState(Progress):
     """What this server was started for besides answering."""
 
     corrections: bool
     learning: bool
     pool: bool
     learner: LearnerState
-
-
-class LabelStudioSpan(StrictStruct):
-    """A span of characters."""
-
-    start: Count
-    end: Count
-    text: str
-    labels: list[str]
-
-
-class LabelStudioRegion(StrictStruct):
-    """A region of a labelling interface."""
-
-    id: str
-    from_name: str
-    to_name: str
-    value: LabelStudioSpan
-    score: Probability
-    type: Literal["labels"] = "labels"
-
-
-class LabelStudioPrediction(StrictStruct):
-    """The prediction of one task."""
-
-    result: list[LabelStudioRegion]
-    score: Probability
-    model_version: str
-
-
-class LabelStudioPredictions(StrictStruct):
-    """One prediction per task."""
-
-    results: list[LabelStudioPrediction]
-    model_version: str
-
-
-class LabelStudioSetup(StrictStruct):
-    """The model."""
-
-    model_version: str
-
-
-class LabelStudioHealth(StrictStruct):
-    """It is up."""
-
-    status: Literal["UP"] = "UP"
-    model_class: str = "trellis"
 
 
 T = TypeVar("T")

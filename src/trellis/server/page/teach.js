@@ -9,7 +9,7 @@ let teaches = false;
 // What this server offers besides answering: nothing, unless it was started to collect corrections.
 export async function offers() {
   try {
-    const found = await ask("/v1/teaching");
+    const found = await ask("/v1/annotation");
     teaches = found.corrections;
     at("learn").hidden = !found.learning;
     at("next").hidden = !found.pool;
@@ -57,7 +57,7 @@ function follow(learner) {
   at("outcome").hidden = learner.state !== "done";
   if (isLearning) {
     at("progress").textContent = `${t("learning")}: ${learner.step}`;
-    setTimeout(async () => follow((await ask("/v1/teaching")).learner), 300);
+    setTimeout(async () => follow((await ask("/v1/annotation")).learner), 300);
   } else if (learner.state === "done") {
     at("progress").textContent = "";
     at("scores").textContent = `${t("before")} ${learner.before.toFixed(4)}, ${t("after")} ${learner.after.toFixed(4)}`;

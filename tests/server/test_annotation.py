@@ -17,12 +17,12 @@ from tests.cli.conftest import sentences
 from tests.server.conftest import TEXT, Client, client_of
 from trellis.errors import ConfigError, DataError, DataWarning
 from trellis.server import ModelRegistry, ServerLimits
+from trellis.server.annotation import AnnotationSettings
 from trellis.server.constraints import labels_of_spans
 from trellis.server.corrections import Corrections
 from trellis.server.learner import LearningData
 from trellis.server.openapi import document
 from trellis.server.schemas import KnownSpan
-from trellis.server.teaching import TeachingSettings
 from trellis.tags import Scheme, TagSet
 
 TOKENS = ["Anna", "Smith", "met", "Paul", "in", "New", "York", "."]
@@ -30,9 +30,9 @@ POOL = ["Anna met Rome.", "It rained.", "Paul Jones met Anna Smith in New Delhi.
 
 
 @pytest.fixture
-def teaching(own_folders: dict[str, Path], tmp_path: Path) -> Iterator[Client]:
-    settings = TeachingSettings(tmp_path / "kept.jsonl", LearningData(sentences(), sentences()), POOL)
-    yield from client_of(ModelRegistry({"ner": own_folders["ner"]}), teaching=settings)
+def annotating(own_folders: dict[str, Path], tmp_path: Path) -> Iterator[Client]:
+    settings = AnnotationSettings(tmp_path / "kept.jsonl", LearningData(sentences(), sentences()), POOL)
+    yield from client_of(ModelRegistry({"ner": own_folders["ner"]}), annotation=settings)
 
 
 def test_a_known_span_conditions_the_rest_exactly(client: Client, model_folders: dict[str, Path]) -> None:
@@ -98,27 +98,27 @@ def test_spans_that_cannot_be_are_refused(client: Client, spans: Any, message: s
     assert message in response.json()["error"]["message"]
 
 
-def test_a_server_that_was_not_started_to_teach_says_so(client: Client) -> None:
-    assert client.get("/v1/teaching").json()["corrections"] is False
+def test_a_server_that_was_not_started_for_annotation_says_so(client: Client) -> None:
+    assert client.get("/v1/annotation").json()["corrections"] is False
     for path in ("/v1/next", "/v1/learn", "/v1/learn/accept"):
         assert client.post(path, {}).status_code == 409
     assert client.post("/v1/corrections", {"tokens": ["a"], "tags": ["O"]}).status_code == 409
 
 
 def test_a_correction_is_on_disk_when_it_is_answered_and_a_later_one_takes_its_place(
-    teaching: Client, tmp_path: Path
+    annotating: Client, tmp_path: Path
 ) -> None:
     spans = [{"start": 3, "end": 4, "label": "LOC"}]
-    first = teaching.post("/v1/corrections", {"text": TEXT, "tokens": TOKENS, "known_spans": spans}).json()
+    first = annotating.post("/v1/corrections", {"text": TEXT, "tokens": TOKENS, "known_spans": spans}).json()
     assert first == {"sentences": 1, "done": 0, "total": len(POOL)}
     second = {"text": TEXT, "tokens": TOKENS, "tags": ["B-PER", "I-PER", "O", "B-PER", "O", "B-LOC", "I-LOC", "O"]}
-    assert teaching.post("/v1/corrections", second).json()["sentences"] == 1
+    assert annotating.post("/v1/corrections", second).json()["sentences"] == 1
     lines = [json.loads(line) for line in (tmp_path / "kept.jsonl").read_text().splitlines()]
     assert lines[0]["labels"][3] == ["B-LOC"]
     assert lines[1]["labels"] == second["tags"]
-    assert teaching.post("/v1/corrections", second | {"known_spans": []}).json()["sentences"] == 1  # tags say more
+    assert annotating.post("/v1/corrections", second | {"known_spans": []}).json()["sentences"] == 1  # tags say more
     withdrawn = {"text": TEXT, "tokens": TOKENS, "known_spans": []}
-    assert teaching.post("/v1/corrections", withdrawn).json()["sentences"] == 0
+    assert annotating.post("/v1/corrections", withdrawn).json()["sentences"] == 0
 
 
 @pytest.mark.parametrize(
@@ -131,29 +131,29 @@ def test_a_correction_is_on_disk_when_it_is_answered_and_a_later_one_takes_its_p
         {"tags": []},
     ],
 )
-def test_bad_corrections_are_not_kept(teaching: Client, tmp_path: Path, request_: Any) -> None:
-    assert teaching.post("/v1/corrections", request_).status_code == 422
+def test_bad_corrections_are_not_kept(annotating: Client, tmp_path: Path, request_: Any) -> None:
+    assert annotating.post("/v1/corrections", request_).status_code == 422
     assert (tmp_path / "kept.jsonl").read_text() == ""
 
 
-def test_learning_ends_with_scores_and_asks_before_it_replaces_the_model(teaching: Client) -> None:
+def test_learning_ends_with_scores_and_asks_before_it_replaces_the_model(annotating: Client) -> None:
     correction = {"text": "Quux sang.", "tokens": ["Quux", "sang", "."], "tags": ["B-PER", "O", "O"]}
-    assert teaching.post("/v1/learn", {}).status_code == 409  # nothing to learn from yet
-    teaching.post("/v1/corrections", correction)
-    version = teaching.get("/v1/models").json()["models"][0]["version"]
-    assert teaching.post("/v1/learn", {}).json()["state"] == "learning"
-    learner = until_learned(teaching)
+    assert annotating.post("/v1/learn", {}).status_code == 409  # nothing to learn from yet
+    annotating.post("/v1/corrections", correction)
+    version = annotating.get("/v1/models").json()["models"][0]["version"]
+    assert annotating.post("/v1/learn", {}).json()["state"] == "learning"
+    learner = until_learned(annotating)
     assert learner["state"] == "done"
     assert learner["before"] == pytest.approx(1.0)
     assert learner["after"] > 0.9
-    assert teaching.get("/v1/models").json()["models"][0]["version"] == version
-    assert teaching.post("/v1/learn/accept", {}).json() == {"state": "idle"}
-    assert teaching.get("/v1/models").json()["models"][0]["version"] != version
-    spans = teaching.post("/v1/tag", {"texts": ["Quux sang."]}).json()["results"][0]["spans"]
+    assert annotating.get("/v1/models").json()["models"][0]["version"] == version
+    assert annotating.post("/v1/learn/accept", {}).json() == {"state": "idle"}
+    assert annotating.get("/v1/models").json()["models"][0]["version"] != version
+    spans = annotating.post("/v1/tag", {"texts": ["Quux sang."]}).json()["results"][0]["spans"]
     assert [span["label"] for span in spans] == ["PER"]
 
 
-def test_every_address_answers_as_the_document_says(teaching: Client) -> None:
+def test_every_address_answers_as_the_document_says(annotating: Client) -> None:
     correction = {"tokens": ["Quux", "sang"], "tags": ["B-PER", "O"]}
     asked: dict[str, Any] = {
         "/v1/tag": {"documents": [TEXT]},
@@ -171,36 +171,36 @@ def test_every_address_answers_as_the_document_says(teaching: Client) -> None:
     assert set(asked) == {path for path, item in paths.items() if "post" in item}
     for path, request in asked.items():
         if path == "/v1/learn/accept":
-            teaching.post("/v1/learn", {})
+            annotating.post("/v1/learn", {})
         if path.startswith("/v1/learn/"):
-            until_learned(teaching)
-        assert teaching.post(path, request).status_code == 200, path
+            until_learned(annotating)
+        assert annotating.post(path, request).status_code == 200, path
     for path in paths.keys() - asked.keys():
-        assert teaching.get(path).status_code == 200, path
+        assert annotating.get(path).status_code == 200, path
 
 
-def test_a_new_model_can_be_rejected(teaching: Client) -> None:
-    teaching.post("/v1/corrections", {"tokens": ["Quux"], "tags": ["B-PER"]})
-    teaching.post("/v1/learn", {})
-    until_learned(teaching)
-    assert teaching.post("/v1/learn/reject", {}).json() == {"state": "idle"}
-    assert teaching.post("/v1/learn/accept", {}).status_code == 409
+def test_a_new_model_can_be_rejected(annotating: Client) -> None:
+    annotating.post("/v1/corrections", {"tokens": ["Quux"], "tags": ["B-PER"]})
+    annotating.post("/v1/learn", {})
+    until_learned(annotating)
+    assert annotating.post("/v1/learn/reject", {}).json() == {"state": "idle"}
+    assert annotating.post("/v1/learn/accept", {}).status_code == 409
 
 
 def until_learned(client: Client) -> Any:
     end = time.monotonic() + 60
-    while (learner := client.get("/v1/teaching").json()["learner"])["state"] == "learning":
+    while (learner := client.get("/v1/annotation").json()["learner"])["state"] == "learning":
         assert time.monotonic() < end
         time.sleep(0.02)
     return learner
 
 
-def test_the_pool_is_offered_least_sure_first_until_it_is_done(teaching: Client) -> None:
-    offered = [teaching.post("/v1/next", {}).json()["text"] for _ in POOL]
+def test_the_pool_is_offered_least_sure_first_until_it_is_done(annotating: Client) -> None:
+    offered = [annotating.post("/v1/next", {}).json()["text"] for _ in POOL]
     assert sorted(offered) == sorted(POOL)
     assert offered[0] != POOL[1]  # of which the model is sure
-    assert teaching.post("/v1/next", {}).status_code == 409
-    done = teaching.post(
+    assert annotating.post("/v1/next", {}).status_code == 409
+    done = annotating.post(
         "/v1/corrections", {"text": POOL[1], "tokens": ["It", "rained", "."], "tags": ["O"] * 3}
     ).json()
     assert done["done"] == 1

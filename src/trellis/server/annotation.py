@@ -1,4 +1,4 @@
-"""The addresses for those who teach: corrections, learning from them, and the sentences worth labelling next."""
+"""Annotation: corrections, learning from them, and the sentences worth labelling next."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from trellis.models.selection import DEFAULT, MEASURES, spread
 from trellis.server.batcher import Batcher
 from trellis.server.corrections import Corrections
 from trellis.server.fair_queue import BatchJob
-from trellis.server.jobs import JobBuilder, parts_within, split
+from trellis.server.inference import InputColumns, ModelInference, apart, together
+from trellis.server.jobs import JobBuilder, parts_within
 from trellis.server.learner import Learner, LearningData
 from trellis.server.limits import ServerLimits
 from trellis.server.problems import RequestError
-from trellis.server.questions import InputColumns, InputsQuestion, apart, posterior_of, together
 from trellis.server.registry import ModelRegistry, ServedModel
-from trellis.server.schemas import LearnerState, NextSentence, Progress, TeachingState
+from trellis.server.schemas import AnnotationState, LearnerState, NextSentence, Progress
 
 _LOG = logging.getLogger("trellis.server")
 _RANKED = 2000  # sentences of the pool that are compared at a time
@@ -33,7 +33,7 @@ _AHEAD = 20  # sentences that are chosen together
 
 
 @dataclass(frozen=True)
-class TeachingSettings:
+class AnnotationSettings:
     """What a server was started for besides answering."""
 
     corrections: Path | None = None
@@ -42,23 +42,21 @@ class TeachingSettings:
     """Texts, one sentence each."""
 
 
-@dataclass(frozen=True, slots=True)
-class UncertaintyQuestion(InputsQuestion):
+class UncertaintyInference(ModelInference):
     """How unsure a model is of each sentence."""
 
-    model: ServedModel
+    __slots__ = ()
 
     def answer(self, parts: Sequence[InputColumns]) -> list[Sequence[float]]:
         """One posterior for all."""
-        posterior = posterior_of(self.model, together(parts), raw=True, known=False)
-        return apart(MEASURES[DEFAULT](posterior).tolist(), parts)
+        return apart(MEASURES[DEFAULT](self.posterior(together(parts), raw=True)).tolist(), parts)
 
 
-class Teaching:
+class Annotation:
     """Corrections, a learner and a pool; each may be missing."""
 
     def __init__(
-        self, registry: ModelRegistry, limits: ServerLimits, batcher: Batcher, settings: TeachingSettings
+        self, registry: ModelRegistry, limits: ServerLimits, batcher: Batcher, settings: AnnotationSettings
     ) -> None:
         self._registry, self._limits, self._batcher = registry, limits, batcher
         self._pool = tuple(dict.fromkeys(settings.pool))
@@ -73,10 +71,10 @@ class Teaching:
         self._next: list[str] = []
         self._ranked_by: ServedModel | None = None
 
-    def state(self) -> TeachingState:
+    def state(self) -> AnnotationState:
         """What there is, and how far it is."""
         keeps, progress = self._corrections is not None, self._progress()
-        return TeachingState(
+        return AnnotationState(
             progress.sentences, progress.done, progress.total, keeps, keeps, bool(self._pool), self._learner.state
         )
 
@@ -141,9 +139,9 @@ class Teaching:
         """The best of the sentences that are left; asked like any other request, so that nobody waits for it."""
         model = self._registry.get()
         texts = list(islice((text for text in self._left if text not in self._offered), _RANKED))
-        inputs = split(model, texts)
+        inputs = InputColumns.of_texts(texts, model)
         parts = parts_within(inputs, self._limits)
-        found = await self._batcher.submit(BatchJob(UncertaintyQuestion(model), parts, list, self._limits.seconds))
+        found = await self._batcher.submit(BatchJob(UncertaintyInference(model), parts, list, self._limits.seconds))
         self._ranked_by = model
         tokens = [tuple(tokens_of(item)) for item in inputs.items]
         scores = np.array(list(chain.from_iterable(found)))

@@ -1,11 +1,11 @@
-"""What models are asked: tags, a trellis, reasons. Each question answers a batch of sentences at once."""
+"""What models are asked for: tags, a trellis, reasons. Each inference answers a batch of sentences at once."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,6 +15,7 @@ from trellis.chain import marginals
 from trellis.lexicon import Entry, Lexicon
 from trellis.models import CRF, Labelling, Posterior, Tagged
 from trellis.models.data import Label
+from trellis.models.raw_text import inputs_of, segments
 from trellis.models.states import sum_by_label
 from trellis.server.registry import ServedModel
 from trellis.server.schemas import TokenReason
@@ -22,7 +23,6 @@ from trellis.text import splitter
 
 _SHOWN = 0.005
 """Probability from which a step between two labels is told."""
-_NONE: repeat[Any] = repeat(())
 
 
 class InputColumns(NamedTuple):
@@ -35,6 +35,12 @@ class InputColumns(NamedTuple):
     texts: Sequence[str | None] | None = None
     known: Sequence[Sequence[Label] | None] | None = None
     positions: Sequence[int] = ()
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[Any], model: ServedModel) -> InputColumns:
+        """Raw texts, split into tokens as the model reads them."""
+        how = splitter(model.tagger.tokenizer_)
+        return cls(*inputs_of(texts, how, with_gaps=segments(model.tagger.tagset_)))
 
     def part(self, start: int, end: int) -> InputColumns:
         """Some of the sentences."""
@@ -60,31 +66,50 @@ def apart(found: Sequence[Any], parts: Sequence[InputColumns]) -> list[Sequence[
     return [found[end - len(part.items) : end] for end, part in zip(ends, parts, strict=True)]
 
 
-class InputsQuestion:
-    """A question about sentences in columns."""
+@dataclass(frozen=True, slots=True)
+class ModelInference:
+    """An inference of one model, by a posterior."""
 
-    __slots__ = ()
+    model: ServedModel
 
     def sentences(self, part: InputColumns) -> list[InputColumns]:
         """Each sentence of a part as a part of its own."""
         return [part.part(i, i + 1) for i in range(len(part.items))]
 
+    def posterior(self, inputs: InputColumns, *, raw: bool, lexicon: tuple[Entry, ...] = ()) -> Posterior:
+        """The distribution that every answer is read from."""
+        known = None
+        if inputs.known is not None:
+            known = [own or [None] * len(item) for own, item in zip(inputs.known, inputs.items, strict=True)]
+        return self.model.tagger.posterior(
+            inputs.items, known=known, raw=raw, lexicon=_lexicon(lexicon) if lexicon else "own"
+        )
+
+    def annotated(self, posterior: Posterior, inputs: InputColumns) -> list[Tagged]:
+        """All that a posterior says about sentences."""
+        return posterior.annotate(inputs.texts, separator=splitter(self.model.tagger.tokenizer_).separator)
+
+
+@lru_cache(maxsize=16)
+def _lexicon(entries: tuple[Entry, ...]) -> Lexicon:
+    """A lexicon with its automaton, kept for the next batch."""
+    return Lexicon(entries)
+
 
 class TagAnswers(NamedTuple):
-    """What was found for some sentences, in columns: tags, or everything that can be said; and the best labellings."""
+    """What was found for some sentences: tags, or everything that can be said; and the best labellings."""
 
-    tags: Sequence[list[str]]
-    tagged: Sequence[Tagged]
-    labellings: Sequence[Sequence[Labelling]]
+    found: Sequence[Any]
+    """A list of tags or a `Tagged` for each sentence."""
+    labellings: Sequence[Sequence[Labelling]] | None
 
 
 @dataclass(frozen=True, slots=True)
-class TagQuestion(InputsQuestion):
+class TagInference(ModelInference):
     """The best labels, with or without their probabilities, and the `k` best labellings."""
 
-    model: ServedModel
     raw: bool
-    known: bool
+    known: bool = False
     probabilities: bool = True
     k: int = 0
     lexicon: tuple[Entry, ...] = ()
@@ -93,22 +118,17 @@ class TagQuestion(InputsQuestion):
         """One posterior for all; none where the best labels of token lists are all that is asked for."""
         whole = together(parts)
         if not (self.probabilities or self.k or self.raw or self.known or self.lexicon):
-            tags = apart(self.model.tagger.predict(whole.items), parts)
-            return [TagAnswers(own, (), ()) for own in tags]
-        posterior = posterior_of(self.model, whole, raw=self.raw, known=self.known, lexicon=self.lexicon)
-        labellings = apart(posterior.kbest(self.k), parts) if self.k else [()] * len(parts)
-        if not self.probabilities:
-            return [TagAnswers(*own) for own in zip(apart(posterior.best(), parts), _NONE, labellings, strict=False)]
-        separator = splitter(self.model.tagger.tokenizer_).separator
-        tagged = posterior.annotate(whole.texts, separator=separator)
-        return [TagAnswers(*own) for own in zip(_NONE, apart(tagged, parts), labellings, strict=False)]
+            return [TagAnswers(tags, None) for tags in apart(self.model.tagger.predict(whole.items), parts)]
+        posterior = self.posterior(whole, raw=self.raw, lexicon=self.lexicon)
+        found = self.annotated(posterior, whole) if self.probabilities else posterior.best()
+        labellings = apart(posterior.kbest(self.k), parts) if self.k else [None] * len(parts)
+        return [TagAnswers(*own) for own in zip(apart(found, parts), labellings, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class TrellisQuestion(InputsQuestion):
+class TrellisInference(ModelInference):
     """Every label of every token, the steps between them, and the best paths."""
 
-    model: ServedModel
     raw: bool
     known: bool
     k: int
@@ -117,27 +137,39 @@ class TrellisQuestion(InputsQuestion):
     def answer(self, parts: Sequence[InputColumns]) -> list[dict[str, Any]]:
         """One posterior for all, the fields of one trellis each; a part is one sentence."""
         whole = together(parts)
-        posterior = posterior_of(self.model, whole, raw=self.raw, known=self.known, lexicon=self.lexicon)
-        tagged = posterior.annotate(whole.texts, separator=splitter(self.model.tagger.tokenizer_).separator)
+        posterior = self.posterior(whole, raw=self.raw, lexicon=self.lexicon)
         entropy = posterior.entropy().tolist()
-        return [self._trellis(posterior, i, one, entropy[i]) for i, one in enumerate(tagged)]
+        answers = []
+        for i, tagged in enumerate(self.annotated(posterior, whole)):
+            view = posterior.trellis(i, k=self.k)
+            answers.append(
+                tagged.to_dict()
+                | {
+                    "labels": list(view.labels),
+                    "trellis": [list(row) for row in view.probabilities],
+                    "steps": steps_of(posterior.part(i)),
+                    "paths": view.paths,
+                    "entropy": entropy[i],
+                }
+            )
+        return answers
 
-    def _trellis(self, posterior: Posterior, index: int, tagged: Tagged, entropy: float) -> dict[str, Any]:
-        view = posterior.trellis(index, k=self.k)
-        return tagged.to_dict() | {
-            "labels": list(view.labels),
-            "trellis": [list(row) for row in view.probabilities],
-            "steps": steps_of(posterior.part(index)),
-            "paths": view.paths,
-            "entropy": entropy,
-        }
+
+def steps_of(one: Posterior) -> list[list[float]]:
+    """``[t, i, j, p]``: token t has label i and the next one label j with probability p; only where it is not tiny."""
+    pairs = marginals(one.scores, pairwise=True).pairwise
+    assert pairs is not None
+    if one.state_labels is not None:
+        by_second = sum_by_label(pairs, one.state_labels, len(one.tags))
+        pairs = np.swapaxes(sum_by_label(np.swapaxes(by_second, 1, 2), one.state_labels, len(one.tags)), 1, 2)
+    places = np.argwhere(pairs >= _SHOWN)
+    return [[t, i, j, round(float(pairs[t, i, j]), 6)] for t, i, j in places.tolist()]
 
 
 @dataclass(frozen=True, slots=True)
-class ExplainQuestion(InputsQuestion):
+class ExplainInference(ModelInference):
     """Why tokens got their labels."""
 
-    model: ServedModel
     top: int
 
     def answer(self, parts: Sequence[InputColumns]) -> list[list[TokenReason]]:
@@ -153,30 +185,3 @@ class ExplainQuestion(InputsQuestion):
         reason = msgspec.convert(found, TokenReason, from_attributes=True)
         reason.contributions = reason.contributions[: self.top]
         return reason
-
-
-def posterior_of(
-    model: ServedModel, inputs: InputColumns, *, raw: bool, known: bool, lexicon: tuple[Entry, ...] = ()
-) -> Posterior:
-    """The distribution that every answer is read from."""
-    labels = None
-    if known and inputs.known is not None:
-        labels = [own or [None] * len(item) for own, item in zip(inputs.known, inputs.items, strict=True)]
-    return model.tagger.posterior(inputs.items, known=labels, raw=raw, lexicon=_lexicon(lexicon) if lexicon else "own")
-
-
-@lru_cache(maxsize=16)
-def _lexicon(entries: tuple[Entry, ...]) -> Lexicon:
-    """A lexicon with its automaton, kept for the next batch."""
-    return Lexicon(entries)
-
-
-def steps_of(one: Posterior) -> list[list[float]]:
-    """``[t, i, j, p]``: token t has label i and the next one label j with probability p; only where it is not tiny."""
-    pairs = marginals(one.scores, pairwise=True).pairwise
-    assert pairs is not None
-    if one.state_labels is not None:
-        by_second = sum_by_label(pairs, one.state_labels, len(one.tags))
-        pairs = np.swapaxes(sum_by_label(np.swapaxes(by_second, 1, 2), one.state_labels, len(one.tags)), 1, 2)
-    places = np.argwhere(pairs >= _SHOWN)
-    return [[t, i, j, round(float(pairs[t, i, j]), 6)] for t, i, j in places.tolist()]
