@@ -16,8 +16,7 @@ from _harness import Bar, Row, Section, best_of_each, geometric_mean, machine, m
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from trellis.nn.bilstm import run_lstm
-from trellis.nn.packing import Packing
+from trellis.nn.lstm import Packing, run_lstm
 
 SIZE, HIDDEN = 100, 100  # features, and units in each direction
 BATCHES = {"10 sentences": 10, "32 sentences": 32, "128 sentences": 128}

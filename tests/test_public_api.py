@@ -98,6 +98,7 @@ EXPORTS = {
         "Encoder",
         "Head",
         "LockedDropout",
+        "Packing",
         "Part",
         "SegmentStates",
         "SemiCRF",

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from tests.misaligned import misaligned_tensor
 from trellis.nn import CRF, CharacterCNN, CharacterLSTM
-from trellis.nn.bilstm import BiLSTM
-from trellis.nn.packing import Packing
+from trellis.nn.lstm import BiLSTM, Packing
 
 Put = Callable[[Tensor], Tensor]
 LENGTHS = torch.tensor([3, 0, 2])

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis.errors import ShapeError
-from trellis.nn.bilstm import BiLSTM
-from trellis.nn.packing import Packing
+from trellis.nn.lstm import BiLSTM, Packing
 
 lengths_of_batches = st.lists(st.integers(0, 6), min_size=1, max_size=6)
 

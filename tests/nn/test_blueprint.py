@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from trellis.errors import StoreError
-from trellis.nn.blueprint import blueprint, check_state
+from trellis.nn.state import blueprint, check_state
 from trellis.store import Stored
 
 

@@ -6,9 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trellis.errors import ConfigError, ShapeError
-from trellis.nn import native as native_kernels
-from trellis.nn import spelling
-from trellis.nn.characters import CharacterCNN, CharacterLSTM
+from trellis.nn import CharacterCNN, CharacterLSTM, characters
+from trellis.nn.characters import character_filters
 
 WORDS = [[2, 3, 4], [5], [], [6, 2, 2, 7, 3, 4, 5], [3, 2]]
 
@@ -123,7 +122,7 @@ def test_native_and_torch_give_the_same(
     """Values and gradients, with fewer characters in the batch than there are in the table and with more."""
     found = []
     for native in (True, False):
-        monkeypatch.setattr(native_kernels, "supports", lambda _, native=native: native)
+        monkeypatch.setattr(characters, "has_kernels", lambda _, native=native: native)
         module = make(kind)
         values = module(batch(words))
         values.square().sum().backward()
@@ -141,7 +140,7 @@ def filters() -> tuple[Tensor, Tensor, Tensor]:
 def test_unknown_ids_are_refused() -> None:
     words = torch.tensor([[2, 9], [8, 0]])
     with pytest.raises(ShapeError, match=r"ids of characters must be in 0\.\.7, got 9"):
-        spelling.filtered(*filters(), words)
+        character_filters(*filters(), words)
 
 
 @pytest.mark.parametrize("id", [1, 2**40])
@@ -149,7 +148,7 @@ def test_ids_that_change_after_the_forward_pass_change_no_gradient(id: int) -> N
     found = []
     for changed in (False, True):
         tensors, words = filters(), torch.tensor([[2, 7, 3], [5, 0, 0]])
-        values = spelling.filtered(*tensors, words)
+        values = character_filters(*tensors, words)
         if changed:
             words.numpy()[:] = id  # unseen by autograd
         values.square().sum().backward()
@@ -159,14 +158,14 @@ def test_ids_that_change_after_the_forward_pass_change_no_gradient(id: int) -> N
 
 def test_ids_of_any_integer_type_mean_the_same() -> None:
     tensors, words = filters(), torch.tensor([[2, 7, 3], [5, 0, 0]])
-    assert torch.equal(spelling.filtered(*tensors, words.int()), spelling.filtered(*tensors, words))
+    assert torch.equal(character_filters(*tensors, words.int()), character_filters(*tensors, words))
 
 
 def test_a_value_that_is_no_number_is_not_lost() -> None:
     vectors, weight = torch.ones(4, 2), torch.zeros(2, 2)
     vectors[2, 1] = torch.nan
     weight[1, 1] = 1.0
-    values = spelling.filtered(vectors, weight, torch.zeros(2), torch.tensor([[1, 2, 3]]))
+    values = character_filters(vectors, weight, torch.zeros(2), torch.tensor([[1, 2, 3]]))
     assert values.isnan().tolist() == [[True, True]]  # nothing times NaN is NaN, too
 
 

@@ -77,9 +77,9 @@ class TestConstraints:
         assert not all(is_valid(path) for path in free.decode(self.emissions, MASK))
         assert all(is_valid(path) for path in crf.decode(self.emissions, MASK))
         assert all(is_valid(path) for path in rows(crf.viterbi(self.emissions, MASK).tags))
-        for paths in crf.kbest(self.emissions, 20, MASK).tags:
+        for paths in crf.scores(self.emissions, MASK).kbest(20).tags:
             assert all(is_valid(path) for path in paths.tolist())
-        for drawn in crf.sample(self.emissions, 20, MASK):
+        for drawn in crf.scores(self.emissions, MASK).sample(20):
             assert all(is_valid(path) for path in rows(drawn))
 
     def test_hold_in_probabilities(self) -> None:
@@ -92,9 +92,9 @@ class TestConstraints:
         assert found.start[1] == 0
         assert found.end[2] == 0
         spans = [[0, 0, 2], [0, 0, 1]]
-        assert crf.span_log_prob(self.emissions, spans, [[0, 2], [1]], MASK).tolist() == [-torch.inf] * 2
-        entropy = crf.entropy(self.emissions, MASK)
-        assert (entropy < make_crf().entropy(self.emissions, MASK))[:3].all()
+        assert crf.scores(self.emissions, MASK).span_log_prob(spans, [[0, 2], [1]]).tolist() == [-torch.inf] * 2
+        entropy = crf.scores(self.emissions, MASK).entropy()
+        assert (entropy < make_crf().scores(self.emissions, MASK).entropy())[:3].all()
 
     def test_forbidden_parameters_get_no_gradient_and_the_others_do(self) -> None:
         crf = make_crf(constraints=constraints())
@@ -144,11 +144,13 @@ class TestPlaces:
         assert torch.equal(crf.nll(emissions, tags, **by_mask), crf.nll(emissions, tags, **by_lengths))
         assert crf.decode(emissions, **by_mask) == crf.decode(emissions, **by_lengths)
         assert [len(path) for path in crf.decode(emissions, **by_lengths)] == lengths.tolist()
-        for name in ("viterbi", "log_partition", "marginals", "entropy"):
+        for name in ("viterbi", "marginals"):
             first, second = (getattr(crf, name)(emissions, **given) for given in (by_mask, by_lengths))
             first, second = (getattr(x, "tags", getattr(x, "tokens", x)) for x in (first, second))
             assert torch.equal(first, second)
-        assert torch.equal(crf.sample(emissions, 3, **by_mask), crf.sample(emissions, 3, **by_lengths))
+        first, second = (crf.scores(emissions, **given) for given in (by_mask, by_lengths))
+        assert torch.equal(first.log_partition(), second.log_partition())
+        assert torch.equal(first.sample(3), second.sample(3))
 
     @pytest.mark.parametrize("batch_first", [True, False])
     @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -217,7 +219,8 @@ class TestLoss:
         allowed = torch.rand(4, 5, L, generator=torch.Generator().manual_seed(2)) < 0.5
         allowed[..., 0] = True
         found = crf.nll(emissions, mask=MASK, allowed=allowed, reduction="none")
-        expected = crf.log_partition(emissions, MASK) - crf.log_partition(emissions, MASK, allowed=allowed)
+        scores = crf.scores(emissions, MASK)
+        expected = scores.log_partition() - scores.log_partition(allowed=allowed)
         torch.testing.assert_close(found, expected)
         one_known = torch.ones(4, 5, L, dtype=torch.bool)
         one_known[0, 2] = torch.arange(L) == 3
@@ -318,7 +321,6 @@ def test_one_hot_tags_are_the_labels_they_stand_for(kind, batch_first):
     one_hot = nn.functional.one_hot(tags, L).to(kind)
     torch.testing.assert_close(crf.nll(emissions, one_hot), crf.nll(emissions, tags))
     torch.testing.assert_close(crf(emissions, one_hot), crf(emissions, tags))
-    torch.testing.assert_close(crf.score(emissions, one_hot), crf.score(emissions, tags))
 
 
 def test_a_place_of_zeros_in_one_hot_tags_holds_no_token():
@@ -334,7 +336,7 @@ def test_one_hot_tags_with_a_wrong_number_of_columns_are_told_so(columns, batch_
     crf = CRF(L, batch_first=batch_first)
     emissions = torch.zeros(2, 4, L)
     message = rf"the last dimension of one-hot tags must be num_tags = {L}, got {columns} in \(2, 4, {columns}\)"
-    for ask in (crf, crf.nll, crf.score):
+    for ask in (crf, crf.nll):
         with pytest.raises(ShapeError, match=message):
             ask(emissions, torch.zeros(2, 4, columns, dtype=torch.int64))
 

@@ -16,13 +16,15 @@ from trellis.nn import CRF
 TAGS = torch.arange(20).reshape(4, 5) % L
 ORDERS = pytest.mark.parametrize("batch_first", [True, False])
 QUESTIONS: dict[str, Any] = {
-    "log_partition": lambda crf, e, **given: crf.log_partition(e, **given),
-    "entropy": lambda crf, e, **given: crf.entropy(e, **given),
+    "log_partition": lambda crf, e, **given: crf.scores(e, **given).log_partition(),
+    "entropy": lambda crf, e, **given: crf.scores(e, **given).entropy(),
     "marginals": lambda crf, e, **given: crf.marginals(e, **given).transitions,
     "viterbi": lambda crf, e, **given: crf.viterbi(e, **given).scores,
-    "kbest": lambda crf, e, **given: torch.cat(crf.kbest(e, 3, **given).scores),
-    "sample": lambda crf, e, **given: crf.sample(e, 3, **given),
-    "span_log_prob": lambda crf, e, **given: crf.span_log_prob(e, [[0, 1, 3], [1, 0, 2]], [[1, 2], [0, 0]], **given),
+    "kbest": lambda crf, e, **given: torch.cat(crf.scores(e, **given).kbest(3).scores),
+    "sample": lambda crf, e, **given: crf.scores(e, **given).sample(3),
+    "span_log_prob": lambda crf, e, **given: crf.scores(e, **given).span_log_prob(
+        [[0, 1, 3], [1, 0, 2]], [[1, 2], [0, 0]]
+    ),
 }
 
 
@@ -95,7 +97,7 @@ class TestByEnumeration:
         crf = make_crf(batch_first)
         emissions, tags, mask, edges = ordered(crf, make_emissions(), TAGS, MASK, make_edges())
         expected = [own[tuple(gold)] for own, gold in zip(self.scores_of(crf), rows(TAGS), strict=True)]
-        found = crf.score(emissions, tags, mask, edges=edges)
+        found = crf.scores(emissions, mask, edges=edges, tags=tags).score(tags)
         torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
 
 
@@ -153,7 +155,7 @@ def test_constraints_hold_whatever_the_edges_say() -> None:
     for i, j in FORBIDDEN:
         edges[..., i, j] = 1e4
     assert all(is_valid(path) for path in crf.decode(emissions, MASK, edges=edges))
-    for drawn in crf.sample(emissions, 20, MASK, edges=edges):
+    for drawn in crf.scores(emissions, MASK, edges=edges).sample(20):
         assert all(is_valid(path) for path in rows(drawn))
     found = crf.marginals(emissions, MASK, edges=edges, pairwise=True)
     assert found.pairwise is not None
@@ -173,8 +175,8 @@ class TestScores:
         crf, emissions, edges = make_crf(constraints=constraints()), make_emissions(), make_edges()
         scores = crf.scores(emissions, MASK, edges=edges)
         assert isinstance(scores, ChainScores)
-        torch.testing.assert_close(scores.log_partition(), crf.log_partition(emissions, MASK, edges=edges))
-        torch.testing.assert_close(scores.entropy(), crf.entropy(emissions, MASK, edges=edges))
+        marginals = crf.marginals(emissions, MASK, edges=edges)
+        torch.testing.assert_close(scores.marginals().tokens, marginals.tokens)
         assert torch.equal(scores.viterbi().tags, crf.viterbi(emissions, MASK, edges=edges).tags)
 
     def test_leave_out_ignored_tags(self) -> None:
@@ -182,11 +184,13 @@ class TestScores:
         tags = torch.where(MASK, TAGS, -100)
         losses = crf.scores(emissions, tags=tags, edges=edges).nll(tags)
         torch.testing.assert_close(losses, crf.nll(emissions, TAGS, MASK, edges=edges, reduction="none"))
-        torch.testing.assert_close(crf.score(emissions, tags), crf.score(emissions, TAGS, MASK))
+        torch.testing.assert_close(
+            crf.scores(emissions, tags=tags).score(tags), crf.scores(emissions, MASK).score(TAGS)
+        )
 
     def test_score_less_log_partition_is_the_log_likelihood(self) -> None:
         crf, emissions = make_crf(), make_emissions()
-        found = crf.score(emissions, TAGS, MASK) - crf.log_partition(emissions, MASK)
+        found = crf.scores(emissions, MASK).score(TAGS) - crf.scores(emissions, MASK).log_partition()
         torch.testing.assert_close(found, crf(emissions, TAGS, MASK, reduction="none"))
 
     def test_shapes_that_do_not_fit_are_named(self) -> None:
@@ -203,7 +207,7 @@ class TestScores:
         emissions = torch.randn(*shape, L, dtype=torch.float64)
         edges = torch.empty(shape[0], max(shape[1] - 1, 0), L, L, dtype=torch.float64)
         e, own = ordered(crf, emissions, edges)
-        torch.testing.assert_close(crf.log_partition(e, edges=own), crf.log_partition(e))
+        torch.testing.assert_close(crf.scores(e, edges=own).log_partition(), crf.scores(e).log_partition())
         assert crf.decode(e, edges=own) == crf.decode(e)
 
 

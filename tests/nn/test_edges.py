@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from trellis.models.neural.learning import take_over
-from trellis.nn.edges import BilinearEdges
+from trellis.nn.heads import BilinearEdges
 
 
 def test_each_score_is_a_bilinear_form_of_its_two_tokens() -> None:

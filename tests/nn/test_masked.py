@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from trellis.nn.masked import Dropout, RowSource
+from trellis.nn.dropout import Dropout, RowSource
 
 LENGTHS = np.array([3, 0, 5, 1, 40, 1])
 N = int(LENGTHS.sum())

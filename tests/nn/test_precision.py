@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from trellis.nn.precision import set_precision
+from trellis.nn.transformer import set_precision
 
 
 def network():

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from trellis.errors import ShapeError
-from trellis.nn import native as native_kernels
-from trellis.nn import recurrence
-from trellis.nn.bilstm import BiLSTM, run_lstm
-from trellis.nn.packing import Packing
+from trellis.nn import BiLSTM, Packing
+from trellis.nn import lstm as lstm_module
+from trellis.nn.lstm import has_kernels, run_lstm
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def values_and_gradients(layer: nn.LSTM, features: Tensor, lengths: list[int], n
     layer.zero_grad()
     if native:
         forward, backward = layer.all_weights
-        states = recurrence.bilstm(features, np.array(lengths), (*forward, *backward))
+        states = lstm_module.bilstm(features, np.array(lengths), (*forward, *backward))
     else:  # one sequence after another, by torch
         states = torch.cat([layer(own)[0] for own in features.split(lengths) if len(own)])
     (states * torch.linspace(-1, 2, states.numel(), dtype=states.dtype).view_as(states)).sum().backward()
@@ -72,7 +71,7 @@ def test_gradients_by_differences() -> None:
     features = torch.randn(6, 2, dtype=torch.float64, requires_grad=True)
 
     def run(features: Tensor, *weights: Tensor) -> Tensor:
-        return recurrence.bilstm(features, np.array([2, 0, 3, 1]), weights)
+        return lstm_module.bilstm(features, np.array([2, 0, 3, 1]), weights)
 
     assert torch.autograd.gradcheck(run, (features, *forward, *backward))
 
@@ -128,7 +127,7 @@ def test_other_ways_give_the_same(layers: int, monkeypatch: pytest.MonkeyPatch) 
     """A whole encoder by the kernels, and by torch's packed sequences as on a GPU."""
     found = []
     for native in (True, False):
-        monkeypatch.setattr(native_kernels, "supports", lambda _, native=native: native)
+        monkeypatch.setattr(lstm_module, "has_kernels", lambda _, native=native: native)
         torch.manual_seed(0)
         lstm = BiLSTM(3, 4, layers).double()
         flat = torch.randn(13, 3, dtype=torch.float64, requires_grad=True)
@@ -145,7 +144,7 @@ def test_tokens_may_share_rows(
     instruction_set: str, native: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same states as with a row a token, and with gradients these too, whichever way they are computed."""
-    monkeypatch.setattr(native_kernels, "supports", lambda _: native)
+    monkeypatch.setattr(lstm_module, "has_kernels", lambda _: native)
     layer, packing = make(3, 21, dtype), Packing.of([4, 0, 9, 1, 6])
     rows, index = torch.randn(5, 3, dtype=dtype, requires_grad=True), torch.randint(5, (20,))
     wanted = run_lstm(layer, rows[index], packing)
@@ -180,7 +179,7 @@ def test_lengths_whose_sum_wraps_around_are_refused() -> None:
     features = torch.randn(4, 2, dtype=torch.float64)
     for lengths in (np.array([2**62] * 3 + [2**62 + 4]), np.array([2**64 - 1, 5], np.uint64), np.array([5, -1])):
         with pytest.raises(ShapeError, match=r"^lengths must"):
-            recurrence.bilstm(features, lengths, (*forward, *backward))
+            lstm_module.bilstm(features, lengths, (*forward, *backward))
 
 
 def test_lengths_that_change_after_the_forward_pass_change_no_gradient() -> None:
@@ -190,7 +189,7 @@ def test_lengths_that_change_after_the_forward_pass_change_no_gradient() -> None
     for later in ([2, 0, 3, 1], [3, 3, 0, 0], [2**40, 0, 0, 0]):
         features = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(6, 2).requires_grad_()
         lengths = np.array([2, 0, 3, 1])
-        states = recurrence.bilstm(features, lengths, (*forward, *backward))
+        states = lstm_module.bilstm(features, lengths, (*forward, *backward))
         lengths[:] = later
         states.square().sum().backward()
         assert features.grad is not None
@@ -205,7 +204,7 @@ def test_gates_are_kept_for_gradients_only(monkeypatch: pytest.MonkeyPatch) -> N
     def forward(doubles: bool, lengths: object, H: int, threads: int, keep: bool, *addresses: int) -> None:
         kept.append(keep)
 
-    monkeypatch.setattr(recurrence._native, "lstm_forward", forward)
+    monkeypatch.setattr(lstm_module._native, "lstm_forward", forward)
     layer, features, packing = make(2, 3), torch.randn(4, 2, dtype=torch.float64), Packing.of([4])
     run_lstm(layer, features, packing)
     with torch.no_grad():
@@ -219,9 +218,9 @@ def test_gates_are_kept_for_gradients_only(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_low_precision_is_left_to_torch() -> None:
     layer, features = make(2, 3, torch.float32), torch.randn(4, 2)
-    assert native_kernels.supports(features)
-    assert not native_kernels.supports(features.bfloat16())
+    assert has_kernels(features)
+    assert not has_kernels(features.bfloat16())
     with torch.autocast("cpu", torch.bfloat16):
-        assert not native_kernels.supports(features)
+        assert not has_kernels(features)
         low = run_lstm(layer, features, Packing.of([3, 1]))
     torch.testing.assert_close(low.float(), run_lstm(layer, features, Packing.of([3, 1])), rtol=0, atol=0.05)

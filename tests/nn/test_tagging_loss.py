@@ -8,12 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from trellis.nn import CRF
-from trellis.nn.characters import CharacterCNN
-from trellis.nn.encoder import Batch, Characters, Encoder
-from trellis.nn.masked import Dropout
-from trellis.nn.packing import Packing
-from trellis.nn.parts import CasePart, CharacterPart, PairPart, WordPart
-from trellis.nn.tagging_loss import supports, tagging_loss
+from trellis.nn.characters import CharacterCNN, CharacterPart
+from trellis.nn.dropout import Dropout
+from trellis.nn.encoder import Batch, Characters, Encoder, LookupPart, WordPart
+from trellis.nn.loss import supports, tagging_loss
+from trellis.nn.lstm import Packing
 
 LENGTHS = np.array([4, 1, 0, 7, 2])
 N, L = int(LENGTHS.sum()), 5
@@ -30,8 +29,8 @@ def make_encoder(names: str, **dropout: float) -> Encoder:
     every = {
         "words": WordPart(9, 6, vectors=np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)),
         "characters": CharacterPart(CharacterCNN(8, 3, 4)),
-        "case": CasePart(4, 2),
-        "pairs": PairPart(6, 3),
+        "case": LookupPart("case", 4, 2),
+        "pairs": LookupPart("pairs", 6, 3),
         "frozen": WordPart(2, 6, vectors=np.ones((5, 6), np.float32), learnt=False),
     }
     parts = {name: every[name] for name in names.split()}
@@ -98,5 +97,5 @@ def test_other_networks_go_through_the_modules() -> None:
     one = make_encoder("words")
     assert supports(one, nn.Linear(14, L))
     assert not supports(one, nn.Linear(14, L).bfloat16())
-    assert not supports(Encoder({"case": CasePart(4, 2)}, hidden=14, layers=2), nn.Linear(14, L))
-    assert not supports(Encoder({"case": CasePart(4, 2)}, hidden=0), nn.Linear(14, L))
+    assert not supports(Encoder({"case": LookupPart("case", 4, 2)}, hidden=14, layers=2), nn.Linear(14, L))
+    assert not supports(Encoder({"case": LookupPart("case", 4, 2)}, hidden=0), nn.Linear(14, L))

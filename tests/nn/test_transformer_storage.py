@@ -16,11 +16,10 @@ from transformers import BertConfig, BertModel, T5Config, T5Model
 from tests.nn.tiny import PIECES, bert, bert_encoder, roberta_encoder, save_folder, wordpiece
 from trellis import store
 from trellis.errors import ModelError, StoreError
-from trellis.nn.feature_cache import FeatureCache, compute_features
 from trellis.nn.pretrained import _encoder_of, _subword_tokenizer, load_pretrained
+from trellis.nn.state import arrays_of, state_of
 from trellis.nn.subwords import SubwordTokenizer
-from trellis.nn.transformer import TransformerEncoder
-from trellis.nn.weights import arrays_of, state_of
+from trellis.nn.transformer import FeatureCache, TransformerEncoder, compute_features
 
 SENTENCES = [["ab", "\x00", "the"], [], ["qing"] * 30, ["b"]]
 pytestmark = pytest.mark.usefixtures("one_torch_thread")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.errors import ConfigError
-from trellis.nn.windows import windows_of
+from trellis.nn.subwords import windows_of
 
 
 @st.composite

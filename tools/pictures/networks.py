@@ -75,7 +75,7 @@ def _at(s: float) -> float:
 
 def windows(names: Mapping[str, Any], say: Mapping[str, str]) -> str:
     """Which subwords each window reads, and which of them it gives."""
-    from trellis.nn.windows import windows_of
+    from trellis.nn.subwords import windows_of
 
     encoder, subwords = names["encoder"], names["subwords"]
     found = windows_of(subwords.lengths, encoder.window, encoder.overlap)

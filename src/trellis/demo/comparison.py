@@ -98,7 +98,7 @@ def _threads(family: Contestant) -> AbstractContextManager[None]:
     """Networks this small gain little from more than one thread."""
     if not family.neural:
         return nullcontext()
-    from trellis.nn.threads import one_thread
+    from trellis.nn.lstm import one_thread
 
     return one_thread()
 

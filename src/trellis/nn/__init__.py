@@ -9,20 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trellis.lazy import lazily
-from trellis.nn.bilstm import BiLSTM
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.crf import CRF
 from trellis.nn.dropout import LockedDropout, TokenDropout, WordDropout
-from trellis.nn.embeddings import CategoryEmbedding, WordEmbedding
-from trellis.nn.encoder import Batch, Characters, Encoder, Part
-from trellis.nn.heads import CRFHead, Head, SoftmaxHead
+from trellis.nn.encoder import Batch, CategoryEmbedding, Characters, Encoder, Part, WordEmbedding
+from trellis.nn.heads import CRFHead, Head, SegmentStates, SemiCRFHead, SoftmaxHead
+from trellis.nn.lstm import BiLSTM, Packing
 from trellis.nn.pooling import WordPooling, pool
-from trellis.nn.segment_head import SegmentStates, SemiCRFHead
 from trellis.nn.semicrf import SemiCRF, TokenScores
 from trellis.vectors import Coverage, Vectors, read_vectors
 
 if TYPE_CHECKING:
-    from trellis.nn.token_classification import CRFForTokenClassification, align_labels
+    from trellis.nn.trainer import CRFForTokenClassification, align_labels
     from trellis.nn.transformer import TransformerEncoder
 
 __all__ = [
@@ -39,6 +37,7 @@ __all__ = [
     "Encoder",
     "Head",
     "LockedDropout",
+    "Packing",
     "Part",
     "SegmentStates",
     "SemiCRF",
@@ -60,7 +59,7 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "token_classification": ("CRFForTokenClassification", "align_labels"),
+        "trainer": ("CRFForTokenClassification", "align_labels"),
         "transformer": ("TransformerEncoder",),
     },
 )

@@ -8,17 +8,19 @@ characters, not with ``W * C``: one long word among short ones costs no more tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from trellis.errors import ConfigError
-from trellis.nn import native, spelling
-from trellis.nn.bilstm import run_lstm
-from trellis.nn.dropout import check_rate
-from trellis.nn.embeddings import CategoryEmbedding
-from trellis.nn.packing import Packing
+from trellis import _native
+from trellis.arrays import plain_tensor
+from trellis.errors import ConfigError, ShapeError
+from trellis.nn.dropout import RowSource, check_rate
+from trellis.nn.encoder import Batch, CategoryEmbedding, Part
+from trellis.nn.lstm import Packing, has_kernels, run_lstm
 from trellis.symbols import PADDING
 
 
@@ -57,7 +59,7 @@ class CharacterCNN(nn.Module):
     def forward(self, characters: Tensor) -> Tensor:
         """``(W, C)`` to ``(W, output_size)``; a word without characters is read as one place of padding."""
         vectors = self.dropout(self.embedding.weight)
-        if native.supports(vectors):
+        if has_kernels(vectors):
             return self._by_tables(characters, vectors)
         return self._by_windows(characters, vectors).tanh()
 
@@ -70,7 +72,7 @@ class CharacterCNN(nn.Module):
         values = []
         for filters in self.filters:
             assert isinstance(filters, nn.Linear)
-            values.append(spelling.filtered(vectors, filters.weight, filters.bias, characters))
+            values.append(character_filters(vectors, filters.weight, filters.bias, characters))
         return values[0] if len(values) == 1 else torch.cat(values, 1)
 
     def _by_windows(self, characters: Tensor, vectors: Tensor) -> Tensor:
@@ -135,3 +137,76 @@ def _windows(characters: Tensor, width: int) -> tuple[Tensor, Tensor]:
     first = rows * padded.shape[1] + columns
     offsets = torch.arange(width, device=characters.device)
     return padded.reshape(-1)[first[:, None] + offsets], lengths
+
+
+def character_filters(vectors: Tensor, weight: Tensor, bias: Tensor, words: Tensor) -> Tensor:
+    """From vectors ``(characters, size)``, filters ``(F, width * size)`` and words ``(W, C)`` to ``(W, F)``.
+
+    ``tanh(bias + max_t sum_k weight[:, k] . vector[word[t + k - (width - 1) // 2]])`` with t over the characters of the
+    word, which is padded with 0; places before and after it add nothing, and a word without characters has a sum of 0.
+    """
+    tensors = (vectors, weight, bias)
+    keep = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    found: Tensor = _CharacterFilters.apply(keep, words, *tensors)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _CharacterFilters(torch.autograd.Function):
+    """What each character gives each filter at each place is computed once, no matter how often it occurs.
+
+    Keeps its own copy of the words for the backward pass: changed ids could point outside the table.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, keep: bool, words: Tensor, vectors: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        words = plain_tensor(words.to(torch.int64, copy=keep))
+        by_place = weight.view(len(weight), -1, vectors.shape[1]).transpose(0, 1)  # (width, F, size)
+        table = plain_tensor(torch.matmul(vectors, by_place.transpose(1, 2)))  # (width, characters, F)
+        (W, C), (width, count, F) = words.shape, table.shape
+        largest, places = table.new_empty(W, F), torch.empty(W, F, dtype=torch.int32)
+        shape = (words.data_ptr(), W, C, table.data_ptr(), width, count, F)
+        if not _native.spelling_forward(table.dtype == torch.float64, *shape, largest.data_ptr(), places.data_ptr()):
+            wrong = int(words[(words < 0) | (words >= count)][0])
+            raise ShapeError(f"ids of characters must be in 0..{count - 1}, got {wrong}")
+        values = largest.add_(bias).tanh_()
+        if keep:
+            ctx.save_for_backward(words, places, vectors, by_place, values)
+        return values
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        words, places, vectors, by_place, values = ctx.saved_tensors
+        (W, C), (width, F, _), count = words.shape, by_place.shape, len(vectors)
+        of_largest = plain_tensor(torch.ops.aten.tanh_backward(gradient, values))
+        of_table = vectors.new_zeros(width, count, F)
+        shape = (words.data_ptr(), W, C, of_table.data_ptr(), width, count, F)
+        _native.spelling_backward(vectors.dtype == torch.float64, *shape, of_largest.data_ptr(), places.data_ptr())
+        of_vectors = torch.matmul(of_table, by_place).sum(0)
+        of_weight = torch.matmul(of_table.transpose(1, 2), vectors).transpose(0, 1).flatten(1)
+        return None, None, of_vectors, of_weight, of_largest.sum(0)
+
+
+class CharacterPart(Part):
+    """Features of each distinct word's characters, copied to its tokens."""
+
+    of_words = True
+
+    def __init__(self, module: CharacterCNN | CharacterLSTM) -> None:
+        super().__init__()
+        self.module = module
+        self.output_size = module.output_size
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        assert batch.characters is not None
+        by_word: Tensor = self.module(batch.characters.words)
+        index = batch.characters.index
+        if by_word.device.type == "cpu":
+            return by_word.index_select(0, index)
+        return F.embedding(index, by_word)  # slower, but its gradient is reproducible on GPUs too
+
+    def sources(self, batch: Batch) -> list[RowSource]:
+        """See `Part`."""
+        assert batch.characters is not None
+        return [RowSource(self.module(batch.characters.words), batch.characters.index)]

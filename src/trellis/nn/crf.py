@@ -1,6 +1,14 @@
-"""The linear-chain CRF as a layer: emissions of any encoder in, loss, labels and probabilities out."""
+"""The linear-chain CRF as a layer: emissions of any encoder in, loss, labels and probabilities out.
+
+`ExportDecoder` is its decoder in plain tensor operations, for programs that export a module instead of running it.
+"""
 
 from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,9 +16,9 @@ from torch import Tensor, nn
 from trellis.chain import torch as chain
 from trellis.chain.torch import library
 from trellis.errors import ChainError, ConfigError, ShapeError
-from trellis.nn import arguments
-from trellis.nn.arguments import Constraints
-from trellis.nn.exporting import ExportDecoder
+from trellis.ragged import check_lengths
+
+Constraints = Tensor | tuple[Tensor, Tensor, Tensor]
 
 
 class CRF(nn.Module):
@@ -22,8 +30,8 @@ class CRF(nn.Module):
     Tensors are ``(T, B, ...)``, or ``(B, T, ...)`` with ``batch_first``. A mask says which places hold a token: holes,
     padding on the left and empty rows are all fine, and ``lengths[B]`` may be given instead. Places where ``tags`` is
     ``ignore_index`` hold no token either. Tags may also be one-hot, shaped like the emissions, where a place of zeros
-    holds no token. ``scores(...)`` is the distribution itself, and the other methods ask it;
-    ``edges=`` adds scores of transitions that depend on the place.
+    holds no token. ``edges=`` adds scores of transitions that depend on the place. ``scores(...)`` is the distribution
+    itself, which also knows ``score``, ``log_partition``, ``kbest``, ``sample``, ``entropy`` and ``span_log_prob``.
 
     Args:
         num_tags: L.
@@ -57,14 +65,21 @@ class CRF(nn.Module):
         self.start_transitions = nn.Parameter(torch.empty(num_tags))
         self.end_transitions = nn.Parameter(torch.empty(num_tags))
         self.transitions = nn.Parameter(torch.empty(num_tags, num_tags))
-        self._set_constraints(constraints)
+        self._register_constraints(constraints)
         self.reset_parameters()
 
-    def _set_constraints(self, constraints: Constraints | None) -> None:
+    def _register_constraints(self, constraints: Constraints | None) -> None:
         """Keep what is forbidden as buffers outside the state dict, so that checkpoints fit with and without them."""
-        names = ("transitions", "start", "end")
-        for name, mask in zip(names, arguments.forbidden(constraints, self.num_tags), strict=True):
-            self.register_buffer(f"_forbidden_{name}", mask, persistent=False)
+        L = self.num_tags
+        given = constraints if isinstance(constraints, tuple) else (constraints, None, None)
+        for name, allowed, shape in zip(("transitions", "start", "end"), given, ((L, L), (L,), (L,)), strict=True):
+            mask = None if allowed is None else torch.as_tensor(allowed)
+            if mask is not None and (mask.shape != shape or mask.dtype != torch.bool):
+                raise ShapeError(
+                    f"constraints of {name} must be bool {shape} for num_tags = {L}, "
+                    f"got {mask.dtype} {tuple(mask.shape)}"
+                )
+            self.register_buffer(f"_forbidden_{name}", None if mask is None else ~mask, persistent=False)
 
     def reset_parameters(self) -> None:
         """Draw all parameters uniformly from -0.1 .. 0.1."""
@@ -146,34 +161,25 @@ class CRF(nn.Module):
             reduction: "none" (a value per sequence), "sum", "mean" (over sequences) or "token_mean" (over tokens).
 
         """
+        check_reduction(reduction)
         tags = None if tags is None else self._numbers(emissions, tags)
         if torch.compiler.is_compiling() and tags is not None and allowed is None and label_weights is None:
             self._check(emissions, tags, mask)
-            options = (self.batch_first, self.ignore_index, arguments.known(reduction))
             places = self._places(emissions, mask, lengths)
+            options = (self.batch_first, self.ignore_index, reduction)
             return library.nll(emissions, tags, places, *self.chain_parameters(), edges, *options)
         scores = self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags)
-        weights = None if label_weights is None or tags is None else self._weights(tags, label_weights)
-        return scores.nll(tags, allowed=allowed, weights=weights, scale=arguments.scale(scores, reduction))
-
-    def _weights(self, tags: Tensor, label_weights: Tensor) -> Tensor:
-        if label_weights.shape != (self.num_tags,):
-            raise ShapeError(f"label_weights must be (L,) = ({self.num_tags},), got {tuple(label_weights.shape)}")
-        known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or ignored
-        return label_weights[tags.where(known, 0)]
-
-    def score(
-        self,
-        emissions: Tensor,
-        tags: Tensor,
-        mask: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        edges: Tensor | None = None,
-    ) -> Tensor:
-        """Score of the tags of each sequence, ``(B,)``; minus infinity if they are forbidden."""
-        tags = self._numbers(emissions, tags)
-        return self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags).score(tags)
+        weights = None
+        if label_weights is not None and tags is not None:
+            if label_weights.shape != (self.num_tags,):
+                raise ShapeError(f"label_weights must be (L,) = ({self.num_tags},), got {tuple(label_weights.shape)}")
+            known = (tags >= 0) & (tags < self.num_tags)  # the others are reported, or ignored
+            weights = label_weights[tags.where(known, 0)]
+        scale = None if reduction == "none" else 1.0
+        if reduction in ("mean", "token_mean"):
+            count = scores.layout.sequences if reduction == "mean" else scores.layout.tokens
+            scale = 1.0 / max(count, 1)  # a batch without tokens has no loss; 0 / 0 would spoil the parameters for ever
+        return scores.nll(tags, allowed=allowed, weights=weights, scale=scale)
 
     def decode(
         self,
@@ -202,18 +208,6 @@ class CRF(nn.Module):
             return library.viterbi(emissions, places, *self.chain_parameters(), edges, self.batch_first)
         return self.scores(emissions, mask, lengths=lengths, edges=edges).viterbi(allowed=allowed)
 
-    def log_partition(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        allowed: Tensor | None = None,
-        edges: Tensor | None = None,
-    ) -> Tensor:
-        """Log Z of each sequence, ``(B,)``."""
-        return self.scores(emissions, mask, lengths=lengths, edges=edges).log_partition(allowed=allowed)
-
     def marginals(
         self,
         emissions: Tensor,
@@ -226,65 +220,6 @@ class CRF(nn.Module):
     ) -> chain.Marginals:
         """Probability of each label at each token (0 at places without one), and expected transitions."""
         return self.scores(emissions, mask, lengths=lengths, edges=edges).marginals(allowed=allowed, pairwise=pairwise)
-
-    def kbest(
-        self,
-        emissions: Tensor,
-        k: int,
-        mask: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        allowed: Tensor | None = None,
-        edges: Tensor | None = None,
-    ) -> chain.Paths:
-        """The k best label sequences of each sequence with their scores, best first."""
-        return self.scores(emissions, mask, lengths=lengths, edges=edges).kbest(k, allowed=allowed)
-
-    def sample(
-        self,
-        emissions: Tensor,
-        n: int = 1,
-        mask: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        allowed: Tensor | None = None,
-        edges: Tensor | None = None,
-        seed: int = 0,
-    ) -> Tensor:
-        """``n`` label sequences drawn from the exact distribution, -1 where there is no token."""
-        return self.scores(emissions, mask, lengths=lengths, edges=edges).sample(n, seed=seed, allowed=allowed)
-
-    def entropy(
-        self,
-        emissions: Tensor,
-        mask: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        allowed: Tensor | None = None,
-        edges: Tensor | None = None,
-    ) -> Tensor:
-        """Entropy of each sequence's distribution over label sequences in nats, ``(B,)``."""
-        return self.scores(emissions, mask, lengths=lengths, edges=edges).entropy(allowed=allowed)
-
-    def span_log_prob(
-        self,
-        emissions: Tensor,
-        spans: Tensor | list[list[int]],
-        tags: Tensor | list[list[int]],
-        mask: Tensor | None = None,
-        *,
-        lengths: Tensor | None = None,
-        before: Tensor | None = None,
-        after: Tensor | None = None,
-        allowed: Tensor | None = None,
-        edges: Tensor | None = None,
-    ) -> Tensor:
-        """Exact log probability that spans carry given labels; see ``trellis.chain.ChainScores.span_log_prob``.
-
-        Positions count the tokens of a sequence, not its padding.
-        """
-        scores = self.scores(emissions, mask, lengths=lengths, edges=edges)
-        return scores.span_log_prob(spans, tags, before=before, after=after, allowed=allowed)
 
     def _numbers(self, emissions: Tensor, tags: Tensor) -> Tensor:
         """The tags by their numbers, also where they are one-hot; a place of zeros is one to leave out."""
@@ -305,10 +240,10 @@ class CRF(nn.Module):
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
         if torch.compiler.is_compiling() or library.is_traced():  # the question itself is slow
             library.refuse_exporters()
-        arguments.check_padded(emissions, tags, mask, self.num_tags)
+        check_padded(emissions, tags, mask, self.num_tags)
 
     def _places(self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None) -> Tensor | None:
-        return arguments.places(emissions, mask, lengths, batch_first=self.batch_first)
+        return token_mask(emissions, mask, lengths, batch_first=self.batch_first)
 
     def chain_parameters(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions, start and end scores with the constraints in them: minus infinity where forbidden."""
@@ -323,3 +258,175 @@ class CRF(nn.Module):
 def _forbid(scores: Tensor | None, forbidden: Tensor | None) -> Tensor:
     assert scores is not None
     return scores if forbidden is None else scores.masked_fill(forbidden, -torch.inf)
+
+
+def check_padded(emissions: Tensor, tags: Tensor | None, mask: Tensor | None, L: int) -> None:
+    """The checks of pytorch-crf, with its messages; one-hot tags of a wrong width have one of their own."""
+    shape = emissions.shape
+    if len(shape) != 3:
+        raise ShapeError(f"emissions must have dimension of 3, got {len(shape)}")
+    if shape[2] != L:
+        raise ShapeError(f"expected last dimension of emissions is {L}, got {shape[2]}")
+    places = shape[:2]
+    if tags is not None and tags.ndim == 3 and tags.shape[:2] == places and tags.shape[2] > 1:
+        raise ShapeError(
+            f"the last dimension of one-hot tags must be num_tags = {L}, got {tags.shape[2]} in {tuple(tags.shape)}; "
+            f"tags may also be numbers of labels, {tuple(places)}"
+        )
+    for name, other in (("tags", tags), ("mask", mask)):
+        if other is not None and other.shape != places:
+            raise ShapeError(
+                f"the first two dimensions of emissions and {name} must match, "
+                f"got {tuple(places)} and {tuple(other.shape)}"
+            )
+
+
+def token_mask(emissions: Tensor, mask: Tensor | None, lengths: Tensor | None, *, batch_first: bool) -> Tensor | None:
+    """The places that hold a token, as a mask: the one given, or that of lengths; None if all do."""
+    if lengths is None:
+        return mask
+    if mask is not None:
+        raise ChainError("give either a mask or lengths, got both")
+    B, T = emissions.shape[:2] if batch_first else (emissions.shape[1], emissions.shape[0])
+    given = lengths if isinstance(lengths, Tensor) else torch.from_numpy(check_lengths(lengths))
+    kind = given.dtype
+    if given.shape != (B,) or kind.is_floating_point or kind.is_complex or kind == torch.bool:
+        raise ShapeError(f"lengths must be integers (B,) = ({B},), got {kind} {tuple(given.shape)}")
+    counts = given.to(emissions.device, torch.int64)
+    in_range = torch.compiler.is_compiling() or bool(((counts >= 0) & (counts <= T)).all())
+    if not in_range:
+        raise ShapeError(f"lengths must be in 0..{T}, the size of the time axis, got {given.tolist()}")
+    found = torch.arange(T, device=emissions.device) < counts[:, None]
+    return found if batch_first else found.T
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse an unknown reduction."""
+    if reduction not in ("none", "sum", "mean", "token_mean"):
+        raise ConfigError(f"invalid reduction: {reduction}")
+
+
+class ExportDecoder(nn.Module):
+    """Emissions and a mask to the best labels, -1 where there is no token, their marginals, and the path's probability.
+
+    Shapes are those of the CRF: ``(T, B, L)`` and ``(T, B)``, or with ``batch_first`` ``(B, T, L)`` and ``(B, T)``.
+
+    `torch.jit.trace` would write out a loop once per time step of its example, so it gets the loop as a script;
+    `torch.export`, and `torch.onnx.export` with it, get a scan. Either way the length of a batch may vary afterwards.
+    The recursions are in log space.
+    """
+
+    def __init__(self, crf: CRF) -> None:
+        super().__init__()
+        self.crf = crf
+
+    def forward(self, emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The labels, the probability of each label at each token, and that of each sequence's path ``(B,)``.
+
+        Nothing is learned through them.
+        """
+        first = self.crf.batch_first
+        by_time, places = (emissions.transpose(0, 1), mask.transpose(0, 1)) if first else (emissions, mask)
+        decode = _by_script() if library.is_traced() else _by_scan if library.is_exported() else by_loop
+        scores = [given.detach() for given in (by_time, *self.crf.chain_parameters())]
+        tags, marginals, total = decode(scores[0], places.bool(), *scores[1:])
+        return (tags.t(), marginals.transpose(0, 1), total) if first else (tags, marginals, total)
+
+
+def by_loop(
+    emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Labels ``(T, B)``, marginals ``(T, B, L)`` and probabilities ``(B,)``, one time step after another."""
+    T = mask.shape[0]
+    beta = end + torch.zeros_like(emissions[0])
+    best = beta
+    betas, bests = [beta], [best]
+    for i in range(T - 1):
+        t = T - 1 - i
+        beta, best = _before(beta, best, emissions[t], mask[t], transitions)
+        betas.append(beta)
+        bests.append(best)
+    rows = torch.cat([transitions, start.unsqueeze(0)])
+    alpha, state, total = _begin(emissions[0])
+    tags, marginals = [state], [beta]  # their types, for the script
+    for t in range(T):
+        alpha, state, total, tag, probabilities = _after(
+            alpha, state, total, emissions[t], mask[t], betas[T - 1 - t], bests[T - 1 - t], rows
+        )
+        tags.append(tag)
+        marginals.append(probabilities)
+    return torch.stack(tags[1:]), torch.stack(marginals[1:]), total.exp()
+
+
+def _by_scan(
+    emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for `torch.export`."""
+    from torch._higher_order_ops.scan import scan
+
+    def back(carry: tuple[Tensor, Tensor], given: tuple[Tensor, Tensor]) -> Any:
+        here = tuple(x.clone() for x in carry)
+        return _before(*carry, *given, transitions), here
+
+    def ahead(carry: tuple[Tensor, Tensor, Tensor], given: tuple[Tensor, Tensor, Tensor, Tensor]) -> Any:
+        found = _after(*carry, *given, rows)
+        return found[:3], found[3:]
+
+    last = end + torch.zeros_like(emissions[0])
+    _, (beta, best) = scan(back, (last, last.clone()), (emissions, mask), dim=0, reverse=True)
+    rows = torch.cat([transitions, start.unsqueeze(0)])
+    (_, _, total), (tags, marginals) = scan(ahead, _begin(emissions[0]), (emissions, mask, beta, best), dim=0)
+    return tags, marginals, total.exp()
+
+
+@cache
+def _by_script() -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
+    with warnings.catch_warnings():  # scripts are deprecated, but nothing else keeps a loop in a trace
+        warnings.simplefilter("ignore")
+        return torch.jit.script(by_loop)
+
+
+def _before(beta: Tensor, best: Tensor, e: Tensor, m: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
+    """Beta and best of the token before, ``(B, L)``; unchanged if there is no token here."""
+    here = m.unsqueeze(1)
+    sums = _near_zero(((e + beta).unsqueeze(1) + transitions).logsumexp(2))
+    largest = _near_zero(((e + best).unsqueeze(1) + transitions).amax(2))
+    return torch.where(here, sums, beta), torch.where(here, largest, best)
+
+
+def _begin(e: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Before the first token: alpha ``(B, L + 1)``, the row of the start scores, and log probability 0."""
+    nowhere = torch.full_like(e, -torch.inf)
+    alpha = torch.cat([nowhere, torch.zeros_like(e[:, :1])], 1)
+    state = torch.zeros_like(e[:, 0]).long() + e.shape[1]
+    return alpha, state, torch.zeros_like(e[:, 0])
+
+
+def _after(
+    alpha: Tensor, state: Tensor, total: Tensor, e: Tensor, m: Tensor, beta: Tensor, best: Tensor, rows: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Alpha, label and log probability after this place; its label and marginals."""
+    here = m.unsqueeze(1)
+    # Without labels from which the end cannot be reached: the largest of them would round away the others.
+    ahead = (alpha.unsqueeze(2) + rows).logsumexp(1) + e
+    own = _near_zero(torch.where(torch.isinf(beta), beta, ahead))
+    row = rows[state] + e
+    chosen = (row + best).argmax(1)
+    scores = row + beta
+    gain = scores.gather(1, chosen.unsqueeze(1)).squeeze(1) - scores.logsumexp(1)
+    moved = torch.cat([own, torch.full_like(e[:, :1], -torch.inf)], 1)
+    marginals = torch.where(here, (own + beta).softmax(1), torch.zeros_like(e))
+    tag = torch.where(m, chosen, torch.full_like(chosen, -1))
+    return (
+        torch.where(here, moved, alpha),
+        torch.where(m, chosen, state),
+        torch.where(m, total + gain, total),
+        tag,
+        marginals,
+    )
+
+
+def _near_zero(values: Tensor) -> Tensor:
+    """Less the largest of each row, which changes no difference between them."""
+    largest = values.amax(1, keepdim=True)
+    return values - torch.where(torch.isinf(largest), torch.zeros_like(largest), largest)

@@ -7,17 +7,21 @@ Each part is optional and gives ``(N, width)``, one row per token of the batch, 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from trellis.nn.bilstm import BiLSTM
-from trellis.nn.dropout import LockedDropout, TokenDropout
-from trellis.nn.masked import Dropout, RowSource
-from trellis.nn.packing import Packing
+from trellis.arrays import BoolArray, Float32Array
+from trellis.errors import ConfigError
+from trellis.nn.dropout import Dropout, LockedDropout, RowSource, TokenDropout, WordDropout, check_rate
+from trellis.nn.lstm import BiLSTM, Packing
+from trellis.symbols import PADDING
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,12 +146,145 @@ class Encoder(nn.Module):
 
     def draw_dropout(self) -> tuple[Dropout, Dropout]:
         """What the input and the output of the BiLSTM lose in this step."""
-        tokens, plain, locked = (
-            own.p if self.training else 0.0 for own in (self.token_dropout, self.dropout, self.locked_dropout)
-        )
+        layers = (self.token_dropout, self.dropout, self.locked_dropout)
+        tokens, plain, locked = (layer.p if self.training else 0.0 for layer in layers)
         first = Dropout.drawn(tokens=tokens, numbers=plain, columns=locked)
         return first, Dropout.drawn(numbers=plain, columns=locked)
 
     def _drop(self, features: Tensor, packing: Packing) -> Tensor:
         dropped: Tensor = self.locked_dropout(self.dropout(features), packing.sequence, len(packing.lengths))
         return dropped
+
+
+class CategoryEmbedding(nn.Module):
+    """A vector for each of a few categories: capitalisation, the values of an extra column.
+
+    Id 0 is padding, whose vector is zero and never trained; id 1 is everything unknown.
+
+    Args:
+        count: how many ids there are, padding and unknown included.
+        size: length of the vectors, which is also `output_size`.
+
+    """
+
+    def __init__(self, count: int, size: int) -> None:
+        super().__init__()
+        if count < 2:
+            raise ConfigError(f"count must be at least 2, for padding and unknown, got {count}")
+        if size < 1:
+            raise ConfigError(f"size must be at least 1, got {size}")
+        self.output_size = size
+        limit = math.sqrt(3.0 / size)  # of uniform numbers of variance 1 / size
+        self.weight = nn.Parameter(torch.empty(count, size).uniform_(-limit, limit))
+        self.weight.data[PADDING] = 0.0
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """``(B, T)`` to ``(B, T, size)``."""
+        return F.embedding(ids, self.weight, PADDING)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, {self.weight.shape[1]}"
+
+
+class WordEmbedding(CategoryEmbedding):
+    """A vector for each word, drawn at random.
+
+    Args:
+        count: how many ids there are, padding and the unknown word included.
+        size: length of the vectors, which is also `output_size`.
+        dropout: in training, the probability that a known word is treated as unknown.
+
+    """
+
+    def __init__(self, count: int, size: int, *, dropout: float = 0.0) -> None:
+        super().__init__(count, size)
+        self.dropout = WordDropout(check_rate(dropout, "dropout"))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """``(B, T)`` to ``(B, T, size)``."""
+        return super().forward(self.dropout(ids))
+
+
+class WordPart(Part):
+    """A vector for each word: a learned one, one read from a file, or the sum of both.
+
+    With a file's vectors the learned one is a correction that begins at zero. Words that are not in the training data
+    keep their vector and get the correction of the unknown word, which is learned on known words treated as unknown.
+
+    Args:
+        count: ids of words, padding and the unknown word included.
+        size: width.
+        vectors: ``(V, size)`` of a file, row 0 zeros; None for none.
+        learnt: whether words have a learned vector.
+        unknown: share of known words that training treats as unknown.
+
+    """
+
+    of_words = True
+
+    def __init__(
+        self,
+        count: int,
+        size: int,
+        *,
+        vectors: Float32Array | None = None,
+        learnt: bool = True,
+        unknown: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.output_size = size
+        self.learnt, self.vectors = None, None
+        if vectors is not None:
+            self.vectors = nn.Embedding(len(vectors), size, _weight=torch.tensor(vectors), _freeze=True)
+        if learnt:
+            self.learnt = WordEmbedding(count, size, dropout=unknown)
+
+    def begin_at_vectors(self, with_vector: BoolArray) -> None:
+        """Set the correction of words that have a vector in the file, ``(count,)`` true, to zero."""
+        if self.learnt is not None:
+            self.learnt.weight.data[torch.from_numpy(with_vector)] = 0.0
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, size)``."""
+        if self.learnt is None:
+            assert self.vectors is not None
+            return self.vectors(batch.vector)  # type: ignore[no-any-return]
+        learnt: Tensor = self.learnt(batch.word)
+        return learnt if self.vectors is None else learnt + self.vectors(batch.vector)
+
+    def sources(self, batch: Batch) -> list[RowSource]:
+        """See `Part`."""
+        learnt, vectors, sources = self.learnt, self.vectors, []
+        if learnt is not None:
+            sources.append(RowSource(learnt.weight, learnt.dropout(batch.word), padded=True))
+        if vectors is not None:
+            sources.append(RowSource(vectors.weight, batch.vector))
+        return sources
+
+
+class LookupPart(Part):
+    """A vector for an id that each token has; for its pairs, two side by side.
+
+    Args:
+        of: what is looked up: the pairs with its left and its right neighbour, its case (how it is written), or its
+            value of a column.
+        count: how many ids there are, padding and unknown included.
+        size: width of a vector.
+        column: the name of the column.
+        unknown: share of known ids that training treats as unknown.
+
+    """
+
+    def __init__(
+        self, of: Literal["pairs", "case", "column"], count: int, size: int, *, column: str = "", unknown: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.of, self.column, self.of_words = of, column, of == "case"
+        self.embedding = WordEmbedding(count, size, dropout=unknown)
+        self.output_size = size * (2 if of == "pairs" else 1)
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        ids = {"pairs": batch.pairs, "case": batch.case, "column": batch.columns.get(self.column)}[self.of]
+        vectors: Tensor = self.embedding(ids)
+        return vectors.flatten(1)

@@ -20,7 +20,7 @@ from trellis.arrays import IntArray
 from trellis.chain import SegmentMarginals
 from trellis.chain.torch import SegmentScores
 from trellis.errors import ConfigError, ShapeError
-from trellis.nn import arguments
+from trellis.nn.crf import check_padded, check_reduction, token_mask
 from trellis.ragged import check_lengths
 
 Segments = list[list[tuple[int, int, int]]]
@@ -131,9 +131,9 @@ class SemiCRF(nn.Module):
     ) -> SegmentScores:
         """The same from a padded batch ``(T, B, L)``, or ``(B, T, L)`` with ``batch_first``."""
         own = tokens if isinstance(tokens, TokenScores) else TokenScores(tokens)
-        arguments.check_padded(own.inner, None, mask, self.num_labels)
+        check_padded(own.inner, None, mask, self.num_labels)
         self._check(own)
-        places = arguments.places(own.inner, mask, lengths, batch_first=self.batch_first)
+        places = token_mask(own.inner, mask, lengths, batch_first=self.batch_first)
         rows, counts = _tokens(own.inner, places, self.batch_first)
         return self.segments(own.picked(rows), counts)
 
@@ -151,7 +151,7 @@ class SemiCRF(nn.Module):
         Positions count the tokens of a sequence, not its padding. The reduction is "none" (a value per sequence),
         "sum", "mean" (over sequences) or "token_mean" (over tokens).
         """
-        arguments.known(reduction)
+        check_reduction(reduction)
         scores = self.scores(tokens, mask, lengths=lengths)
         losses = scores.nll(paths)
         if reduction == "none":

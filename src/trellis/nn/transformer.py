@@ -3,8 +3,8 @@
     sentences --encode--> Subwords --batch--> tensors --forward--> features (B, T, H), mask (B, T)
 
 `encode` runs once, ahead of training, for all sentences; `batch` pads some of them; `forward` runs the encoder and
-pools its subwords. A sentence longer than the encoder's window is run in overlapping windows (`trellis.nn.windows`), of
-which the pooling takes each subword where it has most context; no word is ever cut off.
+pools its subwords. A sentence longer than the encoder's window is run in overlapping windows (`trellis.nn.subwords`),
+of which the pooling takes each subword where it has most context; no word is ever cut off.
 """
 
 from __future__ import annotations
@@ -12,25 +12,27 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from trellis.arrays import AnyArray, Arrays
-from trellis.errors import ConfigError, ModelError
-from trellis.nn.blueprint import blueprint, check_state
-from trellis.nn.freezing import Freeze, freeze_parameters
+from trellis import store
+from trellis.arrays import AnyArray, Arrays, Float32Array, IntArray
+from trellis.errors import ConfigError, ModelError, StoreError
+from trellis.nn.encoder import Batch, Part
+from trellis.nn.lstm import BiLSTM, Packing
 from trellis.nn.pooling import How, WordPooling
 from trellis.nn.pretrained import describe, load_pretrained, position_limit, rebuild
-from trellis.nn.stored_encoder import options_of, try_out, untied
-from trellis.nn.subwords import Subwords, SubwordTokenizer
-from trellis.nn.weights import arrays_of, hash_of, state_of
-from trellis.nn.windows import check_window, pad_windows, windows_of
+from trellis.nn.state import arrays_of, blueprint, check_state, hash_of, state_of
+from trellis.nn.subwords import Subwords, SubwordTokenizer, check_window, pad_windows, windows_of
+from trellis.ragged import offsets_of
 from trellis.store import Stored
 from trellis.untrusted import Fields
 
@@ -286,3 +288,229 @@ def _vocabulary_size(model: Any) -> int | None:
     """How many subwords the encoder has vectors for, if that is known."""
     weight = getattr(model.get_input_embeddings(), "weight", None)
     return len(weight) if isinstance(weight, Tensor) else None
+
+
+Freeze = Literal["nothing", "embeddings", "all"] | int
+"""What is not trained; a number means the embeddings and that many layers from the bottom."""
+
+
+def freeze_parameters(encoder: nn.Module, freeze: Freeze) -> None:
+    """Switch off the gradient of the parameters that are not trained."""
+    for module in _frozen_parts(encoder, freeze):
+        module.requires_grad_(False)
+
+
+def _frozen_parts(encoder: nn.Module, freeze: Freeze) -> list[nn.Module]:
+    if freeze == "all":
+        return [encoder]
+    if freeze == "nothing":
+        return []
+    if freeze == "embeddings":
+        return [_embeddings(encoder)]
+    if isinstance(freeze, bool) or not isinstance(freeze, int):
+        raise ConfigError(f"freeze must be 'nothing', 'embeddings', 'all' or a number of layers, got {freeze!r}")
+    layers = layers_of(encoder)
+    if not 0 <= freeze <= len(layers):
+        raise ConfigError(f"freeze must be in 0..{len(layers)}, the layers of the encoder, got {freeze}")
+    return [_embeddings(encoder), *list(layers)[:freeze]]
+
+
+def layers_of(encoder: nn.Module) -> nn.ModuleList:
+    """The encoder's layers from the bottom up: the first list of modules that is as long as its configuration says."""
+    config: Any = encoder.config
+    for module in encoder.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == config.num_hidden_layers:
+            return module
+    raise ConfigError(
+        f"the layers of {type(encoder).__name__} cannot be frozen one by one: it has no list of "
+        f"{config.num_hidden_layers} separate layers"
+    )
+
+
+def _embeddings(encoder: Any) -> nn.Module:
+    """The whole block of embeddings if there is one, otherwise the table of subwords."""
+    block = getattr(encoder, "embeddings", None)
+    return block if isinstance(block, nn.Module) else encoder.get_input_embeddings()
+
+
+def untied(arrays: Arrays, fields: Fields) -> Arrays:
+    """The arrays, with shared ones under each of their names."""
+    tied = fields.table("tied")
+    for name in tied.values:
+        original = tied.text(name)
+        if original not in arrays:
+            raise StoreError(f"{tied.where}: {name!r} is said to be {original!r}, which is missing")
+    return arrays | {name: arrays[original] for name, original in tied.values.items()}
+
+
+def options_of(fields: Fields) -> dict[str, Any]:
+    """The constructor's options in a file; the constructor checks their values."""
+    mixed = fields.value("mix_layers", bool, list)
+    sizes = {name: fields.integer(name, 0, 2**31) for name in ("window", "overlap")}
+    return {
+        "pooling": fields.text("pooling"),
+        "mix_layers": mixed if isinstance(mixed, bool) else list(fields.integers("mix_layers", -(2**31), 2**31)),
+        "freeze": fields.value("freeze", str, int),
+        "checkpointing": fields.value("checkpointing", bool),
+        **sizes,
+    }
+
+
+def try_out(encoder: TransformerEncoder, stored: Stored) -> None:
+    """Run the encoder once, so that wrong settings that no shape reveals do not fail in the middle of tagging."""
+    try:
+        with torch.no_grad():
+            features, _ = encoder.eval()(encoder.batch(encoder.encode([["a"], ["a", "b"]])))
+        if features.shape != (2, 2, encoder.output_size):
+            raise ModelError(f"it gives features of shape {tuple(features.shape)}")
+    except Exception as error:
+        raise StoreError(f"{stored.where}: the stored encoder does not run: {type(error).__name__}: {error}") from error
+    encoder.train()
+
+
+Precision = Literal["float32", "bfloat16"]
+
+
+def set_precision(module: nn.Module, precision: Precision) -> None:
+    """Let all linear layers of the module compute in this precision; bfloat16 takes a copy of their weights."""
+    for layer in module.modules():
+        if type(layer) is nn.Linear:
+            vars(layer).pop("forward", None)
+            if precision == "bfloat16":
+                layer.forward = _lowered(layer)  # type: ignore[method-assign]
+
+
+def _lowered(layer: nn.Linear) -> partial[Tensor]:
+    bias = None if layer.bias is None else layer.bias.detach().bfloat16()
+    return partial(_linear, layer.weight.detach().bfloat16(), bias)
+
+
+def _linear(weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
+    return F.linear(x.to(torch.bfloat16), weight, bias).to(x.dtype)
+
+
+_KIND = "word features"
+
+
+@dataclass(frozen=True, slots=True)
+class WordFeatures:
+    """The features that a frozen encoder gives sentences, one row per word."""
+
+    pooled: Float32Array  # (N, layers, H)
+    present: npt.NDArray[np.uint8]  # (N,) 1 for words that have subwords
+    tokens: IntArray  # (B,) words of each sentence
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def batch(self, sentences: npt.ArrayLike | None = None) -> dict[str, Tensor]:
+        """Tensors for the encoder's ``forward``, of all sentences or of those with the given indices."""
+        chosen = np.arange(len(self)) if sentences is None else np.asarray(sentences, dtype=np.int64).reshape(-1)
+        tokens = self.tokens[chosen]
+        mask = np.arange(int(tokens.max(initial=0))) < tokens[:, None]
+        places = (offsets_of(self.tokens)[chosen][:, None] + np.arange(mask.shape[1]))[mask]
+        pooled = np.zeros((*mask.shape, *self.pooled.shape[1:]), dtype=np.float32)
+        present = np.zeros(mask.shape, dtype=bool)
+        pooled[mask], present[mask] = self.pooled[places], self.present[places]
+        arrays = {"pooled": pooled, "present": present, "mask": mask}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+class FeatureCache:
+    """A folder of word features."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def features(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> WordFeatures:
+        """The features of these sentences: from the folder if they are there, otherwise computed and kept."""
+        _check_frozen(encoder)  # also if an equal frozen encoder has left them in the folder
+        path = self.path(encoder, sentences)
+        try:
+            return _stored_features(store.load(path, _KIND), encoder, sentences)
+        except StoreError:  # absent or damaged
+            features = compute_features(encoder, encoder.encode(sentences))
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.folder} cannot be made: {error.strerror}") from None
+        arrays: dict[str, Any] = {name: getattr(features, name) for name in WordFeatures.__slots__}
+        store.save(path, _KIND, {}, arrays)
+        return features
+
+    def path(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> Path:
+        """Where the features of these sentences are kept."""
+        words = (text for words in sentences for text in (str(len(words)), *words))
+        return self.folder / f"{hash_of((encoder.fingerprint(), *words), {})}.features"
+
+
+def _stored_features(stored: store.Stored, encoder: TransformerEncoder, sentences: Sequence[Any]) -> WordFeatures:
+    """The features of a file, which must be of these sentences and of the form that this encoder gives."""
+    tokens = stored.array("tokens", np.int64, (len(sentences),))
+    if tokens.tolist() != list(map(len, sentences)):
+        raise stored.refused("tokens", "must be the lengths of the sentences")
+    N, layers = int(tokens.sum()), encoder.pooling.layers or 1
+    pooled = stored.array("pooled", np.float32, (N, layers, encoder.output_size), -np.inf, np.inf)
+    return WordFeatures(pooled, stored.array("present", np.uint8, (N,), 0, 1), tokens)
+
+
+def compute_features(encoder: TransformerEncoder, subwords: Subwords) -> WordFeatures:
+    """Run a frozen encoder over sentences, those of similar length together."""
+    _check_frozen(encoder)
+    starts = offsets_of(subwords.tokens)
+    layers = encoder.pooling.layers or 1
+    pooled = np.zeros((int(starts[-1]), layers, encoder.output_size), dtype=np.float32)
+    present = np.zeros(len(pooled), dtype=np.uint8)
+    device = encoder.pooling.absent.device
+    with torch.no_grad():
+        for chosen in subwords.by_length(device.type):
+            batch = {name: tensor.to(device) for name, tensor in encoder.batch(subwords, chosen).items()}
+            values, has_subwords = encoder.pooled(batch)
+            mask = batch["mask"]
+            places = (torch.from_numpy(starts[chosen])[:, None] + torch.arange(mask.shape[1]))[mask.cpu()].numpy()
+            pooled[places] = torch.stack([layer[mask] for layer in values], dim=1).float().cpu().numpy()
+            present[places] = has_subwords[mask].cpu().numpy()
+    return WordFeatures(pooled, present, subwords.tokens)
+
+
+def _check_frozen(encoder: TransformerEncoder) -> None:
+    if not encoder.frozen:
+        raise ModelError(f"only the features of an encoder with freeze='all' can be kept, got {encoder.freeze!r}")
+
+
+class PretrainedPart(Part):
+    """The features of a pretrained transformer, one row per word.
+
+    With `hidden`, BiLSTM layers read its subwords, window by window, before these are pooled to words.
+    """
+
+    def __init__(
+        self, transformer: TransformerEncoder, *, hidden: int = 0, layers: int = 1, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.transformer = transformer
+        self.output_size = hidden or transformer.output_size
+        self.lstm = BiLSTM(transformer.output_size, hidden, layers, dropout=dropout) if hidden else None
+        self.pooling = WordPooling(transformer.pooling.how, size=hidden) if hidden else None
+
+    def forward(self, batch: Batch) -> Tensor:
+        """``(N, output_size)``."""
+        assert batch.pretrained is not None
+        if self.pooling is None:
+            features, mask = self.transformer(batch.pretrained)
+            flat: Tensor = features[mask]
+            return flat
+        own = {name: tensor.to(self.pooling.absent.device) for name, tensor in batch.pretrained.items()}
+        mask = own["mask"]
+        if own["ids"].numel() == 0:
+            return self.pooling.absent.expand(int(mask.sum()), -1)
+        words: Tensor = self.pooling(self._read(own), own["word_ids"], mask, rows=own["rows"])
+        return words[mask]
+
+    def _read(self, batch: Mapping[str, Tensor]) -> Tensor:
+        """The states of the BiLSTM at each subword, ``(R, S, output_size)``, 0 at padding."""
+        assert self.lstm is not None
+        (states,), real = self.transformer.states(batch), batch["attention"].bool()
+        packing = Packing.of(real.sum(dim=1).cpu().numpy()).to(states.device)
+        read = self.lstm(states[real], packing)
+        return states.new_zeros(*real.shape, self.output_size).masked_scatter(real[..., None], read.to(states.dtype))

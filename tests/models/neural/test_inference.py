@@ -22,9 +22,8 @@ from trellis.models.neural.network import Network, build
 from trellis.models.neural.plan import Plan, TableSize, plan_of
 from trellis.models.neural.tagging import gathered, scores_of
 from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
-from trellis.nn.bilstm import BiLSTM
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
-from trellis.nn.packing import Packing
+from trellis.nn.lstm import BiLSTM, Packing
 from trellis.symbols import Symbols
 from trellis.tags import Scheme, TagSet, TagStates
 from trellis.text import Sentence

@@ -22,7 +22,7 @@ from trellis.models import NeuralTagger
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
 from trellis.models.neural.inputs import CASES, case_of
 from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
-from trellis.nn.parts import PairPart
+from trellis.nn.encoder import LookupPart
 from trellis.symbols import FIRST, PADDING, UNKNOWN, Symbols
 from trellis.text import Sentence
 from trellis.training.neural.settings import TrainingSettings
@@ -192,7 +192,7 @@ class TestWords:
         assert model.predict([list("天气好")]) == [list("BES")]
 
     def test_known_pairs_are_unknown_now_and_then_in_training_only(self):
-        part = PairPart(50, 4, unknown=0.5)
+        part = LookupPart("pairs", 50, 4, unknown=0.5)
         batch = SimpleNamespace(pairs=torch.arange(2, 50).repeat(20).reshape(-1, 2))
         unknown = (part(batch).reshape(-1, 4) == part.embedding.weight[UNKNOWN]).all(1).float().mean()
         assert 0.4 < unknown < 0.6

@@ -122,7 +122,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         """Apply the setting; a network computes in single precision unless it was told otherwise before."""
         encoder = self.settings_.encoder
         if encoder.transformer is not None and (again or encoder.pretrained.tagging != "float32"):
-            from trellis.nn.precision import set_precision
+            from trellis.nn.transformer import set_precision
 
             set_precision(self.model_.network.transformer.model, encoder.pretrained.tagging)
 

@@ -18,17 +18,13 @@ from trellis.models.neural.config import CharacterSettings, EncoderSettings, Neu
 from trellis.models.neural.inputs import EncodedSentences
 from trellis.models.neural.plan import CharacterPlan, PartPlan, TableSize, WordPlan, legal_steps, parts_of
 from trellis.models.neural.vocabulary import Vocabulary
-from trellis.nn.characters import CharacterCNN, CharacterLSTM
-from trellis.nn.edges import BilinearEdges
-from trellis.nn.encoder import Batch, Characters, Encoder, Part
-from trellis.nn.feature_cache import FeatureCache
-from trellis.nn.heads import CRFHead, Head, SoftmaxHead
-from trellis.nn.packing import Packing
-from trellis.nn.parts import CasePart, CharacterPart, ColumnPart, PairPart, PretrainedPart, WordPart
-from trellis.nn.segment_head import SegmentStates, SemiCRFHead
+from trellis.nn.characters import CharacterCNN, CharacterLSTM, CharacterPart
+from trellis.nn.encoder import Batch, Characters, Encoder, LookupPart, Part, WordPart
+from trellis.nn.heads import BilinearEdges, CRFHead, Head, SegmentStates, SemiCRFHead, SoftmaxHead
+from trellis.nn.loss import supports, tagging_loss
+from trellis.nn.lstm import Packing
 from trellis.nn.subwords import Subwords
-from trellis.nn.tagging_loss import supports, tagging_loss
-from trellis.nn.transformer import TransformerEncoder
+from trellis.nn.transformer import FeatureCache, PretrainedPart, TransformerEncoder
 from trellis.symbols import FIRST, PADDING
 from trellis.tags import Role, TagStates
 
@@ -198,9 +194,8 @@ def _part(plan: PartPlan, settings: EncoderSettings, vectors: Float32Array | Non
         return WordPart(rows, plan.output_size, vectors=vectors, learnt=learnt, unknown=unknown)
     if isinstance(plan, CharacterPlan):
         return CharacterPart(_characters(plan, settings.characters))
-    if plan.of == "pairs":
-        return PairPart(*plan.table, unknown=settings.pair_unknown)
-    return CasePart(*plan.table) if plan.of == "case" else ColumnPart(plan.column, *plan.table)
+    unknown = settings.pair_unknown if plan.of == "pairs" else 0.0
+    return LookupPart(plan.of, *plan.table, column=plan.column, unknown=unknown)
 
 
 def _pretrained(settings: EncoderSettings, transformer: TransformerEncoder) -> PretrainedPart:

@@ -13,7 +13,7 @@ from trellis.models.neural.layers import Weights
 from trellis.models.neural.network import Network, build_empty
 from trellis.models.neural.plan import PRETRAINED, TRANSFORMER, VECTORS, WEIGHTS
 from trellis.models.neural.vocabulary import Vocabulary
-from trellis.nn.blueprint import blueprint, check_state
+from trellis.nn.state import blueprint, check_state
 from trellis.nn.transformer import TransformerEncoder
 from trellis.store import Stored
 from trellis.tags import TagStates

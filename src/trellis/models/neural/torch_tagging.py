@@ -11,7 +11,7 @@ from trellis import chain
 from trellis.arrays import AnyArray, IntArray
 from trellis.models.neural.network import Network, NetworkInputs
 from trellis.models.neural.tagging import SMALL, by_length, gathered
-from trellis.nn.threads import one_thread
+from trellis.nn.lstm import one_thread
 
 
 def scores_of(network: Network, inputs: NetworkInputs) -> chain.ChainScores:

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from transformers import AutoModel
 from transformers.modeling_outputs import TokenClassifierOutput
 
-from trellis.nn.arguments import Constraints
-from trellis.nn.crf import CRF
+from trellis.nn.crf import CRF, Constraints
 from trellis.tags import TagSet
 
 IGNORED = -100

@@ -17,16 +17,15 @@ from torch.autograd.function import once_differentiable
 
 from trellis.arrays import IntArray
 from trellis.chain import torch as scoring
-from trellis.nn import native
 from trellis.nn.crf import CRF
+from trellis.nn.dropout import Dropout, RowSources
 from trellis.nn.encoder import Batch, Encoder
-from trellis.nn.masked import Dropout, RowSources
-from trellis.nn.recurrence import LayerRun, backward_pass, forward_pass
+from trellis.nn.lstm import LayerRun, backward_pass, forward_pass, has_kernels
 
 
 def supports(encoder: Encoder, emission: nn.Linear) -> bool:
     """Whether the loss of a network with this encoder is computed here."""
-    return native.supports(emission.weight) and encoder.lstm is not None and len(encoder.lstm.layers) == 1
+    return has_kernels(emission.weight) and encoder.lstm is not None and len(encoder.lstm.layers) == 1
 
 
 def tagging_loss(encoder: Encoder, emission: nn.Linear, crf: CRF, batch: Batch, tags: Tensor) -> Tensor:
@@ -34,7 +33,7 @@ def tagging_loss(encoder: Encoder, emission: nn.Linear, crf: CRF, batch: Batch, 
     assert encoder.lstm is not None
     layer, sources = encoder.lstm.layers[0], encoder.sources(batch)
     assert isinstance(layer, nn.LSTM)
-    tables = [source.table for own in sources for source in own]
+    tables = [source.table for columns in sources for source in columns]
     forward, backward = layer.all_weights
     weights = (*forward, *backward, emission.weight, emission.bias, *crf.parameters())
     plan = _Plan(crf, sources, batch.packing.lengths, tags, *encoder.draw_dropout())
