@@ -285,6 +285,6 @@ class LookupPart(Part):
 
     def forward(self, batch: Batch) -> Tensor:
         """``(N, output_size)``."""
-        ids = {"pairs": batch.pairs, "case": batch.case, "column": batch.columns.get(self.column)}[self.of]
+        ids = batch.columns[self.column] if self.of == "column" else getattr(batch, self.of)
         vectors: Tensor = self.embedding(ids)
         return vectors.flatten(1)
