@@ -15,8 +15,8 @@ import pytest
 import zstandard
 
 from trellis import corpus
-from trellis.corpus import _source
-from trellis.corpus._compression import unpacked
+from trellis.corpus import source as source_module
+from trellis.corpus.files import unpacked
 from trellis.errors import DataError
 from trellis.text import Sentence
 
@@ -46,7 +46,7 @@ def read(path: Path, data: bytes) -> list[Sentence]:
 def test_what_a_stream_unpacks_to_is_never_all_in_memory(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_source, "_BLOCK", 1 << 14)
+    monkeypatch.setattr(source_module, "_BLOCK", 1 << 14)
     path = tmp_path / f"bomb.conll{suffix}"
     path.write_bytes(COMPRESS[suffix](b"a\tO\n\n" * 5_000_000))
     tracemalloc.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trellis import corpus
-from trellis.corpus._encodings import suggest_encoding
+from trellis.corpus.sniff import suggest_encoding
 from trellis.errors import CorpusError, DataError
 
 CHINESE = "我们 在 北京 看见 了 很多 漂亮 的 建筑 ， 这 是 一个 非常 好 的 城市 。"
@@ -77,7 +77,7 @@ def test_skipping_lines_in_a_wrong_encoding_costs_as_much_as_there_are_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, written_in: str, read_in: str
 ) -> None:
     asked: list[int] = []
-    monkeypatch.setattr("trellis.corpus._source.suggest_encoding", lambda data: asked.append(len(data)))
+    monkeypatch.setattr("trellis.corpus.source.suggest_encoding", lambda data: asked.append(len(data)))
 
     def steps(sentences: int) -> int:
         """Calls of Python and native functions."""

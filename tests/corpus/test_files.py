@@ -19,7 +19,8 @@ import pytest
 import zstandard
 
 from trellis import corpus
-from trellis.corpus import _json, _source
+from trellis.corpus import jsonl
+from trellis.corpus import source as source_module
 from trellis.errors import DataError
 from trellis.text import Sentence
 
@@ -166,7 +167,7 @@ def test_a_file_can_be_converted_into_itself(tmp_path: Path) -> None:
 def test_streaming_takes_memory_that_does_not_grow_with_the_file(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_source, "_BLOCK", 1 << 14)
+    monkeypatch.setattr(source_module, "_BLOCK", 1 << 14)
     path = tmp_path / f"a{suffix}"
     line = Sentence([f"token{i}" for i in range(40)], None if suffix == ".seg" else ["NN"] * 40)
 
@@ -273,10 +274,10 @@ def test_a_full_device_is_an_error_that_names_it() -> None:
 
 
 def test_paragraphs_are_searched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_source, "_BLOCK", 100)
+    monkeypatch.setattr(source_module, "_BLOCK", 100)
     searched: list[int] = []
-    search = _source._without_blanks
-    monkeypatch.setattr(_source, "_without_blanks", lambda text: searched.append(len(text)) or search(text))
+    search = source_module._without_blanks
+    monkeypatch.setattr(source_module, "_without_blanks", lambda text: searched.append(len(text)) or search(text))
     path = tmp_path / "a.conll"
     path.write_text("a\tO\n" * 1000)
     assert len(corpus.read(path).sentences[0]) == 1000
@@ -284,10 +285,10 @@ def test_paragraphs_are_searched_once(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_little_of_an_array_is_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_json, "_PIECE", 100)
+    monkeypatch.setattr(jsonl, "_PIECE", 100)
     held: list[int] = []
-    parse = _json.parse_json_prefix
-    monkeypatch.setattr(_json, "parse_json_prefix", lambda text, at: held.append(len(text)) or parse(text, at))
+    parse = jsonl.parse_json_prefix
+    monkeypatch.setattr(jsonl, "parse_json_prefix", lambda text, at: held.append(len(text)) or parse(text, at))
     path = tmp_path / "a.json"
     path.write_text("[" + ",".join(['{"tokens": ["a"]}'] * 1000) + "]")
     assert len(corpus.read(path)) == 1000

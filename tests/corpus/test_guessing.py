@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from trellis import corpus
-from trellis.corpus._guessing import guess_content
+from trellis.corpus.sniff import guess_content
 from trellis.errors import DataError
 
 NO_MARK = "text in UTF-16 without a byte-order mark; pass --encoding utf-16"

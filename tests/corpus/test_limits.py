@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trellis import corpus
-from trellis.corpus import CorpusError, _json, _source
-from trellis.corpus._source import Source
+from trellis.corpus import CorpusError, jsonl
+from trellis.corpus import source as source_module
+from trellis.corpus.source import Source
 from trellis.errors import DataError
 
 LIMIT = 100
@@ -20,10 +21,10 @@ LIMIT = 100
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_source, "LONGEST", LIMIT)
-    monkeypatch.setattr(_source, "_BLOCK", 10)
-    monkeypatch.setattr(_source, "_KEPT_TEXT", 20)
-    monkeypatch.setattr(_json, "_PIECE", 10)
+    monkeypatch.setattr(source_module, "LONGEST", LIMIT)
+    monkeypatch.setattr(source_module, "_BLOCK", 10)
+    monkeypatch.setattr(source_module, "_KEPT_TEXT", 20)
+    monkeypatch.setattr(jsonl, "_PIECE", 10)
 
 
 def write(folder: Path, content: str) -> Path:
@@ -98,10 +99,10 @@ def test_sentences_beside_those_that_are_too_long_keep_their_lines(
     tmp_path: Path, lines: list[str], limit: int, block: int
 ) -> None:
     path = write(tmp_path, "".join(f"{line}\n" for line in lines))
-    with mock.patch.object(_source, "LONGEST", 1 << 20):
+    with mock.patch.object(source_module, "LONGEST", 1 << 20):
         sentences = [list(numbers) for numbers, _ in Source(path).paragraphs()]
     sizes = [sum(len(lines[number - 1]) + 1 for number in numbers) for numbers in sentences]
-    with mock.patch.object(_source, "LONGEST", limit), mock.patch.object(_source, "_BLOCK", block):
+    with mock.patch.object(source_module, "LONGEST", limit), mock.patch.object(source_module, "_BLOCK", block):
         source = Source(path, on_error="skip")
         found = [list(numbers) for numbers, _ in source.paragraphs()]
     assert [numbers for numbers in sentences if numbers in found] == found
@@ -128,8 +129,8 @@ def test_the_elements_of_an_array_are_those_that_json_finds(
     tmp_path: Path, first: object, rest: list[object], indent: int | None, piece: int
 ) -> None:
     text = json.dumps([first, *rest], indent=indent)
-    with mock.patch.object(_source, "LONGEST", 1 << 20), mock.patch.object(_json, "_PIECE", piece):
-        found = list(_json.records(Source(write(tmp_path, text))))
+    with mock.patch.object(source_module, "LONGEST", 1 << 20), mock.patch.object(jsonl, "_PIECE", piece):
+        found = list(jsonl.records(Source(write(tmp_path, text))))
     assert [record for _, _, record in found] == [first, *rest]
     assert [json.loads(part) for _, part, _ in found] == [first, *rest]
     lines = text.split("\n")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trellis import corpus
 from trellis.corpus import CorpusError
-from trellis.corpus._binary import binary_kind
+from trellis.corpus.sniff import binary_kind
 from trellis.errors import DataError
 
 

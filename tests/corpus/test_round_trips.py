@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.corpus.strategies import annotated, cells, segmented, sentences
 from trellis import corpus
-from trellis.corpus import _source
+from trellis.corpus import source as source_module
 from trellis.text import Sentence
 
 FILES = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -31,7 +31,7 @@ def round_trip(
 ) -> list[Sentence]:
     path = folder / "file"
     assert corpus.write(path, written, format=format, **(write or {})) == len(written)
-    with mock.patch.object(_source, "_BLOCK", block):
+    with mock.patch.object(source_module, "_BLOCK", block):
         return corpus.read(path, format=format, **(read or {})).sentences
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trellis.corpus import _source
-from trellis.corpus._source import Source
+from trellis.corpus import source as source_module
+from trellis.corpus.source import Source
 from trellis.errors import DataError
 
 LINES = st.lists(st.sampled_from(["a", "b\tc", "", "", " ", "\t", " \u3000 ", "\u0085", "é中"]), max_size=14)
@@ -32,7 +32,7 @@ def test_paragraphs_and_lines_have_the_numbers_of_a_plain_count(
             expected[-1][0].append(number)
             expected[-1][1].append(line)
         blank = not line.strip(" \t")
-    with mock.patch.object(_source, "_BLOCK", block):
+    with mock.patch.object(source_module, "_BLOCK", block):
         found = [(list(numbers), text.split("\n")) for numbers, text in Source(_write(tmp_path, content)).paragraphs()]
         assert found == expected
         numbered = list(Source(_write(tmp_path, content)).lines())
@@ -49,7 +49,7 @@ def _write(folder: Path, content: bytes) -> Path:
 @pytest.mark.parametrize("block", [1, 2, 3, 8, 99])
 def test_bytes_that_do_not_decode_cost_their_paragraph_alone(tmp_path: Path, block: int) -> None:
     path = _write(tmp_path, "a\n\n\nbé\nc\n".encode() + b"d\xff\ne\n\nf\n\n\xfe")
-    with mock.patch.object(_source, "_BLOCK", block):
+    with mock.patch.object(source_module, "_BLOCK", block):
         source = Source(path, on_error="skip")
         assert [(list(numbers), text) for numbers, text in source.paragraphs()] == [([1], "a"), ([9], "f")]
         assert [error.line for error in source.report.errors] == [6, 11]

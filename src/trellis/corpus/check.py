@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from trellis.corpus._source import ReadReport
+from trellis.corpus.source import ReadReport
 from trellis.corpus.spans import SPAN_FIELDS
 from trellis.errors import number_of, shown
 from trellis.tags import Detection, Scheme, Style, detect, fit_schemes, spans_from_sequences, validate_tags

@@ -19,10 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from sys import intern
 
-from trellis.corpus._cells import format_rows
-from trellis.corpus._errors import LineError, refuse
-from trellis.corpus._source import Source
+from trellis.corpus.conll import format_rows
 from trellis.corpus.segmented import sentence_from_words
+from trellis.corpus.source import LineError, Source, refuse
 from trellis.errors import DataError, shown
 from trellis.text import Offsets, Sentence
 

@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from trellis.corpus import ReadReport, iterate, write
-from trellis.corpus._errors import refuse
-from trellis.corpus._files import StrPath
-from trellis.corpus._formats import format_of_path, get_format
-from trellis.corpus._source import OnError
+from trellis.corpus.files import StrPath
+from trellis.corpus.formats import format_of_path, get_format, iterate, write
 from trellis.corpus.mending import mend_tags, refuse_bad_tags
 from trellis.corpus.segmented import words_from_sentence
+from trellis.corpus.source import OnError, ReadReport, refuse
 from trellis.errors import shown
 from trellis.tags import OnBadTags, Scheme, Style, convert_tags, parse_label
 from trellis.text import Sentence

@@ -5,23 +5,25 @@
 For word segmentation the words are joined and the tokens are their characters, each with a tag that says
 where in its word it stands (BMES unless told otherwise): 我/B 们/E 在/S. With ``unit="words"`` the tokens are
 the words, without tags. A blank line is an empty sentence, so that line n of the file is sentence n.
+
+Words with tags become characters with tags in the same way, and back, so that one labelling decides where words end and
+what they are at the same time:
+
+    我们/PRON 爱/VERB 北京/PROPN    <->    我/B-PRON 们/E-PRON 爱/S-VERB 北/B-PROPN 京/E-PROPN
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
-from trellis.corpus._errors import refuse, refuse_illegal
-from trellis.corpus._source import Source
+from trellis.corpus.sniff import SPACES, split_spaces
+from trellis.corpus.source import Source, refuse, refuse_illegal
 from trellis.errors import DataError, shown
-from trellis.tags import Scheme, Span, spans_from_tags, tags_from_spans
+from trellis.tags import Scheme, Span, Style, spans_from_tags, tags_from_spans
 from trellis.text import Offsets, Sentence, graphemes
 
-SPACES = re.compile("[ \t\u3000]+")
-_EDGES = " \t\u3000"
 _LONGEST_KEPT = 100
 """Characters of a word whose tags are remembered."""
 
@@ -111,12 +113,6 @@ def words_from_sentence(sentence: Sentence, *, scheme: Scheme = Scheme.BMES) -> 
     return [*words, *sentence.tokens[end:]]
 
 
-def split_spaces(line: str) -> list[str]:
-    """The words of a line; other Unicode spaces are characters of their words."""
-    line = line.strip(_EDGES)
-    return SPACES.split(line) if line else []
-
-
 def refuse_unwritable(sentence: Sentence, word: str) -> None:
     """An error for a word that a line of words cannot hold."""
     if not word or SPACES.search(word) or "\n" in word or "\r" in word:
@@ -125,3 +121,44 @@ def refuse_unwritable(sentence: Sentence, word: str) -> None:
 
 def _parse(scheme: Scheme | str) -> Scheme:
     return scheme if isinstance(scheme, Scheme) else Scheme.parse(scheme)
+
+
+def to_characters(sentence: Sentence, *, scheme: Scheme = Scheme.BMES) -> Sentence:
+    """The characters of a sentence of tagged words, each with its place in its word and the tag of the word."""
+    if sentence.tags is None:
+        refuse(sentence, "its words have no tags, which joint segmentation and tagging learns")
+    return sentence_from_words(
+        sentence.tokens, sentence.tags, scheme=scheme, path=sentence.path, line=sentence.line_of(0)
+    )
+
+
+def to_words(sentence: Sentence, *, scheme: Scheme = Scheme.BMES, style: Style = Style.PREFIX) -> Sentence:
+    """The words that tagged characters spell: with their tags if the characters have types, and with their offsets.
+
+    A character outside all words is a word by itself, tagged O if the others have tags.
+    """
+    if sentence.tags is None:
+        refuse(sentence, "a sentence without tags has no words")
+    refuse_illegal(sentence, scheme, style)
+    return words_of_spans(sentence, spans_from_tags(sentence.tags, scheme, style=style))
+
+
+def words_of_spans(sentence: Sentence, found: Sequence[Span]) -> Sentence:
+    """The words that spans of characters are; see `to_words`."""
+    spans = _covering(found, len(sentence))
+    tags = [span.label for span in spans] if any(span.label for span in spans) else None
+    if sentence.text is None or sentence.offsets is None:
+        words = ["".join(sentence.tokens[span.start : span.end]) for span in spans]
+        return Sentence(words, tags, path=sentence.path, lines=tuple(sentence.lines)[:1])
+    text, places = sentence.text, sentence.offsets
+    offsets = [(places[span.start][0], places[span.end - 1][1]) for span in spans]
+    words = [text[start:end] for start, end in offsets]
+    return Sentence(words, tags, text, offsets, path=sentence.path, lines=tuple(sentence.lines)[:1])
+
+
+def _covering(spans: Sequence[Span], length: int) -> list[Span]:
+    """The spans, and one of one token for each that lies outside of them, O if the spans have types."""
+    outside = "O" if any(span.label for span in spans) else ""
+    edges = [0, *(place for span in spans for place in span[:2]), length]
+    gaps = [Span(i, i + 1, outside) for a, b in [*pairwise(edges)][::2] for i in range(a, b)]
+    return sorted([*spans, *gaps])

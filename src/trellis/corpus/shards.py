@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trellis.corpus._files import StrPath
-from trellis.corpus._streams import iterate
+from trellis.corpus.files import StrPath
+from trellis.corpus.formats import iterate
 from trellis.corpus.tables import is_table, read_table
 from trellis.errors import DataError
 from trellis.text import Sentence

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from trellis.corpus._source import Source
+from trellis.corpus.source import Source
 from trellis.errors import DataError
 from trellis.text import Sentence
 

@@ -1,27 +1,196 @@
-"""Parquet and Arrow files: the one place that opens them, and their rows as sentences.
+"""Sentences from tables: rows of Python, as a Hugging Face `datasets.Dataset` has them, and Parquet and Arrow files.
 
-{"tokens": ["Ada", "wrote"], "tags": ["B-PER", "O"]}     a row, with columns as in a line of JSON Lines
+    {"id": "0", "tokens": ["Ada", "wrote"], "ner_tags": [1, 0]}     names: O B-PER I-PER
+
+Whole-number tags need names: given, or found in the dataset's features. Nothing here imports `datasets`;
+anything that iterates over mappings will do, and a `features` attribute is used if there is one.
 """
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
-from trellis.corpus._errors import LineError
-from trellis.corpus._files import StrPath, split_suffixes
-from trellis.corpus._streams import check_options
-from trellis.corpus.rows import find_tags, sentence_from_row
-from trellis.errors import CorpusError, DataError
+from trellis.corpus.files import StrPath, split_suffixes
+from trellis.corpus.source import LineError, check_options, names_of, refuse
+from trellis.errors import CorpusError, DataError, shown
 from trellis.optional import needed
-from trellis.text import Sentence
+from trellis.text import Offsets, Sentence, located
+
+Row = Mapping[str, Any]
+
+TAG_FIELDS = ("tags", "ner_tags", "labels", "pos_tags", "upos", "chunk_tags")
+"""Where tags are looked for, in this order, when no field is named."""
+
+_RESERVED = ("id", "text", "offsets")
 
 TABLES = {".parquet": "Parquet", ".arrow": "Arrow"}
 """Suffixes of files that hold tables, and what they are called."""
 _ROWS = 4096
 _BYTES = 1 << 22
+
+
+def from_rows(
+    rows: Iterable[Row],
+    *,
+    tokens: str = "tokens",
+    tags: str | None = None,
+    names: Sequence[str] | None = None,
+) -> Iterator[Sentence]:
+    """Sentences from rows.
+
+    Other fields that are as long as the tokens and hold strings, or ids with names, become columns. `names`
+    spells whole-number tags; without it the names in ``rows.features`` do.
+    """
+    if not isinstance(rows, Iterable):
+        raise DataError(f"expected rows to iterate over, found {shown(rows)}")
+    known = _feature_names(rows)
+    for number, row in enumerate(rows):
+        try:
+            _check_mapping(row)
+            field = tags if tags is not None else find_tags(row)
+            spelled = known if names is None or field is None else {**known, field: names}
+            yield sentence_from_row(row, tokens, field, spelled)
+        except (LineError, DataError) as error:
+            raise DataError(f"row {number}: {error}") from None
+
+
+def to_rows(
+    sentences: Iterable[Sentence], *, tags: str = "ner_tags", names: Sequence[str] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Rows that `datasets.Dataset.from_list` takes; with `names`, tags are written as positions in it."""
+    ids = None if names is None else {name: i for i, name in enumerate(names)}
+    for sentence in sentences:
+        row = row_from_sentence(sentence, tags)
+        if ids is not None and sentence.tags is not None:
+            unknown = next((tag for tag in sentence.tags if tag not in ids), None)
+            if unknown is not None:
+                refuse(sentence, f"the tag {shown(unknown)} is not among the names {', '.join(ids)}")
+            row[tags] = [ids[tag] for tag in sentence.tags]
+        yield row
+
+
+def find_tags(row: Row) -> str | None:
+    """The first field that usually holds tags, or None."""
+    return next((field for field in TAG_FIELDS if field in row), None)
+
+
+def sentence_from_row(
+    row: Row,
+    tokens: str,
+    tags: str | None,
+    names: Mapping[str, Sequence[str]],
+    *,
+    path: str | None = None,
+    lines: Sequence[int] = (),
+) -> Sentence:
+    """One sentence; what is wrong with a row is raised as a `LineError` or, for offsets, a `DataError`."""
+    words = _strings(row, tokens, {})
+    labels = None if tags is None else _strings(row, tags, names)
+    if labels is not None and len(labels) != len(words):
+        raise LineError(f"expected as many {tags!r} as {tokens!r}, found {len(labels)} and {len(words)}")
+    columns = {}
+    for field, values in row.items():
+        if field not in (tokens, tags, *_RESERVED) and _is_column(values, len(words), field in names):
+            columns[field] = _strings(row, field, names)
+    text = row["text"] if isinstance(row.get("text"), str) else None
+    offsets = None if text is None else _offsets(row.get("offsets"))
+    return Sentence(words, labels, text, offsets, columns, path, lines)
+
+
+def sentence_of_row(row: Row, tokens: str) -> Sentence:
+    """The sentence to be tagged of one row: its tokens and columns, without tags; in its text if it has one."""
+    try:
+        _check_mapping(row)
+        return located(sentence_from_row(row, tokens, None, {}))
+    except LineError as error:
+        raise DataError(str(error)) from None
+
+
+def row_from_sentence(sentence: Sentence, tags: str) -> dict[str, Any]:
+    """The fields of a sentence that are known."""
+    row: dict[str, Any] = {"tokens": list(sentence.tokens)}
+    if sentence.tags is not None:
+        row[tags] = list(sentence.tags)
+    if sentence.text is not None:
+        row["text"] = sentence.text
+    if sentence.offsets is not None:
+        row["offsets"] = [list(pair) for pair in sentence.offsets]
+    for name, values in sentence.columns.items():
+        if name in (*row, tags, *_RESERVED):
+            refuse(sentence, f"a column named {name!r} would hide the field of that name")
+        row[name] = list(values)
+    return row
+
+
+def _offsets(values: object) -> list[Offsets] | None:
+    if values is None:
+        return None
+    if not isinstance(values, list) or not all(_is_offset(value) for value in values):
+        raise LineError("expected a list of [start, end] in 'offsets'")
+    return [(start, end) for start, end in values]
+
+
+def _is_offset(value: object) -> bool:
+    return isinstance(value, list | tuple) and [type(part) for part in value] == [int, int]
+
+
+def _is_column(values: object, length: int, named: bool) -> bool:
+    if not isinstance(values, list) or len(values) != length:
+        return False
+    return named or all(isinstance(value, str) for value in values)
+
+
+def _strings(row: Row, field: str, names: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The values of a field, ids spelled out."""
+    if field not in row:
+        raise LineError(f"expected a field {field!r}, found {names_of(row)}; --tokens and --tags name others")
+    values = row[field]
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise LineError(f"expected a list in {field!r}, found {shown(values)}")
+    try:
+        items = iter(values)
+    except TypeError:  # an array without dimensions, which is an Iterable all the same
+        raise LineError(f"expected a list in {field!r}, found {shown(values)}") from None
+    return tuple(_string(value, field, names) for value in items)
+
+
+def _check_mapping(row: object) -> None:
+    """Anything with the methods of a mapping will do."""
+    if not all(hasattr(row, name) for name in ("get", "items", "__getitem__")):
+        raise LineError(f"expected a mapping from fields to lists, found {shown(row)}")
+
+
+def _string(value: object, field: str, names: Mapping[str, Sequence[str]]) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or (index := _index(value)) is None:
+        raise LineError(f"expected strings in {field!r}, found {shown(value)}")
+    if field not in names:
+        raise LineError(
+            f"expected strings in {field!r}, found the number {shown(value)}: write its name (in Python pass names=)"
+        )
+    if not 0 <= index < len(names[field]):
+        raise LineError(f"expected ids 0 to {len(names[field]) - 1} in {field!r}, found {shown(index)}")
+    return names[field][index]
+
+
+def _index(value: object) -> int | None:
+    """The whole number that a value is; None for other values, arrays among them."""
+    try:
+        return operator.index(cast("SupportsIndex", value))
+    except TypeError:
+        return None
+
+
+def _feature_names(rows: object) -> dict[str, Sequence[str]]:
+    """Field -> label names, for those fields of a dataset that are lists of class labels."""
+    features = getattr(rows, "features", None) or {}
+    labels = {field: getattr(feature, "feature", None) for field, feature in features.items()}
+    return {field: names for field, label in labels.items() if (names := getattr(label, "names", None))}
 
 
 def arrow() -> Any:

@@ -7,21 +7,17 @@ an empty sentence, so that line n of the file is sentence n.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from trellis.corpus._errors import refuse
-from trellis.corpus._looks import SAMPLE, look_like_tags, mostly
-from trellis.corpus._source import Source
-from trellis.corpus.segmented import refuse_unwritable, split_spaces
+from trellis.corpus.segmented import refuse_unwritable
+from trellis.corpus.sniff import SAMPLE, find_delimiter, is_delimiter, split_spaces
+from trellis.corpus.source import Source, refuse
 from trellis.errors import CorpusError, shown
 from trellis.text import Sentence
 
-DELIMITERS = {"/": "a slash", "|": "a bar", "_": "an underline"}
-"""What may stand before a tag, most usual first."""
-
 
 def read(source: Source, *, delimiter: str | None = None) -> Iterator[Sentence]:
-    """Sentences of words with tags; without a `delimiter` it is the one of `DELIMITERS` that the file has."""
+    """Sentences of words with tags; without a `delimiter` it is the slash, bar or underline that the file has."""
     if delimiter is None:
         delimiter = _delimiter_of(source)
     for number, line in source.lines():
@@ -35,26 +31,12 @@ def read(source: Source, *, delimiter: str | None = None) -> Iterator[Sentence]:
         yield Sentence(words, tags, path=source.name, lines=(number,))
 
 
-def find_delimiter(items: Sequence[str]) -> str | None:
-    """What stands between nearly every word and its tag, if it is one of `DELIMITERS`."""
-    return next((delimiter for delimiter in DELIMITERS if _separates(delimiter, items)), None)
-
-
-def _separates(delimiter: str, items: Sequence[str]) -> bool:
-    """Words with underlines are more usual than those with slashes, and need more to be taken for words with tags."""
-    parts = [item.rpartition(delimiter) for item in items]
-    tags = [tag for word, _, tag in parts if word and tag]
-    if len(items) < (2 if delimiter == "/" else 4) or not mostly(word and tag for word, _, tag in parts):
-        return False
-    return look_like_tags(tags, short=delimiter == "/")
-
-
 def _delimiter_of(source: Source) -> str:
     """That of the first lines, whose items must have two parts."""
     lines = source.head.split("\n", SAMPLE)[:SAMPLE]
     items = [item for line in lines for item in split_spaces(line)]
     delimiter = find_delimiter(items) or "/"
-    if _separates(delimiter, [item.rpartition(delimiter)[0] for item in items]):
+    if is_delimiter(delimiter, [item.rpartition(delimiter)[0] for item in items]):
         number, line = next((number, line) for number, line in enumerate(lines, 1) if line.strip())
         problem = f"expected items of two parts, word{delimiter}TAG, found more parts: {shown(items[0])}"
         raise CorpusError(problem, path=source.name, line=number, text=line)

@@ -1,4 +1,12 @@
-"""Label Studio's tasks: plain text, HTML and dialogues, by one annotator or several.
+"""Records of annotation tools: texts with spans of characters, whose annotation counts, and which are not gold at all.
+
+Prodigy's rejected and ignored records, Label Studio's cancelled and skipped tasks and doccano's unapproved examples are
+left out. Where several people annotated one text, one of them is chosen by name, or what more than half of them marked.
+
+Spans that also say which text they mark must have it at their offsets. Tools written in JavaScript count UTF-16 code
+units: characters beyond U+FFFF, emoji above all, count as two.
+
+Label Studio's tasks are plain text, HTML and dialogues:
 
     labels            {"start": 0, "end": 3, "labels": ["PER"]}
     hypertextlabels   {"start": "/p[1]/text()[1]", "startOffset": 0, "globalOffsets": {"start": 0, "end": 3}, ...}
@@ -10,22 +18,172 @@ Results of other types (choices, relations) say nothing about spans.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
-from trellis.corpus._alignment import CharSpan
-from trellis.corpus._annotations import Marked, Selection, is_called, majority
-from trellis.corpus._errors import LeftOut, LineError
-from trellis.corpus._quotes import Quoted, placed, quoted
+from trellis.corpus.jsonl import RecordFields
+from trellis.corpus.source import LeftOut, LineError
 from trellis.errors import shown
 
+_NAMES = ("_annotator_id", "_session_id", "annotator")
+_APPROVERS = ("annotation_approver", "annotations_approved_by")
+_APPROVALS = ("approved", "is_approved", "is_confirmed")
 _TYPES = ("labels", "hypertextlabels", "paragraphlabels")
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
 )
 
-Spans = list[tuple[int, Quoted]]
-"""The number of a text of the task, and a span in it."""
+
+class CharSpan(NamedTuple):
+    """Characters ``start`` to ``end - 1`` with a label."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which annotations are wanted."""
+
+    annotator: str | None = None
+    majority: bool = False
+    unapproved: bool = False
+    gold: bool = True
+    """False: only the texts are wanted, of all records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A text and the spans marked in it; None where nothing is said about spans."""
+
+    text: str
+    spans: list[CharSpan] | None
+    number: int = 0
+    line: str = ""
+    utf16: bool = False
+    """Whether the offsets of its spans were given in UTF-16 code units."""
+    fields: RecordFields | None = None
+
+
+def check_gold(record: dict[str, Any], choice: Selection) -> None:
+    """Raise `LeftOut` for a record that those who annotated it did not accept."""
+    answer = record.get("answer")
+    if answer in ("reject", "ignore"):
+        raise LeftOut(f"records with the answer {answer!r} (Prodigy)")
+    unapproved = any(name in record and not record[name] for name in _APPROVERS) or any(
+        record.get(name) is False for name in _APPROVALS
+    )
+    if unapproved and not choice.unapproved:
+        raise LeftOut("unapproved examples (doccano)")
+
+
+def annotator_of(record: dict[str, Any]) -> str | None:
+    """The name of who annotated a record, where it has one."""
+    return next((str(record[name]) for name in _NAMES if record.get(name) is not None), None)
+
+
+def is_called(name: str, wanted: str) -> bool:
+    """Whether an annotator is meant; Prodigy puts the name of the data before that of a session."""
+    return name == wanted or name.endswith(f"-{wanted}")
+
+
+def majority(annotations: Sequence[Iterable[CharSpan]]) -> list[CharSpan]:
+    """The spans that more than half of the annotators marked."""
+    votes = Counter(span for spans in annotations for span in set(spans))
+    return sorted(span for span, count in votes.items() if 2 * count > len(annotations))
+
+
+@dataclass(slots=True)
+class Annotators:
+    """Records of one text by several people, one after another anywhere in a file."""
+
+    choice: Selection
+    _first: dict[object, tuple[str, int]] = field(default_factory=dict)
+    _groups: dict[object, list[Marked]] = field(default_factory=dict)
+
+    def take(self, record: dict[str, Any], marked: Marked) -> Marked | None:
+        """The record if it counts; None where it waits for the others of its text."""
+        name = annotator_of(record)
+        if self.choice.annotator is not None:
+            if name is None:
+                raise LineError(f"expected the name of an annotator, found none in {', '.join(_NAMES)}")
+            if not is_called(name, self.choice.annotator):
+                raise LeftOut("records of other annotators")
+            return marked
+        if name is None:
+            return marked
+        key = record.get("_input_hash", marked.text)
+        if self.choice.majority:
+            self._groups.setdefault(key, []).append(marked)
+            return None
+        other, number = self._first.setdefault(key, (name, marked.number))
+        if other != name:
+            raise LineError(
+                f"{shown(other)} annotated the same text at line {number}, and {shown(name)} here; "
+                "choose one with --annotator, or take the --majority"
+            )
+        return marked
+
+    def decided(self) -> Iterator[Marked]:
+        """What the majority says about each text, in the order of the first records."""
+        for group in self._groups.values():
+            first = group[0]
+            spans = majority([own.spans or [] for own in group])
+            yield replace(first, spans=spans, utf16=any(own.utf16 for own in group))
+
+
+class Quoted(NamedTuple):
+    """A span with the text that it says it marks, or None."""
+
+    span: CharSpan
+    quote: str | None
+
+
+def quoted(span: CharSpan, value: dict[str, Any]) -> Quoted:
+    """A span with the ``text`` of the object that it was read from."""
+    quote = value.get("text")
+    return Quoted(span, quote if isinstance(quote, str) else None)
+
+
+def placed(text: str, spans: Sequence[Quoted]) -> tuple[list[CharSpan], bool]:
+    """The spans in characters, and whether they were given in UTF-16 code units."""
+    wrong = next((own for own in spans if not _fits(text, own)), None)
+    if wrong is None:
+        return [own.span for own in spans], False
+    converted = _from_utf16(text, spans)
+    if converted is not None and all(_fits(text, own) for own in converted):
+        return [own.span for own in converted], True
+    (start, end, label), quote = wrong
+    raise LineError(
+        f"expected {shown(quote)}, the text of the span, at [{start}, {end}, {shown(label)}], "
+        f"found {shown(text[start:end] if 0 <= start <= end else '')}"
+    )
+
+
+def _fits(text: str, own: Quoted) -> bool:
+    """Whether the quote stands there; tools may trim it, and Label Studio writes the end of a line as backslash, n."""
+    (start, end, _), quote = own
+    if quote is None:
+        return True
+    found = text[start:end] if 0 <= start <= end else ""
+    return found == quote or found.strip() == quote.replace("\\n", "\n").strip()
+
+
+def _from_utf16(text: str, spans: Sequence[Quoted]) -> list[Quoted] | None:
+    """The spans with offsets that count characters; None where one lies outside or within a character."""
+    units = accumulate((1 + (char > "\uffff") for char in text), initial=0)
+    character = {unit: number for number, unit in enumerate(units)}
+    edges = [(character.get(own.span.start), character.get(own.span.end)) for own in spans]
+    found = [
+        Quoted(CharSpan(start, end, own.span.label), own.quote)
+        for own, (start, end) in zip(spans, edges, strict=True)
+        if start is not None and end is not None
+    ]
+    return found if len(found) == len(spans) else None
 
 
 def parse_task(task: dict[str, Any], choice: Selection) -> list[Marked]:
@@ -101,8 +259,9 @@ def _names(annotation: dict[str, Any]) -> list[str]:
     return [str(name) for name in known if name not in (None, "")]
 
 
-def _spans(annotation: dict[str, Any], count: int, page: _Page | None) -> Spans:
-    found: Spans = []
+def _spans(annotation: dict[str, Any], count: int, page: _Page | None) -> list[tuple[int, Quoted]]:
+    """The spans of an annotation, each with the number of its text in the task."""
+    found: list[tuple[int, Quoted]] = []
     for result in _objects(annotation.get("result"), "result"):
         kind, value = result.get("type", "labels"), result.get("value")
         if kind not in _TYPES:

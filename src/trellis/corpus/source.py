@@ -8,19 +8,23 @@ A line or a sentence of more than `LONGEST` characters is refused, so that memor
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import IO, Literal
+from itertools import chain, islice
+from typing import IO, Any, Literal, NoReturn, TypeVar
 
-from trellis.corpus._binary import DOCBIN, binary_kind
-from trellis.corpus._encodings import suggest_encoding
-from trellis.corpus._files import StrPath, get_codec, open_input, read_block
-from trellis.errors import CorpusError, DataError
+from trellis.corpus.files import StrPath, get_codec, open_input, read_block
+from trellis.corpus.sniff import DOCBIN, binary_kind, suggest_encoding
+from trellis.errors import LONGEST_SHOWN, CorpusError, DataError, shortened, shown
 from trellis.lazy import cached
+from trellis.tags import Scheme, Style, validate_tags
+from trellis.text import Sentence
+
+T = TypeVar("T")
 
 OnError = Literal["raise", "skip"]
 Block = tuple[int, str, bool]
@@ -35,6 +39,7 @@ _MOST_DROPPED = 16
 _KEPT_ERRORS = 100
 _SHOWN = 10
 _KEPT_TEXT = 1000
+_SIZE_OF_ERROR = 500
 _BLANK_LINE = re.compile(r"(?m)^[ \t]+$")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PASS_ENCODING = "pass the right encoding"
@@ -342,3 +347,74 @@ def _after_last_gap(text: str, follows: bool) -> int:
     if end >= 0:
         return end + 2
     return 1 if follows and text.startswith("\n") else 0
+
+
+class RelayingSource(Source):
+    """A file whose broken lines are kept for whoever wants to pass them on, in their order."""
+
+    def __init__(self, path: str, *, encoding: str = "utf-8", on_error: OnError = "raise") -> None:
+        self._broken: list[CorpusError] = []
+        self._size = 0
+        super().__init__(path, encoding=encoding, on_error=on_error)
+
+    def fail(self, problem: str, line: int, text: str, whole: str | None = None) -> None:
+        """Raise, or keep the error with the whole of what cannot be used, as long as not too much is kept."""
+        super().fail(problem, line, text, whole)
+        error = CorpusError(problem, path=self.name, line=line, text=text, whole=whole)
+        self._broken.append(error)
+        self._size += len(error.whole) + _SIZE_OF_ERROR
+        if self._size > LONGEST:
+            count = len(self._broken)
+            raise DataError(f"{count:,} pieces in a row cannot be read: is it another format? The last: {error}")
+
+    def relayed(self, items: Iterable[T]) -> Iterator[T | CorpusError]:
+        """What is read from this file, with what is broken between it, in order."""
+        for item in items:
+            yield from self._take_broken()
+            yield item
+        yield from self._take_broken()
+
+    def _take_broken(self) -> list[CorpusError]:
+        """What was kept since the last time."""
+        broken, self._broken, self._size = self._broken, [], 0
+        return broken
+
+
+class LineError(Exception):
+    """What is wrong with a line, for the reader that knows file and number to report."""
+
+
+class LeftOut(Exception):  # noqa: N818 - nothing is wrong
+    """A record that is not gold, with the reason by which the report counts it."""
+
+
+def refuse(sentence: Sentence, problem: str) -> NoReturn:
+    """Raise that a sentence cannot be written, saying where it came from or else how it begins."""
+    place = sentence.where or f"sentence {shortened(' '.join(sentence.tokens[:LONGEST_SHOWN]))!r}"
+    raise DataError(f"{place}: {problem}")
+
+
+def refuse_illegal(sentence: Sentence, scheme: Scheme, style: Style = Style.PREFIX) -> None:
+    """Raise the first step of the tags that the scheme forbids, with its line."""
+    for violation in validate_tags(sentence.tags or (), scheme, style=style):
+        line = sentence.line_of(violation.position)
+        problem = f"the tags are not legal {scheme.value}: {violation.reason}"
+        if line is None or sentence.path is None:
+            refuse(sentence, problem)
+        text = f"{sentence.tokens[violation.position]} {violation.tag}"
+        raise CorpusError(problem, path=sentence.path, line=line, text=text)
+
+
+def names_of(fields: Iterable[object]) -> str:
+    """The names of fields, the first ten of them where there are more."""
+    names = [shown(field) for field in islice(fields, 11)]
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "") or "none"
+
+
+def check_options(function: Callable[..., Any], options: dict[str, Any], doing: str) -> None:
+    """Refuse options that a reader or writer does not have."""
+    parameters = inspect.signature(function).parameters.values()
+    allowed = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in allowed:
+            raise DataError(f"{doing} knows no option {name!r}, only {', '.join(allowed)}")

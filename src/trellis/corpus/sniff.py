@@ -1,0 +1,380 @@
+"""What a file is, told by looking at it: binary data, an encoding, a format, the columns of a table."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from trellis.errors import DataError, shown
+from trellis.untrusted import JSONSyntaxError, parse_json, parse_json_prefix
+
+DOCBIN = "a spaCy DocBin"
+"""The one binary format that is read: see `trellis.corpus.spacy`."""
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF87a", "a GIF image"),
+    (b"GIF89a", "a GIF image"),
+    (b"%PDF-", "a PDF document"),
+    (b"PK\x03\x04", "a ZIP archive, as docx, xlsx, odt and npz files are, too"),
+    (b"\xd0\xcf\x11\xe0", "an old Office document"),
+    (b"{\\rtf", "an RTF document"),
+    (b"\x1f\x8b\x08", "gzip data; its name must end in .gz"),
+    (b"BZh91AY&SY", "bzip2 data; its name must end in .bz2"),
+    (b"\xfd7zXZ\x00", "xz data; its name must end in .xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd data; its name must end in .zst"),
+    *((bytes((0x80, version)), "a Python pickle, which is never opened") for version in (2, 3, 4, 5)),
+    (b"PAR1\x15", "a Parquet file, which train --stream and tag --out read"),
+    (b"ARROW1\x00\x00", "an Arrow file, which train --stream reads"),
+    (b"SQLite format 3\x00", "an SQLite database"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"\x89HDF\r\n", "an HDF5 file"),
+    (b"\x7fELF", "a program"),
+    (b"\xff\xfe\x00\x00", "text in UTF-32; pass --encoding utf-32"),
+    (b"\x00\x00\xfe\xff", "text in UTF-32; pass --encoding utf-32"),
+    (b"\xff\xfe", "text in UTF-16; pass --encoding utf-16"),
+    (b"\xfe\xff", "text in UTF-16; pass --encoding utf-16"),
+)
+_BINARY_SAMPLE = 1 << 12
+_CONTROL = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def binary_kind(head: bytes) -> str | None:
+    """What a file that begins so is, or None if it may be text in an encoding that extends ASCII."""
+    head = head[:_BINARY_SAMPLE]
+    named = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
+    return named or _zlib_kind(head) or _safetensors_kind(head) or _utf16_kind(head) or _old_mac_kind(head)
+
+
+def _zlib_kind(head: bytes) -> str | None:
+    if len(head) < 3 or head[0] != 0x78 or int.from_bytes(head[:2], "big") % 31 or head[1:2].isalnum():
+        return None
+    try:
+        start = zlib.decompressobj().decompress(head, _BINARY_SAMPLE)
+    except zlib.error:
+        return None
+    # MessagePack: a map of up to 15 entries, among the first the attributes of the tokens.
+    is_docbin = start[:1] and 0x80 <= start[0] <= 0x8F and b"\xa5attrs" in start
+    return DOCBIN if is_docbin else "zlib-compressed data"
+
+
+def _safetensors_kind(head: bytes) -> str | None:
+    """A length in eight bytes, then JSON."""
+    is_one = len(head) > 10 and head[8:10] == b'{"' and head[4:8] == b"\0\0\0\0"
+    return "a safetensors file: is it a model?" if is_one else None
+
+
+def _utf16_kind(head: bytes) -> str | None:
+    """UTF-16 without a mark: every other byte of its ASCII characters is zero."""
+    if b"\0" not in head or _has_stray_zeros(head):
+        return None
+    for order in ("le", "be"):
+        text = head[: len(head) // 2 * 2].decode(f"utf-16-{order}", "replace")
+        usual = sum(c.isalnum() or c.isspace() or (c.isprintable() and c < "\u3100") for c in text)
+        ascii_zeros = head[1 if order == "le" else 0 :: 2].count(0)
+        if usual >= MOSTLY * len(text) and ascii_zeros and not head[0 if order == "le" else 1 :: 2].count(0):
+            return f"text in UTF-16 without a byte-order mark; pass --encoding utf-16-{order}"
+    return None
+
+
+def _old_mac_kind(head: bytes) -> str | None:
+    """Lines that end as on old Macs would all be one line."""
+    if b"\n" in head or head.count(b"\r") < 2:
+        return None
+    return r"text whose lines end in CR (\r) alone; convert them to LF (\n), for example by tr '\r' '\n'"
+
+
+def _has_stray_zeros(head: bytes) -> bool:
+    """Whether this is UTF-8 but for a few zeros; UTF-16 of scripts whose bytes are all ASCII has control characters."""
+    rest = head.replace(b"\0", b"")
+    if 4 * len(rest) <= 3 * len(head) or _CONTROL.search(rest):
+        return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(rest)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+_ENCODING_SAMPLE = 1 << 14
+_FEW = 4  # bytes that are not ASCII, fewer of which show no script
+_IN_A_LATIN_WORD = re.compile(rb"[A-Za-z][\x80-\xfe]")
+_CANDIDATES = ["utf_8", "gb18030", "big5", "euc_kr", "shift_jis", "euc_jp", "cp1251", "koi8_r", "cp1252"]
+
+
+def suggest_encoding(data: bytes) -> str | None:
+    """The encoding of text, where one fits well."""
+    from charset_normalizer import from_bytes
+
+    # Tags in ASCII make words of another script look improbable; Latin words are better known by those around them.
+    words = data.split()
+    samples = (_first_words([word for word in words if not word.isascii()]), _first_words(words))
+    matches = next(filter(None, (list(from_bytes(sample, cp_isolation=_CANDIDATES)) for sample in samples)), [])
+    best = [
+        match.encoding
+        for match in matches
+        if (match.chaos, match.coherence) == (matches[0].chaos, matches[0].coherence)
+    ]
+    few = sum(byte > 0x7F for byte in samples[0]) < _FEW
+    if "cp1252" in best and (len(best) > 1 or few):  # a few accents, which might be anything
+        return "cp1252" if _IN_A_LATIN_WORD.search(samples[0]) else None
+    return codecs.lookup(best[0]).name if best and not few else None
+
+
+def _first_words(words: list[bytes]) -> bytes:
+    """The first words, as many as a sample takes."""
+    sample = b" ".join(words)
+    return (
+        sample
+        if len(sample) <= _ENCODING_SAMPLE
+        else sample[:_ENCODING_SAMPLE].rpartition(b" ")[0] or sample[:_ENCODING_SAMPLE]
+    )
+
+
+SAMPLE = 500
+"""Lines at the beginning of a file that are looked at."""
+
+MOSTLY = 0.95
+_TYPE = r"[-_][^\W\d]\S*"
+SPAN_LABEL = re.compile(rf"[Oo0]|[BIESMLUW](?:{_TYPE})?|[biesmluw](?:{_TYPE})?|[^\W\d]\S*-[BIESMLU]")
+CAPITALS = re.compile(r"[A-Z][A-Z0-9$*+|_-]{0,14}|[^\w\s]{1,5}|-[A-Z]{3}-")
+_SHORT = re.compile(r"[A-Za-z][\w$*+-]{0,3}")
+_LONGEST_TAG = 20
+
+
+def mostly(facts: Iterable[object]) -> bool:
+    """Whether nearly all of them are true."""
+    known = list(map(bool, facts))
+    return sum(known) >= MOSTLY * len(known)
+
+
+def are_closed(values: Sequence[str]) -> bool:
+    """Whether a few short values occur again and again."""
+    few = len(values) >= 20 and 4 * len(set(values)) <= len(values)
+    return few and all(len(value) <= _LONGEST_TAG for value in values)
+
+
+def look_like_tags(values: Sequence[str], *, short: bool) -> bool:
+    """Whether nearly all are labels of spans, in capitals, or `short` words if asked; or a closed set of others."""
+    forms = (SPAN_LABEL, CAPITALS, _SHORT) if short else (SPAN_LABEL, CAPITALS)
+    return mostly(any(form.fullmatch(value) for form in forms) for value in values) or are_closed(values)
+
+
+SPACES = re.compile("[ \t\u3000]+")
+_EDGES = " \t\u3000"
+_ARRAY = re.compile(r"\s*\[\s*[\[{\]]")
+DOCSTART = "-DOCSTART-"
+DELIMITERS = {"/": "a slash", "|": "a bar", "_": "an underline"}
+"""What may stand before a tag, most usual first."""
+
+
+def split_spaces(line: str) -> list[str]:
+    """The words of a line; other Unicode spaces are characters of their words."""
+    line = line.strip(_EDGES)
+    return SPACES.split(line) if line else []
+
+
+def is_array(text: str) -> bool:
+    """Whether the text opens an array of records; ``["text", {...}]`` is one record, as spaCy has them."""
+    return _ARRAY.match(text) is not None
+
+
+def find_delimiter(items: Sequence[str]) -> str | None:
+    """What stands between nearly every word and its tag, if it is one of `DELIMITERS`."""
+    return next((delimiter for delimiter in DELIMITERS if is_delimiter(delimiter, items)), None)
+
+
+def is_delimiter(delimiter: str, items: Sequence[str]) -> bool:
+    """Words with underlines are more usual than those with slashes, and need more to be taken for words with tags."""
+    parts = [item.rpartition(delimiter) for item in items]
+    tags = [tag for word, _, tag in parts if word and tag]
+    if len(items) < (2 if delimiter == "/" else 4) or not mostly(word and tag for word, _, tag in parts):
+        return False
+    return look_like_tags(tags, short=delimiter == "/")
+
+
+# The format: the guesser looks at the first 500 lines that are not blank, and says what told. Columns separated by
+# spaces look like sentences of a few words, so they need evidence: nearly all lines have as many columns, and one
+# behind the first looks like tags:
+#
+#     labels of spans    O, B-PER, i-loc, PER-E      two lines or more
+#     capitals, marks    NNP, VBD, ``, PROPN         three lines or more, and some repeat or stand in paragraphs
+#     a closed set       n, v, 0, 1                  twenty lines or more in paragraphs, a quarter as many values
+
+Guess = tuple[str, str]
+"""The name of a format, and what told."""
+
+_UD_ROW = re.compile(r"1(?:-\d+)?(?:\t[^\t]*){9}")
+_BREAK = re.compile(r"\n[ \t]*\n(?=.*\S)")
+_MARK = re.compile(r"[^\w\s]{1,3}")
+
+
+def guess_content(head: str) -> Guess | None:
+    """The format of a file that begins so; None where there is nothing but blank lines."""
+    lines = [line for line in head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t")]
+    if not lines:
+        return None
+    if lines[0].lstrip()[:1] in ("{", "["):
+        kind = _guess_json(head, lines[0])
+        if kind:
+            return kind, f"it is JSON with {'tokens' if kind == 'jsonl' else 'texts'}"
+    return _guess_lines(head, lines)
+
+
+def _guess_lines(head: str, lines: list[str]) -> Guess:
+    data = [line for line in lines if not line.startswith(("# ", DOCSTART))] or lines
+    if any(_UD_ROW.fullmatch(line) for line in data[:20]):
+        return "conllu", "it has ten columns that begin with word numbers"
+    if mostly("\t" in line for line in data) and not _is_prose(data):
+        return "conll", "it has columns separated by tabs"
+    rows = [split_spaces(line) for line in data]
+    delimiter = find_delimiter([item for row in rows for item in row])
+    if delimiter:
+        return "wordtag", f"nearly every word has {DELIMITERS[delimiter]} and a tag"
+    told = _told_by_columns(head, rows, marked=len(data) < len(lines) and DOCSTART in head)
+    return ("conll", told) if told else ("segmented", "it has lines of words, not columns or JSON")
+
+
+def is_comma_separated(head: str) -> bool:
+    """Whether lines of words are rather cells separated by commas, the last of which look like tags."""
+    lines = [line for line in head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t")]
+    rows = [[cell or " " for cell in line.split(",")] for line in lines]
+    return _told_by_columns(head, rows, marked=False) is not None and "," in lines[0]
+
+
+def _is_prose(lines: Sequence[str]) -> bool:
+    """Whether a cell of most lines is a text of several words."""
+    return sum(any(cell.count(" ") >= 3 for cell in line.split("\t")) for line in lines) > len(lines) / 2
+
+
+def _told_by_columns(head: str, rows: list[list[str]], *, marked: bool) -> str | None:
+    """What tells that these are columns separated by spaces, or one token per line."""
+    width, count = Counter(map(len, rows)).most_common(1)[0]
+    if count < MOSTLY * len(rows):
+        return None
+    has_breaks = _BREAK.search(head) is not None
+    if width == 1:
+        marks = sum(_MARK.fullmatch(row[0]) is not None for row in rows if len(row) == 1)
+        is_list = has_breaks and marks and len(rows) >= 5 and head.count("\n\n") * 2 < len(rows)
+        return "it has one token per line and blank lines between sentences" if is_list else None
+    about = f"it has {width} columns separated by spaces"
+    if marked:
+        return f"{about} and {DOCSTART} lines"
+    for column in reversed(range(1, width)):
+        told = _told_by_tags([row[column] for row in rows if len(row) == width], has_breaks)
+        if told:
+            return f"{about}, and column {column + 1} has {told}"
+    return None
+
+
+def _told_by_tags(values: Sequence[str], has_breaks: bool) -> str | None:
+    if len(values) >= 2 and mostly(SPAN_LABEL.fullmatch(value) for value in values):
+        return "labels of spans"
+    repeats = 1 < len(set(values)) < len(values) or has_breaks
+    words = sum(value[0].isalpha() for value in values)  # a text whose lines all end in a point has none
+    is_long = len(values) >= 100 and not has_breaks  # no sentence has a hundred tokens
+    if 3 <= len(values) <= 2 * words and repeats and not is_long and mostly(map(CAPITALS.fullmatch, values)):
+        return "tags in capitals"
+    return "a closed set of tags" if has_breaks and len(set(values)) > 1 and are_closed(values) else None
+
+
+def _guess_json(head: str, line: str) -> str | None:
+    """By the first record, or by the fields in its first part where it is longer than the head or broken."""
+    try:
+        record: Any = _first_element(head) if is_array(head) else parse_json(line)
+    except JSONSyntaxError:
+        if is_array(head) and '"tokens"' not in head and ('"text"' in head or '"data"' in head):
+            return "spans"
+        return "jsonl" if is_array(head) or line.lstrip().startswith('{"') else None
+    if isinstance(record, dict):
+        return "jsonl" if _has_tokens(record) or not record.keys() & {"text", "data"} else "spans"
+    is_pair = isinstance(record, list) and len(record) == 2 and isinstance(record[1], dict)
+    return "spans" if is_pair else None
+
+
+def _has_tokens(record: dict[str, Any]) -> bool:
+    """Whether it has tokens as strings; Prodigy's are objects beside the text and its spans."""
+    tokens = record.get("tokens")
+    return "tokens" in record and not ("text" in record and isinstance(tokens, list) and _are_objects(tokens))
+
+
+def _are_objects(values: list[Any]) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _first_element(head: str) -> Any:
+    start = re.match(r"\s*\[\s*", head)
+    assert start is not None
+    return parse_json_prefix(head, start.end())[0] if head[start.end()] != "]" else {}
+
+
+# Columns of CoNLL that are not where they usually are are refused, since they would be learned from in silence. In
+# ``1 Ada B-PER`` the first column counts the tokens or the sentences; in ``B-PER Ada`` the tag stands before its token.
+
+_FEWEST = 4
+"""Lines that are needed to say that numbers count them."""
+_RATIO, _CLEAR_RATIO = 3, 10
+"""How many values per value of the first column the last one has where the first one has the tags."""
+_MANY = 50
+
+
+def check_placing(
+    name: str, first: Sequence[str], last: Sequence[str] | None, between: Sequence[str] | None = None
+) -> None:
+    """Refuse a file whose first column has no tokens.
+
+    `last` is the column of the tags, if there is one, and `between` the second one, if it is another.
+    """
+    keep = "if they are the tokens, give --tokens 0 (in Python tokens=0)"
+    if _count_tokens(first) or (between is not None and _number_words(first, between)):
+        raise DataError(
+            f"{name}: expected tokens in the first column, found numbers that count them or their sentences; give "
+            f"--tokens 1 (in Python tokens=1), or wherever they are (from 0); {keep}"
+        )
+    if last is not None and (_are_labels(first, last) or _are_fewer(first, last)):
+        some = ", ".join(shown(value) for value in sorted(set(first), key=first.index)[:3])
+        raise DataError(
+            f"{name}: expected tokens in the first column and tags in the last one, found what looks like tags in the "
+            f"first ({some}) and like tokens in the last; give --tokens -1 --tags 0 (in Python tokens=-1, tags=0); "
+            f"{keep}"
+        )
+
+
+def _count_tokens(values: Sequence[str]) -> bool:
+    """Whether they count up by one, and begin again with 0 or 1."""
+    if len(values) < _FEWEST or not all(value.isdecimal() and len(value) < 10 for value in values):
+        return False
+    numbers = [int(value) for value in values]
+    steps = pairwise(numbers)
+    return numbers[0] in (0, 1) and mostly(b == a + 1 or b in (0, 1) for a, b in steps) and len(set(numbers)) >= _FEWEST
+
+
+def _number_words(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether the first column has only numbers, and the second one hardly any."""
+    if len(first) < _FEWEST or not all(value.isdecimal() for value in first):
+        return False
+    return not any(map(str.isdecimal, second[:_FEWEST])) and mostly(not value.isdecimal() for value in second)
+
+
+def _are_labels(first: Sequence[str], last: Sequence[str]) -> bool:
+    """Whether the first column has labels of spans with their types, and the last one does not."""
+    typed = sum("-" in value or "_" in value for value in first)
+    if typed < 2 or not mostly(map(SPAN_LABEL.fullmatch, first)):
+        return False
+    return not mostly(map(SPAN_LABEL.fullmatch, last))
+
+
+def _are_fewer(first: Sequence[str], last: Sequence[str]) -> bool:
+    """Whether the last column has far more values than the first, and words among them."""
+    tokens, tags = len(set(first)), len(set(last))
+    if not mostly(value[:1].isalpha() or not value[:1].isalnum() for value in last):
+        return False
+    looks = mostly(CAPITALS.fullmatch(value) or SPAN_LABEL.fullmatch(value) for value in first)
+    clear = tags >= _CLEAR_RATIO * tokens and tags >= _MANY
+    return clear or (looks and tags >= _RATIO * tokens and not mostly(map(CAPITALS.fullmatch, last)))
