@@ -8,8 +8,8 @@ import pytest
 from trellis import Lexicon, Sentence, store
 from trellis.errors import CorpusError, DataError, StoreError
 from trellis.lexicon import PREFER, Entry, parse_strength
-from trellis.lexicon.columns import with_columns
-from trellis.lexicon.reading import read_entries
+from trellis.lexicon.features import with_columns
+from trellis.lexicon.lexicon import read_entries
 
 
 def places(lexicon, tokens):
@@ -290,7 +290,7 @@ class TestColumns:
         }
 
     def test_a_name_that_is_known_from_its_own_sentence_only_is_left_out(self, monkeypatch):
-        monkeypatch.setattr("trellis.lexicon.columns._DROPPED", 0.0)
+        monkeypatch.setattr("trellis.lexicon.features._DROPPED", 0.0)
         names = [("New York", "LOC"), ("Rome", "LOC")]
         lexicon = Lexicon(names, strength="feature")
         X = [["New", "York"], ["Rome"], ["in", "Rome"], ["New", "York", "Rome"]]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from trellis.chain import ChainScores
-from trellis.lexicon.spanned import SpanStates
-from trellis.lexicon.tracks import Bonuses, rewarded
+from trellis.lexicon.bonus import Bonuses, rewarded
+from trellis.lexicon.span_states import SpanStates
 from trellis.tags import Scheme, TagSet, spans_from_tags
 
 TAG_SETS = {

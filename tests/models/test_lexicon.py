@@ -13,10 +13,9 @@ import pytest
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Lexicon, NeuralTagger, Sentence, chain, corpus
 from trellis.errors import DataWarning, ModelError, NoPathError, TemplateError
+from trellis.lexicon.constraints import apply_lexicons
 from trellis.metrics import segmentation_scores
 from trellis.models import Ensemble, Posterior, Tagger
-from trellis.models.lexical import ScoredInputs, find
-from trellis.models.musts import applied
 from trellis.tags import Scheme, Span, TagSet, spans_from_tags, validate_tags
 from trellis.text import splitter
 
@@ -50,9 +49,8 @@ def make(tags: TagSet, texts: list[list[str]], *, seed: int = 0, legal: bool = T
 
 def with_lexicon(posterior: Posterior, lexicon: Lexicon, known: np.ndarray | None = None) -> Posterior:
     scores = posterior.scores.restricted(known)
-    batch = ScoredInputs(scores, posterior.tags, None, posterior.inputs, 0, known)
-    parts, found = applied(batch, find(posterior.inputs, [lexicon], posterior.tags))
-    return Posterior(scores, posterior.tags, None, posterior.inputs, 0, parts, found)
+    chains = apply_lexicons([lexicon], posterior.inputs, scores, posterior.tags, known=known)
+    return Posterior(scores, posterior.tags, None, posterior.inputs, 0, chains.parts, chains.occurrences)
 
 
 def weights_of(posterior: Posterior, index: int) -> dict[tuple[str, ...], float]:

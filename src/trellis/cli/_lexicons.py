@@ -12,7 +12,7 @@ import typer
 from trellis.corpus import dumps, open_output
 from trellis.errors import ConfigError, DataError, number_of
 from trellis.lexicon import FORMATS, Lexicon, parse_strength, read_entries
-from trellis.models.occurrences import LexiconReport
+from trellis.lexicon.report import LexiconReport
 
 _STORED = ".safetensors"
 _MOST_LOST = 10_000  # occurrences that lost, listed in a report for people

@@ -16,8 +16,8 @@ from trellis.cli._progress import Tell
 from trellis.corpus import CorpusError, RecordFields
 from trellis.errors import ConfigError, DataError, TrellisError
 from trellis.lexicon import Lexicon
+from trellis.lexicon.report import LexiconReport
 from trellis.models import Pipeline, Tagger
-from trellis.models.occurrences import LexiconReport
 from trellis.models.raw_text import segments
 from trellis.tags import Scheme
 from trellis.text import Sentence, splitter

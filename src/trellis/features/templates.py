@@ -29,7 +29,7 @@ is both. In addition to ``x``, the same cells have these functions::
     cluster<n>   the first n steps of the word's path in a tree of word vectors, where a model has them; see
                  `trellis.features.clusters`
     lexicon<n>   how the token lies in a match of a lexicon with its nth label, where a model has one: B3 is the first
-                 of three tokens, I inside, E last, S a match by itself, - none; see `trellis.lexicon.columns`
+                 of three tokens, I inside, E last, S a match by itself, - none; see `trellis.lexicon.features`
 """
 
 from __future__ import annotations

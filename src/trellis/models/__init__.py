@@ -8,8 +8,9 @@ from trellis.lazy import lazily
 from trellis.models.classes import load
 from trellis.models.crf import CRF, CRFConfig
 from trellis.models.posterior import Posterior
-from trellis.models.tagged import Labelling, ScoredSpan, Tagged, TextSpan
+from trellis.models.tagged import Labelling, Tagged, TextSpan
 from trellis.models.tagger import Tagger
+from trellis.tags.spans import ScoredSpan
 
 if TYPE_CHECKING:
     from trellis.models.ensemble import Ensemble

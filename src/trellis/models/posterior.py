@@ -21,29 +21,33 @@ It is made of chain scores and a tag set and needs no tagger, so it also answers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from operator import index as as_index
+from typing import Any, TypeVar
 
 import numpy as np
 
 from trellis import _native, chain
-from trellis.arrays import FloatArray, IntArray
+from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.errors import ChainError, ModelError, NoPathError, number_of, shown
 from trellis.lazy import cached
-from trellis.models.conditions import conditioned
+from trellis.lexicon.bonus import ChainPart
+from trellis.lexicon.constraints import Occurrences
+from trellis.lexicon.report import LexiconReport
+from trellis.lexicon.span_states import SpanStates, span_types
+from trellis.models import states
 from trellis.models.data import Label, Labelled, name_of, tokens_of
 from trellis.models.explanation import Explanation, explain
 from trellis.models.lattice_view import LatticeView
-from trellis.models.lexical import Occurrences, span_types
-from trellis.models.occurrences import LexiconReport, reported
-from trellis.models.parts import ChainPart, ChainParts
 from trellis.models.segmentation import SpanSegments, segments_of
-from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
+from trellis.models.tagged import Answers, Labelling, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Scheme, Span, SpanTable, TagSet
+from trellis.tags.spans import ScoredSpan
 
+T = TypeVar("T")
 Known = Sequence[Sequence[Label]]
 
 
@@ -78,33 +82,34 @@ class Posterior:
 
     def kbest(self, k: int) -> list[list[Labelling]]:
         """The k most probable labellings of each input, best first; fewer if fewer exist."""
-        with self.named():
-            paths, log_z = self._chains.kbest(k), self._log_partition
-        found = []
-        for (ids, scores), z in zip(paths, log_z, strict=True):
-            pairs = zip(ids, np.exp(np.minimum(scores - z, 0.0)), strict=True)  # rounding may take it above
-            found.append([Labelling(self.tags.decode(path), float(p)) for path, p in pairs])
+        found: list[list[Labelling]] = [[] for _ in range(len(self))]
+        for part, (paths, log_z) in self._ask(lambda one: (one.scores.kbest(k), one.scores.log_partition())):
+            for b, tags, scores, z in zip(part.sequences.tolist(), paths.tags, paths.scores, log_z, strict=True):
+                labels = states.to_labels(tags, part.state_labels)
+                shares = np.exp(np.minimum(scores - z, 0.0)).tolist()  # rounding may take it above
+                found[b] = [Labelling(self.tags.decode(path), p) for path, p in zip(labels, shares, strict=True)]
         return found
 
     def probabilities(self, labels: Sequence[Sequence[str]]) -> FloatArray:
         """The probability of the given labels of each input, taken as a whole."""
         inputs = self.inputs if len(self.inputs) else [range(n) for n in self.scores.lengths.tolist()]
         ids = Labelled.of(inputs, labels).encode(self.tags)
-        with self.named():
-            result: FloatArray = np.exp(np.minimum(self._chains.score(ids) - self._log_partition, 0.0))
-        return result
+
+        def ask(one: ChainPart) -> FloatArray:
+            scores = states.score(one.scores, ids[self._rows(one)], one.state_labels)
+            return np.exp(np.minimum(scores - one.scores.log_partition(), 0.0))
+
+        return self._by_sequence(ask)
 
     def sample(self, n: int, *, seed: int = 0) -> list[list[list[str]]]:
         """`n` labellings of each input, drawn from the distribution; the same seed gives the same draws."""
-        with self.named():
-            drawn = self._chains.sample(n, seed)
-        parts = [split(own, self.scores.lengths) for own in drawn]
-        return [[self.tags.decode(path) for path in paths] for paths in zip(*parts, strict=True)]
+        drawn = self._by_token(lambda one: states.to_labels(one.scores.sample(n, seed=seed), one.state_labels).T)
+        samples = [split(labels, self.scores.lengths) for labels in drawn.T]
+        return [[self.tags.decode(path) for path in paths] for paths in zip(*samples, strict=True)]
 
     def entropy(self) -> FloatArray:
         """How unsure the labelling of each input is, in nats: 0 is certain."""
-        with self.named():
-            return self._chains.entropy()
+        return self._by_sequence(lambda one: one.scores.entropy())
 
     def spans(self) -> list[list[ScoredSpan]]:
         """The spans of the best labels of each input, with their exact probabilities."""
@@ -180,8 +185,12 @@ class Posterior:
             raise ModelError(f"index must be in 0..{count - 1} of {count} inputs, got {shown(index)}")
         if count == 1 and not self.parts:
             return self
-        one, inputs = self._chains.part(index), self.inputs[index : index + 1]
-        return Posterior(one.scores, self.tags, one.state_labels, inputs, self.first + index)
+        for part in self._parts:
+            place = np.flatnonzero(part.sequences == index)
+            if len(place):
+                scores, inputs = part.scores.part(int(place[0])), self.inputs[index : index + 1]
+                return Posterior(scores, self.tags, part.state_labels, inputs, self.first + index)
+        raise AssertionError("every input has a chain")
 
     def given(
         self,
@@ -200,17 +209,28 @@ class Posterior:
             index: which input.
 
         """
-        one = self.part(index)
-        chosen = conditioned(one.scores, self.tags, one.state_labels, span, labels or {})
-        result = Posterior(chosen.scores, self.tags, chosen.state_labels, one.inputs, one.first)
+        one, labels = self.part(index), labels or {}
+        scores, state_labels, T = one.scores, one.state_labels, len(one.scores.emissions)
+        for position in labels:
+            if not (isinstance(position, int | np.integer) and 0 <= position < T):
+                raise ModelError(f"labels are given for position {shown(position)}: expected 0..{T - 1}")
+        if labels:
+            known = Labelled.of([range(T)], [[labels.get(t) for t in range(T)]]).allowed(self.tags)
+            scores = scores.restricted(known if state_labels is None else known[:, state_labels])
+        if span is not None:
+            span_states = SpanStates.of(scores, self.tags, state_labels)
+            start, end, kind = _checked_span(span, T, span_states.kinds)
+            allowed = np.ones((T, len(span_states)), dtype=np.bool_)
+            allowed[start:end] = span_states.inside(end - start, kind)
+            scores, state_labels = span_states.chain(scores).restricted(allowed), span_states.labels
         try:
-            result._log_partition  # noqa: B018 - what cannot be is said here, not at the first question
+            scores.log_partition()  # what cannot be is said here, not at the first question
         except NoPathError:
             name = name_of(one.first, one.inputs[0] if len(one.inputs) else None)
             wanted = {"span": None if span is None else tuple(span), "labels": labels}
             said = " and ".join(f"the {key} {shown(value)}" for key, value in wanted.items() if value)
             raise NoPathError(f"{name}: no labelling that is possible here has {said or 'any labels'}") from None
-        return result
+        return Posterior(scores, self.tags, state_labels, one.inputs, one.first)
 
     def lexicon_report(self) -> LexiconReport:
         """Which entries of the lexicon fired, which lost, and by how much probability."""
@@ -218,29 +238,53 @@ class Posterior:
         if found is None:
             raise ModelError("there is no lexicon to report on: ask for the posterior with lexicon=")
         alone = Posterior(self.scores, self.tags, self.state_labels, self.inputs, self.first)
-        return reported(found, self, alone, span_types(self.tags))
+        return LexiconReport.of(found, self, alone, span_types(self.tags))
 
     @cached
     def _ids(self) -> IntArray:
         """The best labels, flat ``(N,)``."""
-        with self.named():
-            return self._chains.best()
+        return self._by_token(lambda one: states.to_labels(one.scores.viterbi().tags, one.state_labels))
 
     @cached
     def _marginals(self) -> FloatArray:
         """``(N, L)``."""
-        with self.named():
-            return self._chains.marginals()
+        L = len(self.tags)
+        return self._by_token(lambda one: states.sum_by_label(one.scores.marginals().tokens, one.state_labels, L))
 
     @cached
-    def _log_partition(self) -> FloatArray:
-        return self._chains.log_partition()
+    def _parts(self) -> Sequence[ChainPart]:
+        """The chains that answer, which together are about each input once."""
+        return self.parts or (ChainPart(np.arange(len(self.scores.lengths)), self.scores, self.state_labels),)
 
-    @cached
-    def _chains(self) -> ChainParts:
-        lengths = self.scores.lengths
-        parts = self.parts or (ChainPart(self.scores, self.state_labels, np.arange(len(lengths))),)
-        return ChainParts(parts, lengths, len(self.tags))
+    def _ask(self, question: Callable[[ChainPart], T]) -> Iterator[tuple[ChainPart, T]]:
+        for part in self._parts:
+            with self.named(part.sequences):
+                answer = question(part)
+            yield part, answer
+
+    def _by_token(self, question: Callable[[ChainPart], AnyArray]) -> AnyArray:
+        """Answers with a row per token, in the order of the inputs."""
+        found = list(self._ask(question))
+        if len(found) == 1:
+            return found[0][1]
+        result = np.empty((int(self.scores.lengths.sum()), *found[0][1].shape[1:]), dtype=found[0][1].dtype)
+        for part, values in found:
+            result[self._rows(part)] = values
+        return result
+
+    def _by_sequence(self, question: Callable[[ChainPart], FloatArray]) -> FloatArray:
+        result = np.empty(len(self.scores.lengths))
+        for part, values in self._ask(question):
+            result[part.sequences] = values
+        return result
+
+    def _rows(self, part: ChainPart) -> IntArray:
+        """The tokens of a part's inputs, numbered through the batch."""
+        lengths = self.scores.lengths[part.sequences]
+        before = np.cumsum(lengths) - lengths
+        first = offsets_of(self.scores.lengths)[part.sequences]
+        rows: IntArray = np.repeat(first - before, lengths) + np.arange(int(lengths.sum()))
+        return rows
 
     @cached
     def _best_spans(self) -> tuple[SpanTable, FloatArray]:
@@ -269,9 +313,20 @@ class Posterior:
                 flat = offsets_of(self.scores.lengths)[places[:, 0]] + places[:, 1]
                 result[way.rows] += self._marginals[flat, way.tags]
                 continue
-            with self.named():
-                logs = self._chains.span_log_prob(places, way.tags, way.before, way.after)
-            result[way.rows] += np.exp(logs)
+            sizes = places[:, 2] - places[:, 1]
+            for part in self._parts:
+                numbers = np.full(len(self), -1, dtype=np.int64)
+                numbers[part.sequences] = np.arange(len(part.sequences))
+                chosen = numbers[places[:, 0]] >= 0
+                with self.named(part.sequences):
+                    logs = part.scores.span_log_prob(
+                        np.column_stack([numbers[places[chosen, 0]], places[chosen, 1:]]),
+                        way.tags[np.repeat(chosen, sizes)],
+                        before=None if way.before is None else way.before[chosen],
+                        after=None if way.after is None else way.after[chosen],
+                        state_labels=part.state_labels,
+                    )
+                result[way.rows[chosen]] += np.exp(logs)
         return result
 
     def _scored(self, table: SpanTable, probabilities: FloatArray) -> list[list[ScoredSpan]]:
@@ -284,26 +339,43 @@ class Posterior:
         return tuple(map(str, tokens_of(self.inputs[index])))
 
     @contextmanager
-    def named(self) -> Iterator[None]:
-        """Errors call a sequence by its number among all inputs, and by its file and line if they are known."""
+    def named(self, sequences: IntArray | None = None) -> Iterator[None]:
+        """Errors call a sequence by its number among all inputs, and by its file and line if they are known.
+
+        `sequences` are the inputs that the chain in question is about; None: all.
+        """
         try:
             yield
         except ChainError as error:
             if error.sequence is None:
                 raise
-            item = self.inputs[error.sequence] if len(self.inputs) else None
-            renamed = error.about(name_of(self.first + error.sequence, item))
-            raise (self._with_token(renamed) if isinstance(renamed, NoPathError) else renamed) from None
+            number = error.sequence if sequences is None else int(sequences[error.sequence])
+            renamed = error.about(name_of(self.first + number, self.inputs[number] if len(self.inputs) else None))
+            if isinstance(renamed, NoPathError):
+                renamed = self._with_token(renamed, number)
+            renamed.sequence = number
+            raise renamed from None
 
-    def _with_token(self, error: NoPathError) -> NoPathError:
+    def _with_token(self, error: NoPathError, number: int) -> NoPathError:
         """The error, with the token that no label can have, if there is one: an HMM may never have seen it."""
-        assert error.sequence is not None
-        stuck = np.flatnonzero(np.isneginf(self.scores.part(error.sequence).emissions).all(axis=1))
+        stuck = np.flatnonzero(np.isneginf(self.scores.part(number).emissions).all(axis=1))
         if len(stuck) == 0 or not len(self.inputs):
             return error
-        token = tokens_of(self.inputs[error.sequence])[int(stuck[0])]
-        longer = NoPathError(
+        token = tokens_of(self.inputs[number])[int(stuck[0])]
+        return NoPathError(
             f"{error}; no label can have the token {shown(token)} at position {stuck[0]}: the model has never seen it"
         )
-        longer.sequence = error.sequence
-        return longer
+
+
+def _checked_span(span: tuple[int, int, str | None], T: int, kinds: tuple[str, ...]) -> tuple[int, int, int | None]:
+    try:
+        start, end, label = span
+        start, end = as_index(start), as_index(end)
+        inside = 0 <= start < end <= T
+    except (TypeError, ValueError):
+        raise ModelError(f"a span must be (start, end, label), got {shown(span)}") from None
+    if not inside:
+        raise ModelError(f"the span {shown(tuple(span))} does not lie in an input of {T} tokens")
+    if label is not None and label not in kinds:
+        raise ModelError(f"the span {shown(tuple(span))} has a type that the model lacks: it has {', '.join(kinds)}")
+    return start, end, None if label is None else kinds.index(label)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from trellis.arrays import BoolArray, IntArray
+from trellis.arrays import IntArray
 from trellis.models.data import are_characters, tokens_of
 from trellis.models.tagged import Answers, Tagged
 from trellis.tags import Role, Scheme, SpanTable, TagSet, parse_label
@@ -112,20 +112,6 @@ def gaps_of(inputs: Sequence[Any], raw: Sequence[bool]) -> IntArray:
             gaps.append(count + 1 + np.flatnonzero(ends[1:, 0] > ends[:-1, 1]))
         count += len(tokens_of(item))
     return np.concatenate(gaps)
-
-
-def kept_apart(gaps: IntArray, count: int, tags: TagSet) -> BoolArray | None:
-    """Labels ``(N, L)`` of `count` tokens with which no word runs across the gaps; None if there are none.
-
-    The token after a gap begins like the first of a sentence, the token before it ends like the last.
-    """
-    if not len(gaps):
-        return None
-    legal = tags.allowed_transitions()
-    allowed = np.ones((count, len(tags)), dtype=bool)
-    allowed[gaps] &= legal.start
-    allowed[gaps - 1] &= legal.end
-    return allowed
 
 
 def folded(inputs: Sequence[Any]) -> Sequence[Any]:

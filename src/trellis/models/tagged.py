@@ -19,6 +19,7 @@ from trellis.lazy import cached
 from trellis.ragged import offsets_of
 from trellis.report import data_frame
 from trellis.tags import Span, SpanTable
+from trellis.tags.spans import ScoredSpan
 from trellis.text import Sentence, hue, sentence_in
 
 _MARK = (
@@ -33,13 +34,6 @@ class Labelling:
     """One way to label a sentence, with its exact probability."""
 
     tags: list[str]
-    probability: float
-
-
-class ScoredSpan(NamedTuple):
-    """A span with the exact probability that it begins and ends there and has that label."""
-
-    span: Span
     probability: float
 
 

@@ -29,28 +29,27 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 import numpy as np
 
 from trellis import chain, config, store
-from trellis.arrays import AnyArray, Arrays, BoolArray, FloatArray, IntArray, plain_array
+from trellis.arrays import AnyArray, Arrays, FloatArray, IntArray, plain_array
 from trellis.corpus import Shards
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError, number_of, shown
 from trellis.lexicon import Lexicon
-from trellis.lexicon.columns import with_columns
-from trellis.lexicon.learning import spans_with_surfaces
-from trellis.lexicon.storage import from_stored, to_stored
-from trellis.lexicon.tracks import Gaps
-from trellis.models.data import Label, Labelled, Supervised, listed
+from trellis.lexicon.constraints import apply_lexicons
+from trellis.lexicon.features import with_columns
+from trellis.lexicon.lexicon import spans_with_surfaces
+from trellis.lexicon.span_states import parted
+from trellis.models.data import Label, Labelled, Supervised, listed, name_of
 from trellis.models.folder import ModelFolder, training
 from trellis.models.lattice_view import LatticeView
 from trellis.models.learned_tags import mended
-from trellis.models.lexical import ScoredInputs, find
-from trellis.models.musts import applied
 from trellis.models.posterior import Known, Posterior
-from trellis.models.raw_text import cuts_words, documents, folded, gaps_of, inputs_of, kept_apart, tokenizer_for
+from trellis.models.raw_text import cuts_words, documents, folded, gaps_of, inputs_of, tokenizer_for
 from trellis.models.scoring import Scores, compare, headline
 from trellis.models.streams.epochs import SentenceStream
 from trellis.models.streams.once import LabelledStream
-from trellis.models.tagged import Answers, Labelling, ScoredSpan, Tagged
+from trellis.models.tagged import Answers, Labelling, Tagged
 from trellis.optional import required
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
+from trellis.tags.spans import ScoredSpan
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
 from trellis.training import History, Progress, undisturbed
 from trellis.training.folder import TrainingFolder
@@ -270,7 +269,7 @@ class Tagger(Generic[C], ABC):
         else:
             read = fingerprint.of_sentences(data, options.group) if self.shares_sentences else fingerprint.of_data(data)
         fixed = {name: value for name, value in config.flat(self.config).items() if name not in self.free_settings}
-        lexicon = None if options.lexicon is None else fingerprint.of_arrays(to_stored(options.lexicon)[1])
+        lexicon = None if options.lexicon is None else fingerprint.of_arrays(options.lexicon.to_stored()[1])
         options.folder.identify(
             settings=fixed,
             data={
@@ -592,21 +591,26 @@ class Tagger(Generic[C], ABC):
         raw: Sequence[bool] | None = None,
         lexicon: LexiconOption = "own",
     ) -> Posterior:
-        tags, finer = self._fitted_tags(), self._state_labels()
-        lexicons = self._lexicons(lexicon)
+        tags, states, lexicons = self._fitted_tags(), self._state_labels(), self._lexicons(lexicon)
         scores = self._scores(self._for_scores(inputs, lexicons))
-        found = find(inputs, lexicons, tags) if lexicons else None
-        choices = None if known is None else known.allowed(tags)
-        scores = _restricted(scores, choices, finer)
+        allowed = None if known is None else known.allowed(tags)
+        if allowed is not None:
+            scores = scores.restricted(allowed if states is None else allowed[:, states])
         gaps = gaps_of(inputs, raw) if raw is not None and any(raw) and self.makes_words else np.empty(0, np.int64)
-        alone = _restricted(scores, kept_apart(gaps, len(scores.emissions), tags), finer)
-        if found is None:
-            return Posterior(alone, tags, finer, inputs, first)
-        bridged = np.isin(gaps, found.joined(scores.lengths))  # a lexicon has words with white space there
-        open_ = _restricted(scores, kept_apart(gaps[~bridged], len(scores.emissions), tags), finer)
-        across = Gaps.of(gaps[bridged], scores.lengths)
-        parts, found = applied(ScoredInputs(open_, tags, finer, inputs, first, choices, across), found)
-        return Posterior(alone, tags, finer, inputs, first, parts, found)
+        alone = parted(scores, gaps, tags, states)
+        if not lexicons:
+            return Posterior(alone, tags, states, inputs, first)
+        chains = apply_lexicons(
+            lexicons,
+            inputs,
+            scores,
+            tags,
+            states,
+            known=allowed,
+            gaps=gaps,
+            name=lambda b: name_of(first + b, inputs[b]),
+        )
+        return Posterior(alone, tags, states, inputs, first, chains.parts, chains.occurrences)
 
     def _for_scores(self, inputs: Sequence[Any], lexicons: Sequence[Lexicon]) -> Sequence[Any]:
         """The inputs as `_scores` takes them."""
@@ -627,7 +631,7 @@ class Tagger(Generic[C], ABC):
         manifest |= {"scheme": tags.scheme.value, "style": tags.style.value}
         manifest["tokenizer"] = splitter(self.tokenizer_).to_dict()
         if self.lexicon_ is not None:
-            manifest["lexicon"], own = to_stored(self.lexicon_)
+            manifest["lexicon"], own = self.lexicon_.to_stored()
             arrays |= own
         if self.lexical_:
             manifest["lexical"] = list(self.lexical_)
@@ -659,7 +663,7 @@ class Tagger(Generic[C], ABC):
         except TagError as error:
             raise StoreError(f"{stored.where}: the saved labels do not fit their scheme: {error}") from None
         model.tokenizer_ = splitter_from_dict(fields.table("tokenizer"))
-        model.lexicon_ = from_stored(stored) if "lexicon" in fields else None
+        model.lexicon_ = Lexicon.from_stored(stored) if "lexicon" in fields else None
         model.lexical_ = tuple(fields.items("lexical", str, type(None))) if "lexical" in fields else ()
         model._restore(stored)
         return model
@@ -739,11 +743,6 @@ class Tagger(Generic[C], ABC):
 def sentences_at_once(labels: int, cells: int) -> int:
     """Sentences that are answered at a time: the fewer, the more scores a token has than labels."""
     return max(1, _BLOCK * labels // cells)
-
-
-def _restricted(scores: chain.ChainScores, allowed: BoolArray | None, finer: IntArray | None) -> chain.ChainScores:
-    """The scores with these labels alone; all if there is no mask."""
-    return scores if allowed is None else scores.restricted(allowed if finer is None else allowed[:, finer])
 
 
 def _held_out(dev: Supervised) -> Labelled:

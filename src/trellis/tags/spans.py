@@ -29,6 +29,13 @@ class Span(NamedTuple):
     label: str
 
 
+class ScoredSpan(NamedTuple):
+    """A span with the exact probability that it begins and ends there and has that label."""
+
+    span: Span
+    probability: float
+
+
 def parse_label(label: str, scheme: Scheme | None, style: Style = Style.PREFIX) -> tuple[Role, str]:
     """Role and type of a label; a label that the scheme does not have raises ``TagError``.
 

@@ -29,7 +29,7 @@ from trellis.features import (
     Templates,
     get_templates,
 )
-from trellis.lexicon.columns import name_of_column
+from trellis.lexicon.features import name_of_column
 from trellis.models.crf.attributes import FeatureSelection, observe
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolved
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions

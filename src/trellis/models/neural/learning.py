@@ -12,7 +12,7 @@ import torch
 
 from trellis.arrays import Float32Array
 from trellis.errors import ModelError
-from trellis.lexicon.columns import name_of_column
+from trellis.lexicon.features import name_of_column
 from trellis.models import fingerprint
 from trellis.models.data import Labelled
 from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved

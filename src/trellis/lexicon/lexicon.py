@@ -7,22 +7,39 @@
 There are three strengths. A number is *prefer*: a bonus in log odds for every occurrence that is a span of its own;
 2.0 makes it e² = 7.4 times as probable against everything else, a negative number less probable. *must*: every
 occurrence is a span. *feature*: a model that was trained with the lexicon has learned what an occurrence means.
+
+Files have one entry per line, blank lines are ignored, and they may be compressed (.gz, .bz2, .xz, .zst):
+
+    words    the line is a surface: 云计算, New York
+    jieba    a user dictionary of jieba: word, frequency and tag, of which the last two may be missing: 创新办 3 i
+    tsv      surface, label and strength between tabs; the last two may be missing or empty
+    jsonl    {"surface": "New York", "label": "LOC", "strength": "must"}; spaCy's {"label": ..., "pattern": ...} too
+
+A frequency f of jieba adds log f to the bonus of an entry that is preferred: twice as frequent, twice the odds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from trellis.arrays import FloatArray, IntArray
-from trellis.errors import DataError, number_of, shown
+from trellis import store
+from trellis.arrays import Arrays, FloatArray, IntArray
+from trellis.corpus import CorpusError, Source
+from trellis.errors import DataError, StoreError, did_you_mean, number_of, shown
 from trellis.lazy import cached
-from trellis.lexicon.matching import Boundaries, Folding, Matcher, Matches
+from trellis.lexicon.match import Boundaries, Folding, Matcher, Matches
+from trellis.tags import Detection, detect, spans_from_sequences
+from trellis.text import Sentence
+from trellis.untrusted import Fields, JSONSyntaxError, parse_json
 
 Strength = float | Literal["must", "feature"]
 """A number is the bonus of prefer, in log odds."""
@@ -30,9 +47,17 @@ PREFER = 2.0
 """The bonus of an entry that has none of its own."""
 FEATURE_CODE, PREFER_CODE, MUST_CODE = range(3)
 _CODES = {"feature": FEATURE_CODE, "must": MUST_CODE}
+_KIND, _PREFIX = "lexicon", "lexicon."  # of files, and of the names of arrays
+_JIEBA = re.compile(r"(?P<word>.+?)(?: (?P<count>\d{1,18}))?(?: (?P<tag>[a-z]+))?")
+_SURELY_JIEBA = re.compile(r".* \d+(?: [a-z]+)?|[^\x00-\x7f]+ [a-z]{1,4}")
+_SAMPLE = 1000  # lines that a format is recognised by
 _NAMES: dict[int, Literal["must", "feature"]] = {FEATURE_CODE: "feature", MUST_CODE: "must"}
 MOST = 1000.0
 """Log odds beyond this are refused: a bonus of that size is meant to be a must."""
+
+
+Key = tuple[str, str | None]
+"""Surface and label."""
 
 
 class Entry(NamedTuple):
@@ -142,10 +167,8 @@ class Lexicon:
         """Entries of a file: words, jieba, tsv or jsonl, recognised unless `format` says which.
 
         `strength` and `label` are those of entries that have none of their own; `options` are those of the
-        constructor. See `trellis.lexicon.reading` for the formats.
+        constructor. See the module for the formats.
         """
-        from trellis.lexicon.reading import read_entries
-
         entries = read_entries(path, format, parse_strength(strength), label, encoding).entries
         return cls._of(entries, **options)
 
@@ -154,10 +177,16 @@ class Lexicon:
         cls, sentences: Iterable[Any], *, min_count: int = 1, strength: Strength | str = "feature", **options: Any
     ) -> Self:
         """The spans of sentences with tags, with their labels, that occur at least `min_count` times."""
-        from trellis.lexicon.learning import spans_of_corpus
-
-        own, counts = parse_strength(strength), spans_of_corpus(sentences)
-        return cls._of([Entry(*key, own) for key, count in counts.items() if count >= min_count], **options)
+        every = list(sentences)
+        for number, item in enumerate(every):
+            if not isinstance(item, Sentence) or item.tags is None:
+                raise DataError(f"sentence {number} has no tags: a lexicon is learned from sentences with tags")
+        tags = [list(item.tags) for item in every]
+        counts: Counter[Key] = Counter()
+        for spans in spans_with_surfaces(every, tags, detect(tags)):
+            counts.update(spans)
+        given = parse_strength(strength)
+        return cls._of([Entry(*key, given) for key, count in counts.items() if count >= min_count], **options)
 
     @classmethod
     def _of(
@@ -246,23 +275,54 @@ class Lexicon:
 
     def save(self, path: str | Path) -> None:
         """Write the lexicon to one file, as models are written."""
-        from trellis.lexicon.storage import save
-
-        save(self, path)
+        manifest, arrays = self.to_stored()
+        store.save(path, _KIND, {_KIND: manifest}, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Lexicon:
         """Open a lexicon that `save` wrote."""
-        from trellis.lexicon.storage import load
+        return cls.from_stored(store.load(path, _KIND))
 
-        return load(path)
+    def to_stored(self) -> tuple[dict[str, Any], Arrays]:
+        """Manifest and arrays, for the file of a model; the names of the arrays begin with ``lexicon.``."""
+        c, folding = self.columns, self.folding
+        arrays: Arrays = {
+            **store.pack_strings(f"{_PREFIX}surfaces", list(c.surfaces)),
+            f"{_PREFIX}labels": c.labels.astype(np.int32),
+            f"{_PREFIX}strengths": c.codes.astype(np.uint8),
+            f"{_PREFIX}bonus": c.bonus,
+        }
+        how = {"fold_case": folding.case, "fold_width": folding.width, "boundaries": self.boundaries}
+        return {"labels": list(c.names), **how}, arrays
+
+    @classmethod
+    def from_stored(cls, stored: store.Stored) -> Self:
+        """The inverse of `to_stored`, whose manifest is a field of the file's, for a file that may contain anything."""
+        fields = stored.manifest.table(_KIND)
+        surfaces, names = stored.strings(f"{_PREFIX}surfaces"), fields.texts("labels")
+        size = (len(surfaces),)
+        for number, surface in enumerate(surfaces):
+            if not surface or _surface_problem(surface):
+                raise StoreError(f"{stored.where}: entry {number} of the lexicon has no surface")
+        columns = Columns(
+            surfaces,
+            stored.array(f"{_PREFIX}labels", np.int32, size, -1, len(names) - 1).astype(np.int64),
+            names,
+            stored.array(f"{_PREFIX}strengths", np.uint8, size, FEATURE_CODE, MUST_CODE).astype(np.int64),
+            stored.array(f"{_PREFIX}bonus", np.float64, size, -MOST, MOST),
+        )
+        folding = Folding(fields.value("fold_case", bool), fields.value("fold_width", bool))
+        try:
+            return cls.of_columns(columns, folding, fields.text("boundaries"))  # type: ignore[arg-type]
+        except DataError as error:
+            raise StoreError(f"{stored.where}: {error}") from None
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the automaton, which is built again."""
         return {name: value for name, value in vars(self).items() if name != "matcher"}
 
 
-def check_surface(surface: Any) -> str:
+def _surface_problem(surface: Any) -> str:
     """Why a surface cannot be found in any text; empty if it can."""
     if not isinstance(surface, str):
         return f"a surface must be a string, got {shown(surface)}"
@@ -274,7 +334,7 @@ def _checked(number: int, item: str | Sequence[Any], strength: Strength) -> Entr
     if not 1 <= len(parts) <= 3:
         raise DataError(f"entry {number} must be (surface, label, strength), got {shown(item)}")
     surface, label, own = (*parts, None, None)[:3] if len(parts) < 3 else parts
-    problem = check_surface(surface)
+    problem = _surface_problem(surface)
     if not problem and not (label is None or isinstance(label, str)):
         problem = f"a label must be a string or None, got {shown(label)}"
     if problem:
@@ -283,3 +343,121 @@ def _checked(number: int, item: str | Sequence[Any], strength: Strength) -> Entr
         return Entry(surface, label or None, strength if own is None else parse_strength(own))
     except DataError as error:
         raise DataError(f"entry {number}, {shown(surface)}: {error}") from None
+
+
+def spans_with_surfaces(inputs: Sequence[Any], tags: Sequence[Sequence[str]], found: Detection) -> list[list[Key]]:
+    """The surfaces and labels of the spans of each input."""
+    every = spans_from_sequences(tags, found.scheme, style=found.style)
+    return [
+        [(surface(item, span.start, span.end), span.label or None) for span in own]
+        for item, own in zip(inputs, every, strict=True)
+    ]
+
+
+def surface(item: Any, start: int, end: int) -> str:
+    """The tokens of a span as one string: as in the text, if there is one, else with blanks unless all are characters.
+
+    >>> surface(["New", "York", "is", "big"], 0, 2), surface(["北", "京", "大"], 0, 2)
+    ('New York', '北京')
+    """
+    tokens = item.tokens if isinstance(item, Sentence) else item
+    if isinstance(item, Sentence) and item.text is not None and item.offsets is not None:
+        return item.text[item.offsets[start][0] : item.offsets[end - 1][1]]
+    separator = "" if all(len(token) == 1 for token in tokens) else " "
+    return separator.join(tokens[start:end])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The entries of a file, and what it was taken for and why."""
+
+    entries: list[Entry]
+    format: str
+    reason: str
+
+
+def read_entries(
+    path: str | Path, format: str | None, strength: Strength, label: str | None, encoding: str = "utf-8"
+) -> Reading:
+    """All entries of a file; `strength` and `label` are for those that have none of their own."""
+    if format is not None and format not in FORMATS:
+        hint = did_you_mean(format, FORMATS)
+        raise DataError(f"unknown format of lexicons {format!r}: expected one of {', '.join(FORMATS)}{hint}")
+    source = Source(path, encoding=encoding)
+    name, reason = (format, "it was asked for") if format is not None else _recognised(source)
+    line_of = FORMATS[name]
+    entries: list[Entry] = []
+    for number, line in source.lines():
+        text = line.strip("\r\n\ufeff ")
+        if not text.strip():
+            continue
+        try:
+            surface, own_label, own = line_of(text, strength)
+            problem = _surface_problem(surface)
+        except DataError as error:
+            problem = str(error)
+        if problem:
+            raise CorpusError(problem, path=source.name, line=number, text=line)
+        entries.append(Entry(surface, own_label or label, own))
+    return Reading(entries, name, reason)
+
+
+Parsed = tuple[str, str | None, Strength]
+
+
+def _word(line: str, strength: Strength) -> Parsed:
+    return line, None, strength
+
+
+def _jieba(line: str, strength: Strength) -> Parsed:
+    match = _JIEBA.fullmatch(line.strip())
+    assert match is not None, "a line that is not blank has a word"
+    count = int(match["count"] or 1)
+    bonus = strength if isinstance(strength, str) else min(strength + math.log(max(count, 1)), MOST)
+    return match["word"], match["tag"], bonus
+
+
+def _tsv(line: str, strength: Strength) -> Parsed:
+    cells = [cell.strip() for cell in line.split("\t")]
+    if len(cells) > 3:
+        raise DataError(f"expected surface, label and strength between tabs, got {len(cells)} cells")
+    surface, label, own = (*cells, "", "")[:3]
+    return surface, label or None, parse_strength(own) if own else strength
+
+
+def _json(line: str, strength: Strength) -> Parsed:
+    try:
+        fields = Fields(parse_json(line), "the entry", DataError)
+    except JSONSyntaxError as error:
+        raise DataError(f"expected JSON: {error}") from None
+    name = "pattern" if "pattern" in fields and "surface" not in fields else "surface"
+    label = fields.value("label", str, type(None)) if "label" in fields else None
+    own: Any = fields.value("strength", str, int, float, type(None)) if "strength" in fields else None
+    return fields.text(name), label, strength if own is None else parse_strength(own)
+
+
+FORMATS: dict[str, Callable[[str, Strength], Parsed]] = {
+    "words": _word,
+    "jieba": _jieba,
+    "tsv": _tsv,
+    "jsonl": _json,
+}
+
+
+def _recognised(source: Source) -> tuple[str, str]:
+    """The format of a file by its name, else by its first lines, and why."""
+    suffixes = os.path.splitext(os.fspath(source.path).lower())[0::1]
+    for name, endings in (("jsonl", (".jsonl", ".ndjson")), ("tsv", (".tsv",))):
+        ending = next((end for end in endings if suffixes[1] == end or suffixes[0].endswith(end)), None)
+        if ending is not None:
+            return name, f"its name has {ending}"
+    lines = [line for line in source.head.split("\n")[:_SAMPLE] if line.strip()]
+    if lines and lines[0].lstrip("\ufeff ").startswith("{"):
+        return "jsonl", "its first line begins with {"
+    if any("\t" in line for line in lines):
+        return "tsv", "it has tabs"
+    found: Iterator[str] = (line for line in lines if _SURELY_JIEBA.fullmatch(line.strip("\r\ufeff ")))
+    example = next(found, None)
+    if example is not None:
+        return "jieba", f"it has a line with a frequency or a tag: {example.strip()[:40]!r}"
+    return "words", "each line is one surface"

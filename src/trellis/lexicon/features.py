@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
-from trellis.lexicon.entries import FEATURE_CODE, Lexicon
-from trellis.lexicon.learning import Key
-from trellis.lexicon.matching import Matches
+from trellis.lexicon.lexicon import FEATURE_CODE, Key, Lexicon
+from trellis.lexicon.match import Matches
 from trellis.ragged import offsets_of
 from trellis.text import Sentence
 

@@ -27,7 +27,7 @@ import numpy as np
 from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.chain import ChainScores
 from trellis.lazy import cached
-from trellis.lexicon.spanned import PossibleSteps, SpanStates, expanded
+from trellis.lexicon.span_states import PossibleSteps, SpanStates, expanded
 from trellis.ragged import offsets_of
 
 
@@ -39,6 +39,12 @@ class Bonuses(NamedTuple):
     end: IntArray  # [M]
     kind: IntArray  # [M] an index into `SpanStates.kinds`
     bonus: FloatArray  # [M] in log odds; those of one span add up
+
+    def of_sequences(self, sequences: IntArray) -> Bonuses:
+        """Those of some sequences, in ascending order, which are numbered in that order."""
+        place = np.searchsorted(sequences, self.sequence)
+        kept = (place < len(sequences)) & (sequences[np.minimum(place, len(sequences) - 1)] == self.sequence)
+        return Bonuses(place[kept], *(column[kept] for column in self[1:]))
 
 
 class Gaps(NamedTuple):
@@ -54,21 +60,24 @@ class Gaps(NamedTuple):
         sequence = np.searchsorted(offsets, rows, side="right") - 1
         return cls(sequence, rows - offsets[sequence])
 
+    @classmethod
+    def none(cls) -> Gaps:
+        """No white space, or none that matters."""
+        return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
     def of_sequences(self, sequences: IntArray) -> Gaps:
         """Those of some sequences, in ascending order, which are numbered in that order."""
         kept = np.isin(self.sequence, sequences)
         return Gaps(np.searchsorted(sequences, self.sequence[kept]), self.place[kept])
 
 
-NO_GAPS = Gaps(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-
-
-class Rewarded(NamedTuple):
-    """A chain with bonuses for some sequences of a batch, and the label of each of its states."""
+class ChainPart(NamedTuple):
+    """A chain for some sequences of a batch."""
 
     sequences: IntArray
     scores: ChainScores
     state_labels: IntArray | None
+    """The label that each state stands for; None if the states are the labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,13 +150,21 @@ def _slots(owner: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     return np.array(slots, dtype=np.int64)
 
 
-def rewarded(scores: ChainScores, states: SpanStates, bonuses: Bonuses, gaps: Gaps = NO_GAPS) -> Iterator[Rewarded]:
+def rewarded(
+    scores: ChainScores,
+    states: SpanStates,
+    bonuses: Bonuses,
+    state_labels: IntArray | None = None,
+    numbers: IntArray | None = None,
+    gaps: Gaps | None = None,
+) -> Iterator[ChainPart]:
     """Chains with the bonuses, of sequences that need the same copies together; others as they are.
 
     The score of a labelling is that of the chain and the bonuses of its spans. Spans across a gap are forbidden unless
-    they have a bonus, whatever it is. The sequences of all parts together are those of the batch, each once.
+    they have a bonus, whatever it is. The parts are about each sequence of the batch once, and call it by its entry in
+    `numbers`, by default its place; `state_labels` are those of the chain as it is.
     """
-    tracks = Tracks.of(bonuses, states)
+    tracks, gaps = Tracks.of(bonuses, states), gaps or Gaps.none()
     touched = np.zeros(len(scores.lengths), dtype=np.int64)
     touched[tracks.sequence] = touched[gaps.sequence] = 1
     needs = np.column_stack([touched, tracks.depths(len(touched), len(states.kinds))])
@@ -155,12 +172,13 @@ def rewarded(scores: ChainScores, states: SpanStates, bonuses: Bonuses, gaps: Ga
     for number, key in enumerate(keys):
         sequences = np.flatnonzero(group.reshape(-1) == number)
         part = scores if len(keys) == 1 else scores.take(sequences)
+        called = sequences if numbers is None else numbers[sequences]
         if not key[0]:
-            yield Rewarded(sequences, part, None)
+            yield ChainPart(called, part, state_labels)
             continue
         layout = TrackStates.of(states, key[1:])
         chain = layout.chain(part, tracks.of_sequences(sequences), gaps.of_sequences(sequences))
-        yield Rewarded(sequences, chain, states.labels[layout.base])
+        yield ChainPart(called, chain, states.labels[layout.base])
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +227,7 @@ class TrackStates:
         transitions = own.transitions[np.ix_(self.base, self.base)] & (~goes_on | stays)
         return PossibleSteps(transitions, own.start[self.base], own.end[self.base])
 
-    def chain(self, scores: ChainScores, tracks: Tracks, gaps: Gaps = NO_GAPS) -> ChainScores:
+    def chain(self, scores: ChainScores, tracks: Tracks, gaps: Gaps) -> ChainScores:
         """The chain of these states, with bonuses."""
         offsets = offsets_of(scores.lengths)
         own, first, behind = self.states.own[self.base], offsets[tracks.sequence], offsets[gaps.sequence] + gaps.place

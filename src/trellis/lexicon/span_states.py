@@ -50,7 +50,7 @@ class SpanStates:
         starts, ends = (table[np.ix_(*[_with_edge(labels)] * 2)] for table in tags.span_steps())
         versions = _versions(_possible(scores), starts, ends)
         own, starting, ending = versions.T[0], versions.T[1] > 0, versions.T[2] > 0
-        kinds = tuple(dict.fromkeys(kind for role, kind in tags.parsed if role is not Role.O))
+        kinds = span_types(tags)
         numbers = {kind: number for number, kind in enumerate(kinds)}
         of_label = np.array([-1 if role is Role.O else numbers[kind] for role, kind in tags.parsed], dtype=np.int64)
         steps = _steps(own, starting, ending, starts, ends)
@@ -74,6 +74,25 @@ class SpanStates:
             fits & (self.starts == first[:, None]) & (self.ends == last[:, None])  # a span starts and ends only there
         )
         return result
+
+
+def span_types(tags: TagSet) -> tuple[str, ...]:
+    """The types of spans; one empty type if they have none."""
+    return tuple(dict.fromkeys(kind for role, kind in tags.parsed if role is not Role.O))
+
+
+def parted(scores: ChainScores, gaps: IntArray, tags: TagSet, state_labels: IntArray | None) -> ChainScores:
+    """The chain in which no word runs across the white space before these tokens, numbered through the batch.
+
+    The token after a gap begins like the first of a sentence, the token before it ends like the last.
+    """
+    if not len(gaps):
+        return scores
+    legal = tags.allowed_transitions()
+    allowed = np.ones((len(scores.emissions), len(tags)), dtype=np.bool_)
+    allowed[gaps] &= legal.start
+    allowed[gaps - 1] &= legal.end
+    return scores.restricted(allowed if state_labels is None else allowed[:, state_labels])
 
 
 def expanded(scores: ChainScores, own: IntArray, steps: PossibleSteps, emissions: AnyArray) -> ChainScores:

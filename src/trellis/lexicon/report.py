@@ -1,0 +1,181 @@
+"""What came of the entries of a lexicon: which fired, which lost, and by how much probability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from trellis.lexicon.constraints import Occurrences
+from trellis.lexicon.lexicon import Entry, surface
+from trellis.report import Grid, Report
+from trellis.tags import Span
+from trellis.tags.spans import ScoredSpan
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One place where an entry occurs."""
+
+    sentence: int
+    start: int
+    """The first token."""
+    end: int
+    """One behind the last."""
+    text: str
+    entry: Entry
+    fired: bool
+    """Whether it is a span of the best labelling."""
+    probability: float
+    """Of the span, with the lexicon."""
+    alone: float
+    """The same by the model alone."""
+    instead: tuple[ScoredSpan, ...]
+    """If it lost: the spans of the best labelling in its place."""
+    where: str = ""
+    """File and line of the sentence, if they are known."""
+
+
+@dataclass(frozen=True)
+class EntryReport:
+    """One entry: how often it occurs, how often it fired, and its mean probabilities."""
+
+    entry: Entry
+    occurrences: int
+    fired: int
+    probability: float
+    alone: float
+
+
+class SpanDistribution(Protocol):
+    """What a report asks a posterior."""
+
+    @property
+    def first(self) -> int:
+        """The number of the first input."""
+
+    @property
+    def inputs(self) -> Sequence[Any]:
+        """Sentences or token lists."""
+
+    def spans(self) -> list[list[ScoredSpan]]:
+        """The spans of the best labelling of each input."""
+
+    def span_probabilities(self, spans: Sequence[Sequence[Span]]) -> list[list[ScoredSpan]]:
+        """The exact probabilities of the given spans of each input."""
+
+
+@dataclass(frozen=True, eq=False)
+class LexiconReport(Report):
+    """What came of each occurrence of each entry; add reports up with `+`."""
+
+    occurrences: tuple[Occurrence, ...] = ()
+
+    @classmethod
+    def of(
+        cls, found: Occurrences, posterior: SpanDistribution, alone: SpanDistribution, kinds: tuple[str, ...]
+    ) -> LexiconReport:
+        """What came of the occurrences, by a distribution with the lexicon and by that of the model alone.
+
+        `kinds` are the types of spans, of which an entry without a label may have any.
+        """
+        wanted = [kinds if kind < 0 else kinds[kind : kind + 1] for kind in found.kind.tolist()]
+        places = list(zip(*(x.tolist() for x in (found.sequence, found.begin, found.end)), strict=True))
+        asked: list[list[Span]] = [[] for _ in posterior.inputs]
+        owners: list[list[int]] = [[] for _ in posterior.inputs]
+        for row, (b, begin, end) in enumerate(places):
+            asked[b] += [Span(begin, end, kind) for kind in wanted[row]]
+            owners[b] += [row] * len(wanted[row])
+        rows = np.array([row for own in owners for row in own], dtype=np.int64)
+        probability, probability_alone = (
+            np.bincount(
+                rows,
+                weights=np.array([p for own in one.span_probabilities(asked) for _, p in own], dtype=np.float64),
+                minlength=len(found),
+            )
+            for one in (posterior, alone)
+        )
+        best = posterior.spans()
+        occurrences = []
+        for row in np.lexsort((found.end, found.begin, found.sequence)).tolist():
+            b, begin, end = places[row]
+            there = tuple(one for one in best[b] if one.span.start < end and begin < one.span.end)
+            fired = any(one.span[:2] == (begin, end) and one.span.label in wanted[row] for one in there)
+            item = posterior.inputs[b]
+            occurrences.append(
+                Occurrence(
+                    posterior.first + b,
+                    begin,
+                    end,
+                    surface(item, begin, end),
+                    found.which(row),
+                    fired,
+                    min(float(probability[row]), 1.0),
+                    min(float(probability_alone[row]), 1.0),
+                    () if fired else there,
+                    getattr(item, "where", ""),
+                )
+            )
+        return cls(tuple(occurrences))
+
+    def __add__(self, other: LexiconReport) -> LexiconReport:
+        """The occurrences of both."""
+        return LexiconReport((*self.occurrences, *other.occurrences))
+
+    @property
+    def fired(self) -> tuple[Occurrence, ...]:
+        """Those that are spans of the best labelling."""
+        return tuple(one for one in self.occurrences if one.fired)
+
+    @property
+    def lost(self) -> tuple[Occurrence, ...]:
+        """Those that are not."""
+        return tuple(one for one in self.occurrences if not one.fired)
+
+    def entries(self) -> list[EntryReport]:
+        """By entry, those that lost most often first."""
+        groups: dict[Entry, list[Occurrence]] = {}
+        for one in self.occurrences:
+            groups.setdefault(one.entry, []).append(one)
+        rows = [
+            EntryReport(
+                entry,
+                len(own),
+                sum(one.fired for one in own),
+                sum(one.probability for one in own) / len(own),
+                sum(one.alone for one in own) / len(own),
+            )
+            for entry, own in groups.items()
+        ]
+        return sorted(rows, key=lambda row: (row.fired - row.occurrences, -row.occurrences, row.entry.surface))
+
+    def grid(self) -> Grid:
+        """One row per entry."""
+        rows = tuple(
+            (
+                row.entry.surface,
+                row.entry.label or "",
+                str(row.entry.strength),
+                str(row.occurrences),
+                str(row.fired),
+                str(row.occurrences - row.fired),
+                f"{row.probability:.3f}",
+                f"{row.alone:.3f}",
+            )
+            for row in self.entries()
+        )
+        title = f"Lexicon: {len(self.fired)} of {len(self.occurrences)} occurrences fired"
+        columns = ("entry", "label", "strength", "occurrences", "fired", "lost", "probability", "alone")
+        return Grid(title, columns, rows)
+
+    def to_records(self) -> list[dict[str, Any]]:
+        """One dict per occurrence."""
+        records = []
+        for one in self.occurrences:
+            record = asdict(one)
+            surface, label, strength = record.pop("entry")
+            instead = [{"start": s.start, "end": s.end, "label": s.label, "probability": p} for s, p in one.instead]
+            records.append({**record, "surface": surface, "label": label, "strength": strength, "instead": instead})
+        return records
