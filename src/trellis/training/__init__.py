@@ -6,10 +6,9 @@ from trellis.training.driver import Trained, run, undisturbed
 from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step
 from trellis.training.lbfgs import lbfgs
 from trellis.training.objective import Descent, MistakeObjective, Objective, Perceptron, StochasticObjective
+from trellis.training.online import averaged_perceptron, sgd
 from trellis.training.owlqn import owlqn, pseudo_gradient
-from trellis.training.perceptron import averaged_perceptron
 from trellis.training.record import read_history
-from trellis.training.sgd import sgd
 
 __all__ = [
     "Descent",

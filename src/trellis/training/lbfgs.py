@@ -2,21 +2,77 @@
 
 Defaults and stopping tests are CRFsuite's (libLBFGS): stop when ``|g| < epsilon max(1, |w|)``, or when the loss fell
 by less than `delta` of itself over the last `period` iterations.
+
+H is the inverse Hessian as approximated from the last few steps s and changes of the gradient y. H v is computed by the
+two-loop recursion (Nocedal 1980). All vectors in it are sums of the s, the y and v, so the recursion runs on their
+coefficients, and needs only the dot products between them. Learning a step makes s and y and all new products in one
+pass over the long vectors; the multiplication is a second one, for any memory. The s and y are kept in single
+precision: H is then exact for slightly different steps, which is just as good.
+
+A step length satisfies the strong Wolfe conditions:
+
+    f(t) <= f(0) + 1e-4 t f'(0)         the loss falls enough
+    |f'(t)| <= 0.9 |f'(0)|              and the slope flattens enough
+
+Steps grow until a bracket is found; inside it, cubic interpolation kept away from the bracket's ends.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from trellis.arrays import Arrays
-from trellis.training.hessian import InverseHessian, combine, dot, norm
+from trellis import _native
+from trellis.arrays import Arrays, Float32Array
 from trellis.training.history import Iterate, Reason
-from trellis.training.linesearch import wolfe
 from trellis.training.objective import Objective, Vector
+
+_DECREASE, _CURVATURE = 1e-4, 0.9
+
+
+def lbfgs(
+    objective: Objective,
+    start: Vector,
+    *,
+    memory: int = 6,
+    epsilon: float = 1e-5,
+    delta: float = 1e-5,
+    period: int = 10,
+    max_linesearch: int = 20,
+    before: Arrays | None = None,
+) -> Iterator[Iterate]:
+    """Iterates of L-BFGS from `start`; the weights of one do not change until the next is asked for.
+
+    With the `memory` of an iterate in `before`, they go on from it.
+    """
+    x, g = start.copy(), np.empty_like(start)
+    x_next, g_next, direction = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    loss = objective.evaluate(x, g)
+    test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
+    hessian = InverseHessian(g, memory)
+    recall(before, hessian, test)
+    length = hessian.length
+    step = 1.0 / length if length and before is None else 1.0
+
+    def along(t: float) -> tuple[float, float]:
+        _native.combine([x, direction], [1.0, t], x_next)
+        return objective.evaluate(x_next, g_next), _native.dot(g_next, direction)
+
+    while length > 0:
+        slope = hessian.descent(direction)
+        trial = wolfe(along, loss, slope, step, max_linesearch)
+        if trial is None:
+            yield Iterate(x, loss, length, "no_progress")
+            return
+        hessian.update(x_next, x, g_next, g, g_next)
+        x, x_next, g, g_next = x_next, x, g_next, g
+        loss, length, step = trial.loss, hessian.length, 1.0
+        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: memory_of(hessian, test))
+    yield Iterate(x, loss, length, "converged")
 
 
 class StoppingTest:
@@ -47,47 +103,6 @@ class StoppingTest:
         return None
 
 
-def lbfgs(
-    objective: Objective,
-    start: Vector,
-    *,
-    memory: int = 6,
-    epsilon: float = 1e-5,
-    delta: float = 1e-5,
-    period: int = 10,
-    max_linesearch: int = 20,
-    before: Arrays | None = None,
-) -> Iterator[Iterate]:
-    """Iterates of L-BFGS from `start`; the weights of one do not change until the next is asked for.
-
-    With the `memory` of an iterate in `before`, they go on from it.
-    """
-    x, g = start.copy(), np.empty_like(start)
-    x_next, g_next, direction = np.empty_like(x), np.empty_like(x), np.empty_like(x)
-    loss = objective.evaluate(x, g)
-    test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
-    hessian = InverseHessian(g, memory)
-    recall(before, hessian, test)
-    length = hessian.length
-    step = 1.0 / length if length and before is None else 1.0
-
-    def along(t: float) -> tuple[float, float]:
-        combine([x, direction], [1.0, t], x_next)
-        return objective.evaluate(x_next, g_next), dot(g_next, direction)
-
-    while length > 0:
-        slope = hessian.descent(direction)
-        trial = wolfe(along, loss, slope, step, max_linesearch)
-        if trial is None:
-            yield Iterate(x, loss, length, "no_progress")
-            return
-        hessian.update(x_next, x, g_next, g, g_next)
-        x, x_next, g, g_next = x_next, x, g_next, g
-        loss, length, step = trial.loss, hessian.length, 1.0
-        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: memory_of(hessian, test))
-    yield Iterate(x, loss, length, "converged")
-
-
 def memory_of(hessian: InverseHessian, test: StoppingTest) -> Arrays:
     """What a quasi-Newton method knows besides its weights."""
     return {**hessian.arrays(), "losses": test.losses}
@@ -98,3 +113,127 @@ def recall(before: Arrays | None, hessian: InverseHessian, test: StoppingTest) -
     if before is not None:
         hessian.recall(before)
         test.recall(before["losses"])
+
+
+def norm(a: Vector) -> float:
+    """Euclidean length."""
+    return float(np.sqrt(_native.dot(a, a)))
+
+
+class InverseHessian:
+    """Approximation from at most `memory` pairs (s, y), and its product with one vector v, given ahead."""
+
+    def __init__(self, v: Vector, memory: int) -> None:
+        self._memory, self._v = memory, v
+        self._pairs: list[tuple[Float32Array, Float32Array]] = []
+        self._products = np.array([[_native.dot(v, v)]])  # [2k + 1, 2k + 1] between s_0.. s_k-1, y_0.. y_k-1, v
+
+    def arrays(self) -> Arrays:
+        """All that it knows, apart from v; it changes with the next `update`."""
+        named = {
+            f"{name}{i}": vector for i, pair in enumerate(self._pairs) for name, vector in zip("sy", pair, strict=True)
+        }
+        return {"products": self._products, **named}
+
+    def recall(self, arrays: Arrays) -> None:
+        """Know again what `arrays` returned, when v was the same."""
+        self._products = arrays["products"]
+        pairs = len(self._products) // 2
+        self._pairs = [(arrays[f"s{i}"], arrays[f"y{i}"]) for i in range(pairs)]
+
+    def update(self, x: Vector, x_before: Vector, g: Vector, g_before: Vector, v: Vector) -> None:
+        """Learn from a step; one without positive curvature is ignored. `v` is the next vector to multiply."""
+        s, y = self._room(len(v))
+        k = len(self._pairs)
+        old, new = [*range(k), *range(k + 1, 2 * k + 1)], [k, 2 * k + 1, 2 * k + 2]
+        fresh = _native.learn_step(x, x_before, g, g_before, v, self._vectors(), s, y).reshape(3, 2 * k + 3)
+        products = np.empty((2 * k + 3, 2 * k + 3))
+        products[np.ix_(old, old)] = self._products[: 2 * k, : 2 * k]
+        products[np.ix_(new, [*old, *new])] = fresh
+        products[np.ix_([*old, *new], new)] = fresh.T
+        if 0 < fresh[0, 2 * k + 1] < np.inf:
+            self._pairs.append((s, y))
+        else:
+            kept = [*old, 2 * k + 2]
+            products = products[np.ix_(kept, kept)]
+        self._products, self._v = products, v
+
+    def _room(self, size: int) -> tuple[Float32Array, Float32Array]:
+        """Arrays for a new pair: those of the oldest, which is forgotten, if the memory is full."""
+        k = len(self._pairs)
+        if k < self._memory:
+            return np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
+        kept = [i for i in range(2 * k) if i not in (0, k)]
+        self._products = self._products[np.ix_(kept, kept)]
+        return self._pairs.pop(0)
+
+    def _vectors(self) -> list[Float32Array]:
+        return [s for s, _ in self._pairs] + [y for _, y in self._pairs]
+
+    @property
+    def length(self) -> float:
+        """``|v|``."""
+        return float(np.sqrt(self._products[-1, -1]))
+
+    def descent(self, out: Vector) -> float:
+        """``-H v``, into `out`; returns its product with v."""
+        k = len(self._pairs)
+        factors = _two_loops(self._products, k) if k else np.array([-1.0])
+        _native.combine_steps(self._vectors(), factors[:-1].tolist(), self._v, float(factors[-1]), out)
+        return float(self._products[-1] @ factors)
+
+
+def _two_loops(products: Vector, k: int) -> Vector:
+    """Coefficients of ``-H v`` over s_0.. s_k-1, y_0.. y_k-1, v."""
+    coefficients = np.zeros(2 * k + 1)
+    coefficients[2 * k] = -1.0
+    alphas = np.zeros(k)
+    for i in reversed(range(k)):
+        alphas[i] = products[i] @ coefficients / products[i, k + i]
+        coefficients[k + i] -= alphas[i]
+    coefficients *= products[k - 1, 2 * k - 1] / products[2 * k - 1, 2 * k - 1]
+    for i in range(k):
+        coefficients[i] += alphas[i] - products[k + i] @ coefficients / products[i, k + i]
+    return coefficients
+
+
+class Trial(NamedTuple):
+    """A step, the loss there and the slope."""
+
+    step: float
+    loss: float
+    slope: float
+
+
+def wolfe(
+    along: Callable[[float], tuple[float, float]], loss: float, slope: float, step: float, most_trials: int
+) -> Trial | None:
+    """`along(step)` gives loss and slope; returns None if no step is found; the last trial is always the last call."""
+    low, high = Trial(0.0, loss, slope), None
+    for _ in range(most_trials):
+        trial = Trial(step, *along(step))
+        if not trial.loss <= loss + _DECREASE * step * slope or (low.step > 0 and trial.loss >= low.loss):
+            high = trial
+        elif abs(trial.slope) <= -_CURVATURE * slope:
+            return trial
+        elif trial.slope * ((high.step if high else np.inf) - low.step) >= 0:
+            low, high = trial, low
+        else:
+            low = trial
+        step = 2.5 * step if high is None else _between(low, high)
+    return None
+
+
+def _between(low: Trial, high: Trial) -> float:
+    """Minimum of the cubic through both ends, at least a tenth away from each."""
+    width = high.step - low.step
+    fraction = 0.5
+    if np.isfinite(high.loss) and np.isfinite(high.slope):
+        d1 = low.slope + high.slope - 3 * (low.loss - high.loss) / (low.step - high.step)
+        inner = d1 * d1 - low.slope * high.slope
+        if inner >= 0:
+            d2 = np.copysign(np.sqrt(inner), width)
+            bottom = high.slope - low.slope + 2 * d2
+            if bottom != 0:
+                fraction = 1 - (high.slope + d2 - d1) / bottom
+    return low.step + width * float(np.clip(fraction, 0.1, 0.9))

@@ -15,9 +15,8 @@ import numpy as np
 
 from trellis import _native
 from trellis.arrays import Arrays
-from trellis.training.hessian import InverseHessian, norm
 from trellis.training.history import Iterate
-from trellis.training.lbfgs import StoppingTest, memory_of, recall
+from trellis.training.lbfgs import InverseHessian, StoppingTest, memory_of, norm, recall
 from trellis.training.objective import Objective, Vector
 
 _DECREASE = 1e-4

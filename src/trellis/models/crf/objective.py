@@ -25,7 +25,6 @@ from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, o
 from trellis.models.data import Labelled, check_tokens
 from trellis.tags import TagStates
 from trellis.training import Descent, Perceptron
-from trellis.training.hessian import add_decay, dot
 from trellis.training.objective import Aggression, Confidence, Vector
 from trellis.training.process_group import SINGLE, ProcessGroup
 
@@ -66,7 +65,7 @@ class FeatureObjective(ABC):
         """Loss of the sentences of all processes with its L2 term, and the gradient of both."""
         loss = self._group.sum(self.shard_loss, weights, gradient)
         if self.c2:
-            loss += self.c2 * add_decay(weights, 2.0 * self.c2, gradient)
+            loss += self.c2 * _native.add_decay(weights, 2.0 * self.c2, gradient)
         return loss
 
     def parameters(self, weights: Vector) -> CRFWeights:
@@ -206,7 +205,7 @@ class CRFObjective(FeatureObjective):
     def descend(self, order: IntArray, descent: Descent) -> float:
         """One pass of mini-batch descent; the loss is the mean over the sentences, L2 included, times their number."""
         decay = 2.0 * self.c2 / self.examples
-        before = float(descent.scale**2 * dot(descent.weights, descent.weights))
+        before = float(descent.scale**2 * _native.dot(descent.weights, descent.weights))
         result, descent.done, descent.scale = self.native.descend(
             order, descent.weights, descent.rate, decay, descent.batch, descent.done, descent.scale
         )
@@ -215,7 +214,8 @@ class CRFObjective(FeatureObjective):
     def loss_of(self, order: IntArray, weights: Vector) -> float:
         """Mean loss of these sentences: a pass of descent that takes no steps."""
         result, _, _ = self.native.descend(order, weights.copy(), 0.0, 0.0, 64, 0, 1.0)
-        return self._checked(result, self._labelled.name) / len(order) + self.c2 * dot(weights, weights) / self.examples
+        loss = self._checked(result, self._labelled.name) / len(order)
+        return loss + self.c2 * _native.dot(weights, weights) / self.examples
 
     def correct(self, order: IntArray, state: Perceptron) -> float:
         """One pass of the perceptron; the share of tokens tagged wrongly."""

@@ -31,10 +31,9 @@ from trellis.training import (
     undisturbed,
 )
 from trellis.training.folder import TrainingFolder
-from trellis.training.margin import arow, passive_aggressive
 from trellis.training.objective import Aggression, Vector
+from trellis.training.online import arow, first_rate, passive_aggressive
 from trellis.training.savepoints import Savepoints
-from trellis.training.sgd import first_rate
 
 _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
 
