@@ -26,7 +26,7 @@ from pathlib import Path
 _BUSY = "while True: sum(range(1000))"
 _LATENCY = """
 import sys, time, trellis
-from trellis.cli._threads import wait_asleep
+from trellis.cli import wait_asleep
 wait_asleep()
 tagger = trellis.load(sys.argv[1])
 words = 'She lives in New York with Paul Smith and his dog .'.split()

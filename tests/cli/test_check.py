@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from trellis.cli.check import check
+from trellis.cli import app
 from trellis.errors import DataError
 
-app = typer.Typer()
-app.command()(check)
-run = CliRunner().invoke
+
+def run(*arguments: str, input: bytes | str | None = None) -> Result:
+    return CliRunner().invoke(app, ["check", *arguments], input=input)
+
 
 CLEAN = "Ada\tB-PER\nwrote\tO\n\nUlm\tB-LOC\n"
 
@@ -27,7 +27,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_clean_file_gives_tables_and_exit_code_0(train: Path) -> None:
-    result = run(app, ["train.conll"])
+    result = run("train.conll")
     assert result.exit_code == 0
     for part in ("Files", "Spans by type", "PER", "1 (50.0%)", "checked against IOB2", "errors: 0, warnings: 0"):
         assert part in result.output
@@ -36,7 +36,7 @@ def test_a_clean_file_gives_tables_and_exit_code_0(train: Path) -> None:
 
 def test_errors_are_listed_with_their_lines_and_give_exit_code_1(train: Path) -> None:
     train.write_text(CLEAN + "\nx\tI-PER\n\ny\n")
-    result = run(app, ["train.conll"])
+    result = run("train.conll")
     assert result.exit_code == 1
     assert "train.conll:6: I-PER must follow B-PER or I-PER, not O (token 'x', IOB2)" in result.output
     assert "train.conll:8: expected 2 columns separated by tabs" in result.output
@@ -45,7 +45,7 @@ def test_errors_are_listed_with_their_lines_and_give_exit_code_1(train: Path) ->
 
 def test_warnings_alone_give_exit_code_0(train: Path) -> None:
     Path("test.conll").write_text("Ada\tB-PER\nwrote\tO\n\nx\tB-ORG\n")
-    result = run(app, ["train.conll", "test.conll"])
+    result = run("train.conll", "test.conll")
     assert result.exit_code == 0
     assert "test.conll:1: 1 of 2 sentences (50.0%) are also in train.conll, this one at line 1" in result.output
     assert "test.conll:4: the label 'B-ORG', here 1 time, does not occur in train.conll" in result.output
@@ -53,7 +53,7 @@ def test_warnings_alone_give_exit_code_0(train: Path) -> None:
 
 def test_json_has_everything(train: Path) -> None:
     train.write_text(CLEAN + "\nx\tI-PER\n")
-    result = run(app, ["train.conll", "--json"])
+    result = run("train.conll", "--json")
     assert result.exit_code == 1
     report = json.loads(result.output)
     assert report["files"][0]["tokens"] == 4
@@ -62,37 +62,37 @@ def test_json_has_everything(train: Path) -> None:
 
 def test_long_lists_are_cut_on_the_screen_and_whole_in_json(train: Path) -> None:
     train.write_text(CLEAN + "\nx\tI-PER\n" * 30)
-    result = run(app, ["train.conll", "--scheme", "IOB2"])
+    result = run("train.conll", "--scheme", "IOB2")
     assert "and 10 more; --json lists all" in result.output
-    found = json.loads(run(app, ["train.conll", "--scheme", "IOB2", "--json"]).output)["findings"]
+    found = json.loads(run("train.conll", "--scheme", "IOB2", "--json").output)["findings"]
     assert sum(finding["kind"] == "illegal tag" for finding in found) == 30
 
 
 def test_columns_format_and_scheme_can_be_told(train: Path) -> None:
     train.write_text("1 Ada NNP S-PER\n")
     options = ["--format", "conll", "--columns", "id,token,pos,ner", "--tokens", "token", "--tags", "-1"]
-    result = run(app, ["train.conll", *options, "--scheme", "BIOES", "--json"])
+    result = run("train.conll", *options, "--scheme", "BIOES", "--json")
     assert json.loads(result.output)["scheme"] == "BIOES"
     assert json.loads(result.output)["files"][0]["tags"] == {"S-PER": 1}
 
 
 def test_standard_input(train: Path) -> None:
-    result = run(app, ["-", "--json"], input=CLEAN)
+    result = run("-", "--json", input=CLEAN)
     assert json.loads(result.output)["files"][0]["sentences"] == 2
 
 
 def test_brackets_in_data_are_no_markup(train: Path) -> None:
     train.write_text("a\tB-[red]\nb\tI-[x]\n")
-    assert "I-[x] must follow B-[x] or I-[x], not B-[red]" in run(app, ["train.conll", "--scheme", "IOB2"]).output
+    assert "I-[x] must follow B-[x] or I-[x], not B-[red]" in run("train.conll", "--scheme", "IOB2").output
 
 
 def test_a_missing_file_is_an_error_of_the_library(train: Path) -> None:
-    result = run(app, ["nothing.conll"])
+    result = run("nothing.conll")
     assert isinstance(result.exception, DataError)
 
 
 def test_help_shows_examples() -> None:
-    result = run(app, ["--help"])
+    result = run("--help")
     assert "trellis check train.conll dev.conll test.conll" in result.output
 
 
@@ -100,17 +100,17 @@ def test_what_reading_left_out_or_changed_is_told(train: Path) -> None:
     span = '"spans": [{"start": 0, "end": 5, "label": "LOC"}]'
     cut = f'{{"text": "Parisbased Acme", {span}}}\n'
     Path("data.jsonl").write_text(f'{cut}{{"text": "Paris", {span}, "answer": "reject"}}\n')
-    result = run(app, ["data.jsonl"])
+    result = run("data.jsonl")
     assert "data.jsonl: left out records with the answer 'reject' (Prodigy): 1\n" in result.output
     assert "data.jsonl: tokens split where a span cuts them: 1\n  data.jsonl:1: 'Parisbased' became" in result.output
-    notes = json.loads(run(app, ["data.jsonl", "--json"]).output)["files"][0]["notes"]
+    notes = json.loads(run("data.jsonl", "--json").output)["files"][0]["notes"]
     assert len(notes) == 3
 
 
 def test_the_scheme_is_the_one_of_training_and_no_other_is_called_legal_beside_errors(train: Path) -> None:
     """A bad label in the only sentence: no sentence is without a label that cannot be read."""
     train.write_text("Well\tlabel\n" + "Ada\tB-PER\nKing\tI-PER\nslept\tO\n" * 30)
-    result = run(app, ["train.conll", "--format", "conll"])
+    result = run("train.conll", "--format", "conll")
     assert result.exit_code == 1
     assert "Tags were checked against IOB2\n" in result.output
     assert "errors: 1," in result.output

@@ -3,15 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from trellis.cli.convert import convert
+from trellis.cli import app
 from trellis.corpus import CorpusError
 
-app = typer.Typer()
-app.command()(convert)
-run = CliRunner().invoke
+
+def run(*arguments: str, input: bytes | str | None = None) -> Result:
+    return CliRunner().invoke(app, ["convert", *arguments], input=input)
 
 
 @pytest.fixture
@@ -23,34 +22,34 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_scheme_and_format_are_converted_and_reported_on_stderr(source: Path) -> None:
-    result = run(app, ["in.conll", "out.jsonl.gz", "--scheme", "BIOES"])
+    result = run("in.conll", "out.jsonl.gz", "--scheme", "BIOES")
     assert result.exit_code == 0
     assert result.stdout == ""
     assert result.stderr == (
         "in.conll: read as conll, since it has columns separated by tabs\n"
         "out.jsonl.gz: 2 sentences as jsonl, IOB2 to BIOES\n"
     )
-    back = run(app, ["out.jsonl.gz", "-", "--to", "conll"])
+    back = run("out.jsonl.gz", "-", "--to", "conll")
     assert back.stdout == "Ada\tB-PER\nKing\tE-PER\n\nUlm\tS-LOC\n\n"
 
 
 def test_columns_are_chosen(source: Path) -> None:
     source.write_text("Ada NNP B-PER\n")
-    result = run(app, ["in.conll", "-", "--to", "wordtag", "--columns", "token,pos,ner", "--tags", "pos"])
+    result = run("in.conll", "-", "--to", "wordtag", "--columns", "token,pos,ner", "--tags", "pos")
     assert result.stdout == "Ada/NNP\n"
     assert result.stderr.endswith(": 1 sentence as wordtag\n")
 
 
 def test_spans_shape_and_tokenizer(source: Path) -> None:
-    assert run(app, ["in.conll", "a.jsonl", "--to", "spans", "--shape", "entities"]).exit_code == 0
+    assert run("in.conll", "a.jsonl", "--to", "spans", "--shape", "entities").exit_code == 0
     assert '"entities": [[0, 8, "PER"]]' in Path("a.jsonl").read_text()
-    result = run(app, ["a.jsonl", "-", "--to", "wordtag", "--tokenizer", "whitespace"])
+    result = run("a.jsonl", "-", "--to", "wordtag", "--tokenizer", "whitespace")
     assert result.stdout == "Ada/B-PER King/I-PER\nUlm/B-LOC\n"
 
 
 def test_illegal_tags_are_an_error_that_names_the_line(source: Path) -> None:
     source.write_text("Ada\tB-PER\n\nUlm\tI-LOC\n")
-    result = run(app, ["in.conll", "out.conll", "--scheme", "BIOES", "--from-scheme", "bio"])
+    result = run("in.conll", "out.conll", "--scheme", "BIOES", "--from-scheme", "bio")
     assert isinstance(result.exception, CorpusError)
     assert str(result.exception).startswith(
         "in.conll:3: bad tag 'I-LOC': I-LOC must follow B-LOC or I-LOC, not O (IOB2); 1 bad tag in 1 of 2"
@@ -60,22 +59,21 @@ def test_illegal_tags_are_an_error_that_names_the_line(source: Path) -> None:
 
 def test_skipped_sentences_are_counted(source: Path) -> None:
     source.write_text("a\tO\n\nb\n")
-    result = run(app, ["in.conll", "out.conll", "--on-error", "skip"])
+    result = run("in.conll", "out.conll", "--on-error", "skip")
     assert "1 skipped, the first: in.conll:3: expected 2 columns" in result.stderr
 
 
 def test_standard_input_to_standard_output(source: Path) -> None:
-    result = run(app, ["-", "-", "--to", "segmented"], input="我/r 好/a\n")
+    result = run("-", "-", "--to", "segmented", input="我/r 好/a\n")
     assert result.stdout == "我 好\n"
 
 
-def test_the_former_names_of_options_are_understood_and_not_shown(source: Path) -> None:
+def test_formats_are_named(source: Path) -> None:
     source.write_text("Ada/B-PER King/I-PER\n")
-    for words in (["--from", "wordtag", "--to", "conll"], ["--from-format", "wordtag", "--to-format", "conll"]):
-        assert run(app, ["in.conll", "-", *words]).stdout == "Ada\tB-PER\nKing\tI-PER\n\n"
-    assert "-format" not in run(app, ["--help"]).output
+    result = run("in.conll", "-", "--from", "wordtag", "--to", "conll")
+    assert result.stdout == "Ada\tB-PER\nKing\tI-PER\n\n"
 
 
 def test_help_shows_examples() -> None:
-    result = run(app, ["--help"])
+    result = run("--help")
     assert "trellis convert train.conll train.bioes.conll --scheme BIOES" in result.output

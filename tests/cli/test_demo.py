@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import trellis
 from trellis.cli import demo as command
-from trellis.cli._demo_view import Board
 from trellis.demo import DemoCorpus
 from trellis.demo.comparison import Contestant, Result
 from trellis.demo.tasks import TASKS
@@ -168,7 +167,7 @@ def test_colour_in_a_terminal_unless_it_is_not_wanted(small, monkeypatch, no_col
 
 
 def test_the_board_shows_how_training_goes():
-    board = Board(["HMM", "CRF", "BiLSTM-softmax", "BiLSTM-CRF"])
+    board = command.Board(["HMM", "CRF", "BiLSTM-softmax", "BiLSTM-CRF"])
     board.training("HMM")
     board.done("HMM", [Result("HMM", 0.75, 0, 0.25, 1e6)])
     board.training("CRF", Step(12, 345.6, 1.0, 0.8125, 2.4, None))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import trellis
-from trellis.cli import _heatmap
+from trellis.cli.inspect import HeatMap
 
 MODELS = ["ner_model", "hmm_model", "seg_model"]
 
@@ -60,7 +60,7 @@ def test_a_plot_is_a_picture_without_any_library(here, shell, ner_model):
 
 
 def test_colours_grow_with_the_weight_and_grey_is_forbidden():
-    drawn = _heatmap.HeatMap("", ("a", "b"), ((2.0, -1.0), (0.0, float("-inf"))))
+    drawn = HeatMap("", ("a", "b"), ((2.0, -1.0), (0.0, float("-inf"))))
     assert drawn.colour(2.0) == (200, 40, 40)
     assert drawn.colour(0.0) == (255, 255, 255)
     assert drawn.colour(-1.0) == (148, 168, 228)

@@ -3,14 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from trellis.cli.score import score
+from trellis.cli import app
 from trellis.errors import ConfigError, DataError
 
-app = typer.Typer(rich_markup_mode="rich")
-app.command()(score)
 GOLD = "Ada\tB-PER\nLove\tI-PER\nwent\tO\nto\tO\nNew\tB-LOC\nYork\tI-LOC\n\nUlm\tB-LOC\n"
 
 
@@ -28,7 +25,7 @@ def files(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return CliRunner().invoke(app, [*arguments])
+    return CliRunner().invoke(app, ["score", *arguments])
 
 
 def run_json(*arguments):

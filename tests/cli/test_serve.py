@@ -1,11 +1,11 @@
 """What `trellis serve` refuses before it serves; the rest is in tests/server."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Shell
-from trellis.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -26,14 +26,14 @@ def test_usage(shell: Shell, here: Path, arguments: tuple[str, ...], message: st
 
 
 def test_without_the_extra_it_says_what_to_install(shell: Shell, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError("No module named 'starlette'", name="starlette.routing")
-
-    monkeypatch.setattr("importlib.import_module", missing)
-    from trellis.cli.serve import _check_extra
-
-    with pytest.raises(ConfigError, match=r"needs starlette.routing: pip install 'trellis-crf\[serve\]'"):
-        _check_extra()
+    for name in [name for name in sys.modules if name.startswith("trellis.server")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ["starlette", *(name for name in sys.modules if name.startswith("starlette."))]:
+        monkeypatch.setitem(sys.modules, name, None)
+    ran = shell("serve", "model")
+    assert ran.code == 2
+    assert ran.err.startswith("trellis: trellis serve needs starlette")
+    assert ran.err.endswith(": pip install 'trellis-crf[serve]'\n")
 
 
 def test_a_model_that_is_not_there(shell: Shell, here: Path) -> None:

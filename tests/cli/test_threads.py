@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from trellis.cli._threads import wait_asleep
+from trellis.cli import wait_asleep
 
 NAMES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 

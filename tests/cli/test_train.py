@@ -19,7 +19,7 @@ from rich.console import Console
 import trellis
 from tests.cli.conftest import conll, sentences
 from trellis import config, corpus
-from trellis.cli._signals import StoppableLine, stoppable
+from trellis.cli.progress import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
 from trellis.models.families import FAMILIES
 from trellis.tags import Scheme, convert_tags, detect
@@ -96,7 +96,7 @@ def test_the_scheme_is_detected_once_and_only_checked_after_that(here, shell, mo
         asked.append(scheme)
         return detect(*arguments, scheme=scheme, **options)
 
-    for place in ("trellis.cli._tasks", "trellis.cli._training", "trellis.models.learned_tags", "trellis.tags.tagset"):
+    for place in ("trellis.cli.tasks", "trellis.cli.train", "trellis.models.learned_tags", "trellis.tags.tagset"):
         monkeypatch.setattr(f"{place}.detect", counted)
     assert shell(*TRAIN, "--dev", "dev.conll").code == 0
     assert asked.count(None) == 1
@@ -441,7 +441,7 @@ def test_stream_tells_what_reading_leaves_out_or_changes(here, shell, model):
 
 
 def test_stream_tells_repairs_once_and_each_spelling_once_per_file(here, shell, monkeypatch):
-    monkeypatch.setattr("trellis.cli._streamed._AT_ONCE", 2)
+    monkeypatch.setattr("trellis.cli.train._AT_ONCE", 2)
     Path("bad.conll").write_text("Ada B-PER\nKing I-PER\nslept O\n\n" * 5 + "met O\nBob I-PER\n\n")
     train = ("train", "-m", "crf", "--stream", "--set", "max_iterations=1", "--out", "model", "--train")
     done = shell(*train, "bad.conll", "--on-bad-tags", "repair")

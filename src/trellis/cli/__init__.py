@@ -6,55 +6,154 @@ SIGTERM. Errors are one paragraph on standard error, with a traceback only under
 
 from __future__ import annotations
 
-import io
+import dataclasses
+import functools
+import gc
+import importlib
+import os
 import sys
 import traceback
+import typing
 import warnings
-from typing import NoReturn, TextIO
+from collections.abc import Callable
+from inspect import Parameter, Signature, signature
+from io import TextIOWrapper
+from typing import Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from trellis import __version__
-from trellis.cli._lazy import QuickGroup, lazy_command
-from trellis.cli._threads import wait_asleep
 from trellis.errors import ConfigError, TrellisError
 
+INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
 _LONGEST_PROBLEM = 4000
+_WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
-# Name, module, function, and the line that `trellis --help` shows.
-_COMMANDS = (
-    ("demo", "demo", "demo", "See what Trellis does, in the terminal."),
-    ("init", "init", "init", "Print the settings of a model, explained, as TOML."),
-    ("train", "train", "train", "Train a tagger of any family on your files."),
-    ("tag", "tag", "tag", "Tag raw text, tokens, CoNLL or JSON Lines with a trained model."),
-    ("eval", "evaluate", "evaluate", "Score a trained model on a file with the right tags."),
-    ("inspect", "inspect", "inspect", "Look into a model: labels, weights, and how it was trained."),
-    ("explain", "explain", "explain", "Why each label of a text: its paths, and what decided."),
-    ("select", "select", "select_sentences", "Choose sentences of a pool that are worth labelling."),
-    ("serve", "serve", "serve", "Serve models over HTTP, with a page to try them."),
-    ("check", "check", "check", "Check files before training: labels, tag scheme, duplicates."),
-    ("convert", "convert", "convert", "Convert a corpus to another format, another tag scheme, or both."),
-    ("export", "export", "export", "Write a model as an ONNX file for other programs."),
-    ("score", "score", "score", "Score predicted tags against gold tags."),
-)
+# By name: the module with a function of the same name, and the line that `trellis --help` shows.
+COMMANDS = {
+    "demo": ("demo", "See what Trellis does, in the terminal."),
+    "init": ("init", "Print the settings of a model, explained, as TOML."),
+    "train": ("train", "Train a tagger of any family on your files."),
+    "tag": ("tag", "Tag raw text, tokens, CoNLL or JSON Lines with a trained model."),
+    "eval": ("evaluate", "Score a trained model on a file with the right tags."),
+    "inspect": ("inspect", "Look into a model: labels, weights, and how it was trained."),
+    "explain": ("explain", "Why each label of a text: its paths, and what decided."),
+    "select": ("select", "Choose sentences of a pool that are worth labelling."),
+    "serve": ("serve", "Serve models over HTTP, with a page to try them."),
+    "check": ("check", "Check files before training: labels, tag scheme, duplicates."),
+    "convert": ("convert", "Convert a corpus to another format, another tag scheme, or both."),
+    "export": ("export", "Write a model as an ONNX file for other programs."),
+    "score": ("score", "Score predicted tags against gold tags."),
+}
+
+
+class QuickParameters:
+    """A command that converts with pydantic only what needs it: not texts, defaults, and what is not given.
+
+    Typer from 0.29 on converts every value with pydantic; to import that takes a seventh of the time that
+    ``trellis tag`` takes to start.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """All parameters, the option for help among them."""
+        parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in parameters:
+            wanted = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
+            if wanted is not None and not isinstance(parameter.process_value, functools.partial):
+                parameter.process_value = functools.partial(_processed, parameter, wanted, parameter.process_value)
+        return parameters
+
+
+def _processed(parameter: Any, wanted: Any, convert: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    several = parameter.multiple or parameter.nargs != 1
+    texts = several and wanted == list[str] and value and all(type(one) is str for one in value)
+    if not (texts or type(value) is wanted or (value is None and not parameter.required)):
+        return convert(context, value)
+    kept = list(value) if texts else () if several and value is None else value
+    return kept if parameter.callback is None else parameter.callback(context, parameter, kept)
+
+
+class QuickCommand(QuickParameters, TyperCommand):
+    """A subcommand."""
+
+
+class LazyGroup(QuickParameters, TyperGroup):
+    """The command that the others belong to; each of these is imported when it is asked for by name."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names in the order in which they are shown."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command with all its options."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = COMMANDS[cmd_name][0]
+        # The garbage collector leaves what is imported alone: it stays, and to look at it takes 30 ms.
+        gc.disable()
+        try:
+            function = getattr(importlib.import_module(f"trellis.cli.{module}"), module)
+        finally:
+            gc.freeze()
+            gc.enable()
+        one = typer.Typer(rich_markup_mode="rich", add_completion=False)
+        one.command(cmd_name, cls=QuickCommand)(_runnable(function))
+        return typer.main.get_command(one)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+def _runnable(command: Callable[..., None]) -> Callable[..., None]:
+    """The command as typer takes it, with the fields of its option dataclasses as parameters.
+
+    It ends cleanly at Ctrl-C, and if the reader of its output goes away, as ``head`` does.
+    """
+    hints = typing.get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+    parameters: list[Parameter] = []
+    for own in signature(command).parameters.values():
+        if own.name not in groups:
+            parameters.append(own.replace(annotation=hints[own.name], kind=own.KEYWORD_ONLY))
+            continue
+        types = typing.get_type_hints(groups[own.name], include_extras=True)
+        for field in dataclasses.fields(groups[own.name]):
+            default = own.empty if field.default is dataclasses.MISSING else field.default
+            parameters.append(Parameter(field.name, own.KEYWORD_ONLY, default=default, annotation=types[field.name]))
+
+    def run(**given: Any) -> None:
+        made = {
+            name: kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+            for name, kind in groups.items()
+        }
+        try:
+            command(**given, **made)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # What is still buffered goes nowhere, without a complaint at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except KeyboardInterrupt:
+            typer.echo("trellis: interrupted", err=True)
+            raise typer.Exit(INTERRUPTED) from None
+
+    run.__doc__ = command.__doc__
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
 
 app = typer.Typer(
     name="trellis",
-    cls=QuickGroup,
+    cls=LazyGroup,
     help="Exact, fast sequence labelling.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # the list of commands is plain text: importing rich's help takes as long as all the rest
 )
-
-
-def _stand_in() -> None:
-    raise AssertionError("the command itself is called in place of this one")
-
-
-for _name, _module, _function, _about in _COMMANDS:
-    _class = lazy_command(_name, f"trellis.cli.{_module}", _function)
-    app.command(_name, cls=_class, help=_about)(_stand_in)
 
 
 def _version(wanted: bool) -> None:
@@ -64,7 +163,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def options(
+def _options(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     debug: bool = typer.Option(False, "--debug", help="Show a traceback if there is an error."),
 ) -> None:
@@ -75,18 +174,25 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line; always ends in `SystemExit`."""
     wait_asleep()
     given = sys.argv[1:] if arguments is None else arguments
-    given, debug = _without_debug(given)
+    # --debug may stand anywhere before --.
+    end = given.index("--") if "--" in given else len(given)
+    debug = "--debug" in given[:end]
+    given = [*(argument for argument in given[:end] if argument != "--debug"), *given[end:]]
     if sys.stdout is None or sys.stderr is None:  # closed by the shell: >&-
         _fail("standard output and standard error must be open", debug)
-    _accept_any_text(sys.stdout, sys.stderr)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # words may contain what the terminal, or UTF-8, cannot show
+            stream.reconfigure(errors="backslashreplace")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             app(given, prog_name="trellis", obj=given)
-    except ConfigError as error:  # settings come from the command line, or from a file it names: usage
-        _fail(_described(error), debug, code=2)
     except (TrellisError, OSError) as error:
-        _fail(_described(error), debug)
+        problem = str(error)
+        if isinstance(error, OSError) and error.strerror is not None:
+            problem = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+        # Settings come from the command line, or from a file it names: that is usage.
+        _fail(problem, debug, code=2 if isinstance(error, ConfigError) else 1)
     except MemoryError:
         _fail("out of memory", debug)
     except Exception as error:
@@ -95,6 +201,17 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         problem = f"{type(error).__name__}: {error}"
         _fail(f"unexpected {problem}\nThis is a mistake in Trellis; --debug shows where it happened.", debug)
     sys.exit(0)
+
+
+def wait_asleep() -> None:
+    """Let torch's threads that wait at a barrier sleep after microseconds, unless the environment says otherwise.
+
+    OpenMP lets them watch for milliseconds. On a quiet machine that saves the time of waking up. Beside other programs
+    it keeps a core from the very thread that is waited for, and training slows down to a fraction of its share.
+    """
+    if not any(name in os.environ for name in _WAITING):
+        os.environ["GOMP_SPINCOUNT"] = "2000"  # rounds; GNU's runtime, which torch has on Linux
+        os.environ["KMP_BLOCKTIME"] = "0"  # milliseconds; Intel's and LLVM's
 
 
 def _show_warning(
@@ -108,26 +225,6 @@ def _show_warning(
     """A warning of Trellis in one line, without the place in the code that says so."""
     own = category.__module__.partition(".")[0] == "trellis"
     typer.echo(f"trellis: {message}" if own else warnings.formatwarning(message, category, filename, lineno), err=True)
-
-
-def _accept_any_text(*streams: TextIO) -> None:
-    """Words and file names may contain what the terminal, or UTF-8, cannot show: it is escaped."""
-    for stream in streams:
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _without_debug(given: list[str]) -> tuple[list[str], bool]:
-    """The arguments without ``--debug``, which may stand anywhere before ``--``."""
-    end = given.index("--") if "--" in given else len(given)
-    kept = [argument for argument in given[:end] if argument != "--debug"]
-    return [*kept, *given[end:]], len(kept) < end
-
-
-def _described(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror is not None:
-        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return str(error)
 
 
 def _fail(problem: str, debug: bool, *, code: int = 1) -> NoReturn:

@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from trellis import corpus
-from trellis.cli._console import Output
-from trellis.cli._reading import reading_options
+from trellis.cli.io import output
+from trellis.cli.options import Columns, FormatOption, data_option
 from trellis.corpus.check import CheckedFile, CheckReport, FileSummary, Finding, check_files
 from trellis.tags import Scheme
 
@@ -23,16 +23,11 @@ _SHOWN = 20
 
 def check(
     files: Annotated[list[str], typer.Argument(help="Files to check, the training data first; - is stdin.")],
-    format: Annotated[
-        str | None, typer.Option(help=f"Format of all files: {', '.join(corpus.FORMATS)}; guessed if not given.")
-    ] = None,
+    format: FormatOption = None,
     scheme: Annotated[
-        str | None, typer.Option(help="Tag scheme to check against, e.g. IOB2; else the best fit.")
+        str | None, data_option(help="Tag scheme to check against, e.g. IOB2; else the best fit.")
     ] = None,
-    tokens: Annotated[str | None, typer.Option(help="Column or field of the tokens, by name or index.")] = None,
-    tags: Annotated[str | None, typer.Option(help="Column or field of the tags, by name or index.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Names of the columns, separated by commas.")] = None,
-    encoding: Annotated[str, typer.Option(help="Character encoding of the files.")] = "utf-8",
+    columns: Columns = Columns(),
     longest: Annotated[int, typer.Option(help="Sentences of more tokens than this are reported.")] = 500,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
 ) -> None:
@@ -47,10 +42,9 @@ def check(
       trellis check data.tsv --columns token,pos,ner --tags ner --scheme BIOES
       cat data.jsonl | trellis check - --json
     """  # noqa: D301 - \b tells click to keep the lines
-    options = reading_options(tokens, tags, columns)
     checked = []
     for path in files:
-        data = corpus.read(path, format=format, encoding=encoding, on_error="skip", **options)
+        data = corpus.read(path, format=format, encoding=columns.encoding, on_error="skip", **columns.given)
         checked.append(CheckedFile(path, data.sentences, data.report))
     report = check_files(checked, scheme=None if scheme is None else Scheme.parse(scheme), longest=longest)
     if as_json:
@@ -62,7 +56,7 @@ def check(
 
 
 def _print(report: CheckReport) -> None:
-    console = Output()
+    console = output()
     names = _short_names(report.files)
     console.print(_file_table(report.files, names))
     labels = _label_table(report, names)

@@ -9,39 +9,10 @@ from typing import Annotated, Any
 import typer
 
 import trellis
-from trellis.cli._reading import (
-    AlignOption,
-    AnnotatorOption,
-    ColumnsOption,
-    EncodingOption,
-    FormatOption,
-    MajorityOption,
-    OnBadTagsOption,
-    QuietOption,
-    Reader,
-    TagsOption,
-    TokensOption,
-    UnapprovedOption,
-    bad_tags_option,
-    reading_options,
-    remembered_options,
-    some,
-    span_options,
-    tell_notes,
-    tell_reading,
-    tell_unseen,
-)
-from trellis.cli._settings import TaskOption
-from trellis.cli._tasks import Setting, Task, find_setting, in_scheme, is_spelled, vocabulary
-from trellis.cli.score import (
-    ErrorsOption,
-    IntervalOption,
-    JsonOption,
-    MarkdownOption,
-    ScoreTrainOption,
-    judge,
-    show,
-)
+from trellis.cli.io import Reader, remembered_options, some, tell_notes, tell_reading, tell_unseen
+from trellis.cli.options import Annotations, Columns, Figures, FormatOption, ModelArgument, QuietOption, TaskOption
+from trellis.cli.score import judge, show
+from trellis.cli.tasks import Setting, Task, find_setting, in_scheme, is_spelled, vocabulary
 from trellis.errors import DataError, shown
 from trellis.models import Tagger, folder
 from trellis.tags import OnBadTags, Scheme, detect
@@ -49,24 +20,13 @@ from trellis.text import Sentence, splitter
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
+    model: ModelArgument,
     file: Annotated[str, typer.Argument(metavar="FILE", help="File with the right tags; - is standard input.")],
     task: TaskOption = None,
-    train: ScoreTrainOption = None,
-    errors: ErrorsOption = False,
-    interval: IntervalOption = False,
-    as_json: JsonOption = False,
-    markdown: MarkdownOption = False,
+    figures: Figures = Figures(),
     format: FormatOption = None,
-    tokens: TokensOption = None,
-    tags: TagsOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = "utf-8",
-    on_bad_tags: OnBadTagsOption = None,
-    align: AlignOption = None,
-    annotator: AnnotatorOption = None,
-    majority: MajorityOption = False,
-    unapproved: UnapprovedOption = False,
+    columns: Columns = Columns(),
+    annotations: Annotations = Annotations(),
     quiet: QuietOption = False,
 ) -> None:
     """Tag a file with a model and score the result against the tags it has.
@@ -82,17 +42,24 @@ def evaluate(
     tagger = trellis.load(model)
     setting = model_setting(tagger, model, task)
     remembered = remembered_options(folder.read_record(model))
-    options = reading_options(tokens, tags, columns)
-    spans = span_options(align, annotator, majority, unapproved)
-    reader = Reader(format, encoding, options, setting.scheme.value, splitter(tagger.tokenizer_), remembered, spans)
-    how = bad_tags_option(on_bad_tags)
+    reader = Reader(
+        format,
+        columns.encoding,
+        columns.given,
+        setting.scheme.value,
+        splitter(tagger.tokenizer_),
+        remembered,
+        annotations.spans,
+    )
+    how = annotations.bad_tags
     truth = _tagged(reader, file, setting, how, quiet)
     _check_labels(file, truth, tagger.labels_)
     if not quiet:
         tell_unseen(file, truth, tagger.labels_)
-    seen = None if train is None else vocabulary(_tagged(reader, train, setting, how, quiet), setting)
-    results = judge(truth, tagger.tag(truth), setting, seen=seen, errors=errors, interval=interval)
-    show(results, setting, as_json=as_json, markdown=markdown)
+    seen = None
+    if figures.train is not None:
+        seen = vocabulary(_tagged(reader, figures.train, setting, how, quiet), setting)
+    show(judge(truth, tagger.tag(truth), setting, figures, seen), setting, figures)
 
 
 def _check_labels(path: str, truth: list[Sentence], labels: Sequence[str]) -> None:

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 import trellis
-from trellis.cli._console import Output
+from trellis.cli.io import output
+from trellis.cli.options import ModelArgument
 from trellis.errors import number_of
 from trellis.models import CRF, Tagger
 from trellis.models.explanation import Explanation
@@ -20,7 +21,7 @@ from trellis.text import Sentence, splitter
 
 
 def explain(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
+    model: ModelArgument,
     text: Annotated[str, typer.Argument(help="The text; split as the training data were, or at spaces with --tokens.")],
     tokens: Annotated[bool, typer.Option("--tokens", help="The text is tokens with spaces between them.")] = False,
     token: Annotated[int | None, typer.Option(min=0, help="All about this token (from 0) only.")] = None,
@@ -98,7 +99,7 @@ def _reason(tagger: Tagger[Any], sentence: Sentence, view: LatticeView, place: i
 
 
 def _print(view: LatticeView, reasons: list[Reason], top: int, alone: bool) -> None:
-    console = Output(highlight=False)
+    console = output(highlight=False)
     if alone and reasons[0].explanation is not None:
         grid = reasons[0].explanation.grid()
         console.print(type(grid)(grid.title, grid.columns, (*grid.rows[:-1][:top], grid.rows[-1])).to_rich())

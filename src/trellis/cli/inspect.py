@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import dataclass
+from html import escape as escape_html
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 import trellis
-from trellis.cli import _heatmap
-from trellis.cli._console import Output
-from trellis.errors import number_of
+from trellis import files
+from trellis.cli.io import output
+from trellis.cli.options import ModelArgument
+from trellis.errors import ConfigError, ModelError, number_of
 from trellis.metrics.report import percent
-from trellis.models import CRF, Tagger, folder
+from trellis.models import CRF, HMM, Tagger, folder
 from trellis.models.crf.features_view import WeightedFeature
 from trellis.training import History
 
+Colour = tuple[int, int, int]
+_WHITE, _GREY, _RED, _BLUE = (255, 255, 255), (215, 215, 215), (200, 40, 40), (40, 80, 200)
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST = 60  # steps drawn of a history
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
+    model: ModelArgument,
     top: Annotated[int, typer.Option(min=0, help="How many features to show of each label.")] = 5,
     label: Annotated[str | None, typer.Option(help="Only this label's features.")] = None,
     plot: Annotated[str | None, typer.Option(help="Write the transitions as a picture: a .svg file.")] = None,
@@ -39,7 +47,7 @@ def inspect(
       trellis inspect model --plot transitions.svg
     """  # noqa: D301 - \b tells click to keep the lines
     tagger = trellis.load(model)
-    heat_map = _heatmap.transitions(tagger)
+    heat_map = transitions(tagger)
     record, history = folder.read_record(model), folder.read_history(model)
     features = _features(tagger, top, label)
     if as_json:
@@ -48,8 +56,8 @@ def inspect(
         _print(tagger, heat_map, features, record, history)
     if plot is not None:
         if heat_map is None:
-            raise trellis.errors.ModelError("--plot: the states of this model have no names, so there is no table")
-        _heatmap.save(heat_map, plot)
+            raise ModelError("--plot: the states of this model have no names, so there is no table")
+        save(heat_map, plot)
         typer.echo(f"transitions drawn to {plot}", err=True)
 
 
@@ -69,7 +77,7 @@ def _name(feature: WeightedFeature, label: str) -> str:
 
 def _as_dict(
     tagger: Tagger[Any],
-    heat_map: _heatmap.HeatMap | None,
+    heat_map: HeatMap | None,
     features: dict[str, list[tuple[str, float]]],
     record: dict[str, Any],
 ) -> dict[str, Any]:
@@ -78,7 +86,7 @@ def _as_dict(
         "kind": tagger.kind,
         "settings": trellis.config.to_dict(tagger.settings_),
         "labels": list(tagger.labels_),
-        "states": list(_heatmap.state_names(tagger)),
+        "states": list(state_names(tagger)),
         "scheme": _scheme(tagger),
         "tokenizer": str(tagger.tokenizer_),
         "lexicon": None if tagger.lexicon_ is None else len(tagger.lexicon_),
@@ -94,12 +102,12 @@ def _scheme(tagger: Tagger[Any]) -> str:
 
 def _print(
     tagger: Tagger[Any],
-    heat_map: _heatmap.HeatMap | None,
+    heat_map: HeatMap | None,
     features: dict[str, list[tuple[str, float]]],
     record: dict[str, Any],
     history: History | None,
 ) -> None:
-    console = Output(highlight=False)
+    console = output(highlight=False)
     console.print(f"[bold]{escape(repr(tagger))}[/bold]")
     console.print(f"scheme {_scheme(tagger)}, raw text is split into {tagger.tokenizer_}", soft_wrap=True)
     console.print(f"{number_of(len(tagger.labels_), 'label')}: {escape(' '.join(tagger.labels_))}")
@@ -157,3 +165,102 @@ def _sparkline(values: list[float]) -> str:
     drawn = values[::step]
     low, high = min(drawn), max(drawn)
     return "".join(_BLOCKS[round(7 * (v - low) / (high - low))] if high > low else _BLOCKS[0] for v in drawn)
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """``values[i][j]`` of label i before label j; minus infinity is forbidden."""
+
+    title: str
+    labels: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+
+    @property
+    def largest(self) -> float:
+        """The largest size of a number, which gets the full colour."""
+        return max((abs(v) for row in self.values for v in row if math.isfinite(v)), default=0.0) or 1.0
+
+    def colour(self, value: float) -> Colour:
+        """Red for and blue against, the stronger the more; grey is forbidden."""
+        if not math.isfinite(value):
+            return _GREY
+        end = _RED if value > 0 else _BLUE
+        share = abs(value) / self.largest
+        return tuple(round(a + (b - a) * share) for a, b in zip(_WHITE, end, strict=True))  # type: ignore[return-value]
+
+    def to_rich(self, width: int) -> Table:
+        """Coloured cells, with numbers if there is room for them; columns are in the order of rows."""
+        longest = max(map(len, self.labels))
+        numbered = longest + 1 + sum(max(len(label) + 2, 7) for label in self.labels) <= width
+        table = Table(show_header=numbered, box=None, padding=0)
+        table.add_column("", no_wrap=True)
+        for label in self.labels:
+            table.add_column(Text(f" {label} "), justify="center", no_wrap=True)
+        for label, row in zip(self.labels, self.values, strict=True):
+            table.add_row(Text(f"{label} "), *(self._cell(value, numbered) for value in row))
+        return table
+
+    def _cell(self, value: float, numbered: bool) -> Text:
+        number = f"{value:.2f}" if math.isfinite(value) else "·"
+        text = f"{number:^7}" if numbered else "· " if number == "·" else self._shade(value) * 2
+        ink = "black" if sum(self.colour(value)) > 380 else "white"
+        return Text(text, style=f"{ink} on rgb({','.join(map(str, self.colour(value)))})")
+
+    def _shade(self, value: float) -> str:
+        """What shows the size of a number if there are no colours."""
+        return " ░▒▓█"[round(4 * abs(value) / self.largest)]
+
+
+def transitions(tagger: Tagger[Any]) -> HeatMap | None:
+    """The transitions of a tagger between the states that it learned; None if they have no names."""
+    if isinstance(tagger, CRF):
+        rows = [[0.0 if weight is None else weight for weight in row] for row in tagger.transitions().weights]
+        title = "Transitions: weight of the column's label after the row's"
+    elif isinstance(tagger, HMM):
+        rows = tagger.transitions_.tolist()
+        title = "Transitions: probability of the column's label after the row's"
+    else:
+        rows = tagger.chain_scores([]).transitions.tolist()
+        title = "Transitions: score of the column's label after the row's"
+    names = state_names(tagger)
+    if len(rows) != len(names) or not isinstance(rows[0][0], float):
+        return None
+    return HeatMap(title, names, tuple(tuple(row) for row in rows))
+
+
+def state_names(tagger: Tagger[Any]) -> tuple[str, ...]:
+    """What the chain of a tagger is about: its labels, told apart as the scheme that it learned does."""
+    return tagger.states_.names if hasattr(tagger, "states_") else tagger.labels_
+
+
+def save(heat_map: HeatMap, path: str) -> None:
+    """Write the picture as SVG."""
+    if Path(path).suffix.lower() != ".svg":
+        raise ConfigError(f"--plot {path}: expected a name that ends in .svg")
+    files.write_text(path, svg(heat_map))
+
+
+def svg(heat_map: HeatMap) -> str:
+    """The heat map as an SVG picture."""
+    size, count = 28, len(heat_map.labels)
+    margin = 20 + 8 * max(map(len, heat_map.labels))
+    side = margin + size * count + 10
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {side} {side + 20}" width="{side}" height="{side + 20}" '
+        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="white"/>'
+        f'<text x="10" y="{side + 10}">{escape_html(heat_map.title)}</text>'
+    ]
+    for i, label in enumerate(heat_map.labels):
+        place = margin + size * i + size // 2
+        name = escape_html(label)
+        parts.append(f'<text x="{margin - 6}" y="{place + 4}" text-anchor="end">{name}</text>')
+        parts.append(f'<text transform="translate({place + 4} {margin - 6}) rotate(-90)">{name}</text>')
+    for i, row in enumerate(heat_map.values):
+        for j, value in enumerate(row):
+            r, g, b = heat_map.colour(value)
+            said = f"{heat_map.labels[i]} to {heat_map.labels[j]}: {value:.3f}"
+            parts.append(
+                f'<rect x="{margin + size * j}" y="{margin + size * i}" width="{size - 1}" height="{size - 1}" '
+                f'fill="rgb({r},{g},{b})"><title>{escape_html(said)}</title></rect>'
+            )
+    return "\n".join([*parts, "</svg>\n"])

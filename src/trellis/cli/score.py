@@ -8,45 +8,29 @@ from typing import Annotated
 import typer
 
 from trellis import metrics
-from trellis.cli._console import Output
-from trellis.cli._reading import QuietOption, tell_reading
-from trellis.cli._tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
+from trellis.cli.io import output, tell_reading
+from trellis.cli.options import Figures, FormatOption, QuietOption, data_option, model_option
+from trellis.cli.tasks import Setting, Task, counts, find_setting, mistakes, scores, vocabulary
 from trellis.corpus import read
 from trellis.errors import DataError, number_of, shown
 from trellis.text import Sentence
-
-ScoreTrainOption = Annotated[
-    str | None, typer.Option("--train", help="Training file, for recall or accuracy of known and unknown words.")
-]
-ErrorsOption = Annotated[bool, typer.Option("--errors", help="Also count the kinds of mistakes.")]
-IntervalOption = Annotated[
-    bool, typer.Option("--interval", help="Also give a 95% bootstrap interval of the main figure.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")]
-MarkdownOption = Annotated[bool, typer.Option("--markdown", help="Write Markdown tables.")]
 
 
 def score(
     gold: Annotated[str, typer.Argument(help="File with the right tags; - is standard input.")],
     pred: Annotated[str, typer.Argument(help="File with the predicted tags, for the same tokens.")],
     task: Annotated[
-        Task | None, typer.Option(help="Spans, words, words with tags or one tag per token; guessed unless given.")
+        Task | None, model_option(help="Spans, words, words with tags or one tag per token; guessed unless given.")
     ] = None,
     scheme: Annotated[
-        str | None, typer.Option(help="Scheme of the tags: bio, bioes, bmes, iob1... Detected unless given.")
+        str | None, data_option(help="Scheme of the tags: bio, bioes, bmes, iob1... Detected unless given.")
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Count only well-formed spans, as seqeval's strict mode.")
     ] = False,
-    train: ScoreTrainOption = None,
     versus: Annotated[str | None, typer.Option(help="Predictions of a second system: is it better than PRED?")] = None,
-    format: Annotated[
-        str | None, typer.Option(help="Format of the files; guessed from name and content unless given.")
-    ] = None,
-    errors: ErrorsOption = False,
-    interval: IntervalOption = False,
-    as_json: JsonOption = False,
-    markdown: MarkdownOption = False,
+    figures: Figures = Figures(),
+    format: FormatOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Score predicted tags against gold tags.
@@ -70,30 +54,24 @@ def score(
     truth, system = _read(gold, format, quiet), _read(pred, format, quiet)
     setting = find_setting(task, scheme, truth, strict=strict)
     _check_tokens(truth, system, setting)
-    seen = None if train is None else vocabulary(_read(train, format, quiet), setting)
-    results = judge(truth, system, setting, seen=seen, errors=errors, interval=interval)
+    seen = None if figures.train is None else vocabulary(_read(figures.train, format, quiet), setting)
+    results = judge(truth, system, setting, figures, seen)
     if versus is not None:
         rival = _read(versus, format, quiet)
         _check_tokens(truth, rival, setting)
         (before, statistic), (after, _) = (counts(truth, side, setting) for side in (system, rival))
         results["versus"] = metrics.paired_significance(before, after, statistic)
-    show(results, setting, as_json=as_json, markdown=markdown)
+    show(results, setting, figures)
 
 
 def judge(
-    truth: list[Sentence],
-    system: list[Sentence],
-    setting: Setting,
-    *,
-    seen: set[str] | None,
-    errors: bool,
-    interval: bool,
+    truth: list[Sentence], system: list[Sentence], setting: Setting, figures: Figures, seen: set[str] | None
 ) -> dict[str, metrics.Report]:
     """The scores, and what else was asked for."""
     results = {"scores": scores(truth, system, setting, seen)}
-    if errors:
+    if figures.errors:
         results["errors"] = mistakes(truth, system, setting)
-    if interval:
+    if figures.interval:
         results["interval"] = metrics.bootstrap_interval(*counts(truth, system, setting))
     return results
 
@@ -120,17 +98,17 @@ def _check_tokens(gold: list[Sentence], predicted: list[Sentence], setting: Sett
             )
 
 
-def show(results: dict[str, metrics.Report], setting: Setting, *, as_json: bool, markdown: bool) -> None:
+def show(results: dict[str, metrics.Report], setting: Setting, figures: Figures) -> None:
     """Write the results as JSON, Markdown or tables."""
-    if as_json:
+    if figures.json:
         how = {"task": setting.task.value, "scheme": setting.scheme.value, "strict": setting.strict}
-        figures = {name: report.to_dict() for name, report in results.items()}
-        typer.echo(json.dumps(how | figures, ensure_ascii=False, indent=2))
-    elif markdown:
+        values = {name: report.to_dict() for name, report in results.items()}
+        typer.echo(json.dumps(how | values, ensure_ascii=False, indent=2))
+    elif figures.markdown:
         grids = [report.grid() for report in results.values()]
         typer.echo("\n\n".join(f"{grid.title}\n\n{grid.to_markdown()}" for grid in grids))
     else:
-        console = Output()
+        console = output()
         console.print(f"Read as {setting.task}, scheme {setting.scheme.value}.")
         for report in results.values():
             console.print(report.to_rich())

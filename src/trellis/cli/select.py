@@ -9,30 +9,20 @@ from typing import Annotated, Any
 import typer
 
 import trellis
-from trellis.cli._inputs import TEXTS, Inputs
-from trellis.cli._outputs import FORMS
-from trellis.cli._reading import (
-    ColumnsOption,
-    EncodingOption,
-    QuietOption,
-    Reader,
-    TagsOption,
-    TokensOption,
-    reading_options,
-    remembered_options,
-)
-from trellis.cli._tagging import Job
+from trellis.cli.io import FORMS, TEXTS, Inputs, Reader, remembered_options
+from trellis.cli.options import Columns, ModelArgument, QuietOption, data_option
+from trellis.cli.tag import Job
 from trellis.corpus import FORMATS, open_output
 from trellis.errors import ConfigError, number_of
-from trellis.models import Tagger, folder, select
+from trellis.models import Tagger, folder
 from trellis.models.selection import DEFAULT, MEASURES, Selected
 from trellis.text import Sentence, splitter
 
 _TEXT = "text"
 
 
-def select_sentences(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
+def select(
+    model: ModelArgument,
     files: Annotated[list[str], typer.Argument(help="The pool: files of sentences without labels.")],
     n: Annotated[int, typer.Option("-n", min=1, help="How many sentences.")] = 50,
     by: Annotated[
@@ -46,17 +36,14 @@ def select_sentences(
     ] = 0.5,
     values: Annotated[bool, typer.Option("--values", help="Write value and place before each text.")] = False,
     source: Annotated[
-        str | None, typer.Option("--from", help=f"Format: {', '.join((*TEXTS, *FORMATS))}; guessed if not given.")
+        str | None, data_option("--from", help=f"Format: {', '.join((*TEXTS, *FORMATS))}; guessed if not given.")
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(help=f"text: the texts alone; or, with the model's own tags to correct: {', '.join(FORMS)}."),
     ] = None,
     out: Annotated[str, typer.Option(help="Where to write; - is standard output.")] = "-",
-    tokens: TokensOption = None,
-    tags: TagsOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = "utf-8",
+    columns: Columns = Columns(),
     quiet: QuietOption = False,
 ) -> None:
     """Choose the sentences that are most worth labelling next.
@@ -73,14 +60,14 @@ def select_sentences(
     _check(source, to, by)
     tagger = trellis.load(model)
     reader = Reader(
-        encoding=encoding,
-        options=reading_options(tokens, tags, columns),
+        encoding=columns.encoding,
+        options=columns.given,
         remembered=remembered_options(folder.read_record(model)),
     )
     inputs = Inputs(reader, splitter(tagger.tokenizer_), source, "raise", respelled=tagger.makes_words)
     forms, parts = zip(*(inputs.pieces(path, quiet=quiet) for path in files), strict=True)
     pool = [piece for piece in chain.from_iterable(parts) if isinstance(piece, Sentence)]
-    chosen = select(tagger, pool, n, by=by, diversity=diversity)
+    chosen = trellis.select(tagger, pool, n, by=by, diversity=diversity)
     form = to or (_TEXT if forms[0] in TEXTS else forms[0] if forms[0] in FORMS else "conll")
     _write(tagger, pool, chosen, form, values, out)
     if not quiet:

@@ -14,6 +14,7 @@ import typer
 
 from trellis.corpus import read
 from trellis.errors import ConfigError, DataError
+from trellis.optional import required
 
 if TYPE_CHECKING:
     from trellis.server import AnnotationSettings
@@ -74,7 +75,8 @@ def serve(
         raise ConfigError("--corrections has one writer: leave out --workers and --max-memory")
     with _figures(workers), _paths(models or []) as paths:
         # After the variable for the figures of several processes, which is read when they are imported.
-        _check_extra()
+        with required("trellis serve", "trellis-crf[serve]"):
+            importlib.import_module("trellis.server")
         from trellis.server import ModelRegistry, ServerLimits, ServerSettings
         from trellis.server.runner import free_port, run
         from trellis.server.security import LOCAL, Keys
@@ -94,15 +96,6 @@ def serve(
         registry, port = ModelRegistry(paths), free_port(host, port)
         _greet(host, port, is_open=not len(settings.keys))
         run(registry, settings, host, port, workers=workers, max_memory=max_memory)
-
-
-def _check_extra() -> None:
-    try:
-        importlib.import_module("trellis.server")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] == "trellis":
-            raise
-        raise ConfigError(f"trellis serve needs {error.name}: pip install 'trellis-crf[serve]'") from None
 
 
 def _annotation(

@@ -1,54 +1,60 @@
-"""``trellis tag``: a model applied to files or standard input, in a stream."""
+"""``trellis tag``: a model applied to files or standard input, in a stream, or to folders of shards."""
 
 from __future__ import annotations
 
 import enum
+import os
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import trellis
-from trellis.cli._bulk import (
-    EngineOption,
-    FolderOptions,
-    OutputsOption,
-    PrefixOption,
-    ResumeOption,
-    TextOption,
-    WorkersOption,
-    tag_shards,
-)
-from trellis.cli._inputs import TEXTS, Constraints, Inputs
-from trellis.cli._lexicons import (
-    IgnoreCaseOption,
-    LexiconFormatOption,
-    LexiconOption,
-    StrengthOption,
-    read_lexicon,
-    report_file,
-)
-from trellis.cli._outputs import FORMS
-from trellis.cli._pipes import models_and_files
-from trellis.cli._progress import counted
-from trellis.cli._reading import (
-    ColumnsOption,
-    EncodingOption,
-    QuietOption,
+from trellis.cli.io import (
+    FORMS,
+    TEXTS,
+    WORDS,
+    Answer,
+    Constraints,
+    Document,
+    Drawing,
+    Inputs,
+    Piece,
     Reader,
-    TagsOption,
-    TokensOption,
-    reading_options,
+    blocks,
+    passed_on,
     remembered_options,
 )
-from trellis.cli._tagging import Job, usual_form, write
-from trellis.corpus import FORMATS, open_output
-from trellis.errors import ConfigError
+from trellis.cli.options import (
+    Columns,
+    Lexicons,
+    ModelArgument,
+    QuietOption,
+    data_option,
+    large_option,
+    lexicon_option,
+)
+from trellis.cli.progress import Tell, counted, folder_progress, stoppable
+from trellis.corpus import FORMATS, CorpusError, RecordFields, dumps, open_output
+from trellis.errors import ConfigError, DataError, TrellisError, number_of
 from trellis.lexicon import Lexicon
+from trellis.lexicon.report import LexiconReport
 from trellis.models import Pipeline, Tagger, folder
+from trellis.models.raw_text import segments
 from trellis.tags import Scheme
-from trellis.text import splitter
+from trellis.text import Sentence, splitter
+
+if TYPE_CHECKING:
+    from trellis.distributed import FolderReport
+
+# Sentences and tokens answered at a time: enough for the kernels, little enough for memory and for people who wait.
+_SENTENCES, _TOKENS = 512, 20_000
+_MOST_LOST = 10_000  # occurrences that lost, listed in a report for people
+_MOST_FAILED = 10  # shards that failed, listed in an error
 
 
 class OnError(enum.StrEnum):
@@ -58,8 +64,36 @@ class OnError(enum.StrEnum):
     PASS = "pass"
 
 
+@dataclass(frozen=True)
+class FolderOptions:
+    """The options that only folders have."""
+
+    engine: Annotated[
+        str | None, large_option(help="Folders: who does the work: local (default), ray or spark.", metavar="ENGINE")
+    ] = None
+    workers: Annotated[
+        int | None, large_option(min=1, help="Folders: shards that are tagged at a time; default: as many as cores.")
+    ] = None
+    resume: Annotated[bool, large_option("--resume", help="Folders: go on with a run; what is done stays.")] = False
+    outputs: Annotated[
+        str | None,
+        large_option(
+            help="Folders: columns to add: tags, spans, probabilities. Default: tags, and spans if there are."
+        ),
+    ] = None
+    text: Annotated[str | None, large_option(help="Folders: column or field of the texts; default: text.")] = None
+    prefix: Annotated[str, large_option(help="Folders: what stands before the names of added columns.")] = ""
+
+    def columns_to_add(self, probs: bool) -> list[str] | None:
+        """The names in --outputs, with probabilities if they are asked for."""
+        names = None if self.outputs is None else [name.strip() for name in self.outputs.split(",") if name.strip()]
+        if not probs:
+            return names
+        return list(dict.fromkeys([*(names or ["tags", "spans"]), "probabilities"]))
+
+
 def tag(
-    model: Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")],
+    model: ModelArgument,
     files: Annotated[
         list[str] | None, typer.Argument(help="Files or folders to tag; - or none is standard input.")
     ] = None,
@@ -71,7 +105,7 @@ def tag(
     ] = False,
     source: Annotated[
         str | None,
-        typer.Option(
+        data_option(
             "--from", help=f"Format of the input: {', '.join((*TEXTS, *FORMATS))}. Guessed; what is unclear is text."
         ),
     ] = None,
@@ -93,31 +127,28 @@ def tag(
     ] = None,
     sentences: Annotated[
         bool,
-        typer.Option(
+        data_option(
             "--sentences",
             help="Raw text: each file is one document, split into sentences; offsets are those of the document.",
         ),
     ] = False,
     tokenizer: Annotated[
         str | None,
-        typer.Option(
+        data_option(
             help="Split raw text otherwise than the model does, e.g. whitespace, regex:PATTERN, module:function."
         ),
     ] = None,
-    lexicon: LexiconOption = None,
-    lexicon_format: LexiconFormatOption = None,
-    strength: StrengthOption = None,
-    lexicon_ignore_case: IgnoreCaseOption = False,
+    lexicons: Lexicons = Lexicons(),
     lexicon_report: Annotated[
         str | None,
-        typer.Option(
+        lexicon_option(
             metavar="FILE",
             help="Write which entries fired, which lost, and by how much probability: .jsonl has every occurrence, "
             "any other name a table.",
         ),
     ] = None,
     no_lexicon: Annotated[
-        bool, typer.Option("--no-lexicon", help="Switch off the lexicon that is saved with the model.")
+        bool, lexicon_option("--no-lexicon", help="Switch off the lexicon that is saved with the model.")
     ] = False,
     on_error: Annotated[
         OnError | None,
@@ -126,16 +157,8 @@ def tag(
             "records in _trellis/bad and go on, unless it is stop."
         ),
     ] = None,
-    engine: EngineOption = None,
-    workers: WorkersOption = None,
-    resume: ResumeOption = False,
-    outputs: OutputsOption = None,
-    text: TextOption = None,
-    prefix: PrefixOption = "",
-    tokens: TokensOption = None,
-    tags: TagsOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = "utf-8",
+    shards: FolderOptions = FolderOptions(),
+    columns: Columns = Columns(),
     quiet: QuietOption = False,
 ) -> None:
     """Tag raw text, tokens, CoNLL columns or JSON Lines.
@@ -162,58 +185,57 @@ def tag(
       trellis tag model shards/ --out tagged/ --workers 8 --resume
       trellis tag model pages/ --text body --sentences --to jsonl --out tagged/ --engine ray
     """  # noqa: D301 - \b tells click to keep the lines
-    folders = FolderOptions(engine, workers, resume, outputs, text, prefix)
-    if folders.is_meant([] if pipe else files or [], to):  # after --pipe, folders are models
-        single: dict[str, object] = {
+    paths = files or []
+    # After --pipe, folders are models. A folder or Parquet, or what only folders have, means shards.
+    in_shards = not pipe and any(Path(path).is_dir() or path.endswith(".parquet") for path in paths)
+    if in_shards or to == "parquet" or shards != FolderOptions():
+        for name, given in {
             "--pipe": pipe,
             "--kbest": kbest,
             "--constrain": constrain,
             "--tokenizer": tokenizer,
-        }
-        single |= {"--lexicon": lexicon, "--no-lexicon": no_lexicon, "--lexicon-report": lexicon_report}
-        tag_shards(
-            model,
-            files or [],
-            folders,
-            to=to,
-            out=out,
-            source=source,
-            sentences=sentences,
-            probs=probs,
-            tokens=tokens,
-            encoding=encoding,
-            reading=reading_options(tokens, tags, columns),
-            strict=on_error is OnError.STOP,
-            quiet=quiet,
-            refused=single,
-        )
+            "--lexicon": lexicons.lexicon,
+            "--no-lexicon": no_lexicon,
+            "--lexicon-report": lexicon_report,
+        }.items():
+            if given:
+                raise ConfigError(
+                    f"{name} is for single files: leave it out, or tag the files of the folder one by one"
+                )
+        strict = on_error is OnError.STOP
+        _tag_shards(model, paths, shards, columns, to, out, source, sentences, probs, strict, quiet)
         return
-    _check_names(source, to)
+    if source is not None and source not in (*TEXTS, *FORMATS):
+        raise ConfigError(f"--from: unknown format {source!r}, expected one of {', '.join((*TEXTS, *FORMATS))}")
+    if to is not None and to not in FORMS:
+        raise ConfigError(f"--to: unknown form {to!r}, expected one of {', '.join(FORMS)}")
     if sentences and (source not in (None, "text") or kbest or constrain is not None):
         raise ConfigError("--sentences is for raw text, without --kbest and --constrain")
-    _check_lexicon(lexicon, strength, lexicon_report, no_lexicon, pipe, sentences)
-    known_words = read_lexicon(
-        lexicon or (),
-        lexicon_format,
-        strength or "prefer",
-        ignore_case=lexicon_ignore_case,
-        given=strength is not None,
-        quiet=quiet,
-    )
-    given = None if tokenizer is None else splitter(tokenizer)  # before the model, which may need its module
-    models, paths = models_and_files([model, *(files or ())]) if pipe else ([model], files or [])
+    if lexicons.strength is not None and not lexicons.lexicon:
+        raise ConfigError("--strength is that of a lexicon: give one with --lexicon")
+    if lexicons.lexicon and no_lexicon:
+        raise ConfigError("--no-lexicon switches lexicons off, and --lexicon gives one: give one of them")
+    if lexicon_report is not None and (no_lexicon or sentences or pipe):
+        raise ConfigError(
+            "--lexicon-report is about the sentences and the lexicon of one model: leave out --no-lexicon, --sentences "
+            "and --pipe"
+        )
+    known_words = lexicons.read("prefer", quiet=quiet)
+    given_splitter = None if tokenizer is None else splitter(tokenizer)  # before the model, which may need its module
+    models, paths = _models_and_files([model, *paths]) if pipe else ([model], paths)
     if pipe and constrain is not None:
         raise ConfigError("--constrain gives labels for the tokens of the input, and --pipe makes other tokens of it")
     pipeline = Pipeline(models) if pipe else None
     taggers = (trellis.load(model),) if pipeline is None else pipeline.taggers
     first, tagger = taggers[0], taggers[-1]
-    if given is not None:
-        first.tokenizer_ = given
+    if given_splitter is not None:
+        first.tokenizer_ = given_splitter
     remembered = remembered_options(folder.read_record(model))
-    reader = Reader(encoding=encoding, options=reading_options(tokens, tags, columns), remembered=remembered)
-    column = _column(tagger, reader, tags)
-    how, strict = splitter(first.tokenizer_), on_error is not OnError.PASS
-    inputs = Inputs(reader, how, source, "raise" if strict else "skip", column, first.makes_words)
+    reader = Reader(encoding=columns.encoding, options=columns.given, remembered=remembered)
+    column = _column(tagger, reader, columns.tags)
+    strict = on_error is not OnError.PASS
+    on_bad_line: Literal["raise", "skip"] = "raise" if strict else "skip"
+    inputs = Inputs(reader, splitter(first.tokenizer_), source, on_bad_line, column, first.makes_words)
     known = None if constrain is None else Constraints(constrain, reader)
     job = Job(tagger, probs, kbest, known, not strict, column, pipeline=pipeline)
     job.lexicon = None if no_lexicon else "own" if pipe else known_words or "own"
@@ -229,25 +251,82 @@ def tag(
             known.check_end()
 
 
-def _check_names(source: str | None, to: str | None) -> None:
-    if source is not None and source not in (*TEXTS, *FORMATS):
-        raise ConfigError(f"--from: unknown format {source!r}, expected one of {', '.join((*TEXTS, *FORMATS))}")
-    if to is not None and to not in FORMS:
-        raise ConfigError(f"--to: unknown form {to!r}, expected one of {', '.join(FORMS)}")
-
-
-def _check_lexicon(
-    lexicon: list[str] | None, strength: str | None, report: str | None, off: bool, pipe: bool, sentences: bool
+def _tag_shards(
+    model: str,
+    paths: list[str],
+    shards: FolderOptions,
+    columns: Columns,
+    to: str | None,
+    out: str,
+    source: str | None,
+    sentences: bool,
+    probs: bool,
+    strict: bool,
+    quiet: bool,
 ) -> None:
-    if strength is not None and not lexicon:
-        raise ConfigError("--strength is that of a lexicon: give one with --lexicon")
-    if lexicon and off:
-        raise ConfigError("--no-lexicon switches lexicons off, and --lexicon gives one: give one of them")
-    if report is not None and (off or sentences or pipe):
-        raise ConfigError(
-            "--lexicon-report is about the sentences and the lexicon of one model: leave out --no-lexicon, --sentences "
-            "and --pipe"
+    """Tag folders, in several processes or on an engine."""
+    from trellis.distributed import tag_folder
+
+    if out == "-" or not paths or "-" in paths:
+        raise ConfigError("shards are files: name the folder to tag, and with --out the folder to write")
+    remembered = remembered_options(folder.read_record(model))
+    with stoppable(), folder_progress(quiet) as progress:
+        report = tag_folder(
+            model,
+            paths,
+            out,
+            to=to or "parquet",
+            engine=shards.engine or "local",
+            workers=shards.workers,
+            resume=shards.resume,
+            format=source,
+            text=shards.text,
+            tokens=columns.tokens,
+            outputs=shards.columns_to_add(probs),
+            sentences=sentences,
+            prefix=shards.prefix,
+            encoding=columns.encoding,
+            reading=remembered.get(source or "conll", {}) | columns.given,
+            strict=strict,
+            progress=progress,
         )
+    _tell(report, out, quiet)
+
+
+def _tell(report: FolderReport, out: str, quiet: bool) -> None:
+    """Say what was done, and what went wrong: an error if a shard failed."""
+    if not quiet:
+        done = f"{report.shards - len(report.failed):,} of {number_of(report.shards, 'shard')} done"
+        before = f", {report.before:,} of them before" if report.before else ""
+        counts = f"{number_of(report.rows, 'row')}, {number_of(report.tokens, 'token')}"
+        typer.echo(f"{out}: {done}{before}: {counts}", err=True)
+    if report.bad:
+        bad = Path(out, "_trellis", "bad")
+        typer.echo(f"{out}: {number_of(report.bad, 'record')} could not be tagged: see {bad}", err=True)
+    if report.failed:
+        lines = [f"{number_of(len(report.failed), 'shard')} failed; --resume tries them again:"]
+        lines += [f"  {reason}" for reason in list(report.failed.values())[:_MOST_FAILED]]
+        if len(report.failed) > _MOST_FAILED:
+            lines.append(f"  and {len(report.failed) - _MOST_FAILED:,} more")
+        raise DataError("\n".join(lines))
+
+
+def _models_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The models, which are folders or files that end in .safetensors, and the files to tag."""
+    missing = next((path for path in arguments if path != "-" and not Path(path).exists()), None)
+    if missing is not None:
+        raise ConfigError(f"--pipe: {missing} does not exist; expected two or more models, then the files to tag")
+    count = next((i for i, path in enumerate(arguments) if not _is_model(path)), len(arguments))
+    late = next((path for path in arguments[count:] if _is_model(path)), None)
+    if late is not None:
+        raise ConfigError(f"--pipe: the model {late} comes after the file {arguments[count]}: give all models first")
+    if count < 2:
+        raise ConfigError(f"--pipe: expected two or more models, then the files to tag; found {count} model(s)")
+    return list(arguments[:count]), list(arguments[count:])
+
+
+def _is_model(path: str) -> bool:
+    return path != "-" and (Path(path).is_dir() or path.endswith(".safetensors"))
 
 
 def _give_lexicon(taggers: Sequence[Tagger[Any]], lexicon: Lexicon | None, *, off: bool) -> None:
@@ -266,3 +345,211 @@ def _column(tagger: Tagger[Any], reader: Reader, tags: str | None) -> str:
     if tags is not None or learned is not None:
         return tags or str((learned or {}).get("tags", "upos"))
     return "upos" if tagger.tagset_.scheme is Scheme.PLAIN or tagger.makes_words else "misc.NER"
+
+
+@dataclass
+class Job:
+    """The model and what is asked of it."""
+
+    tagger: Tagger[Any]
+    probs: bool
+    kbest: int
+    known: Constraints | None
+    forgiving: bool
+    column: str = "upos"
+    raw: bool = False
+    """Whether the sentences are lines of raw text."""
+    pipeline: Pipeline | None = None
+    """The models that make the tokens of the last, which is the tagger."""
+    lexicon: Lexicon | Literal["own"] | None = "own"
+    report: ReportFile | None = None
+
+    def style(self, form: str, file: IO[bytes]) -> Drawing:
+        """How to draw in this form."""
+        colour = form == "inline" and file.isatty() and not os.environ.get("NO_COLOR")
+        own = self.tagger.tagset_
+        return Drawing(own.scheme, own.style, self.probs, colour, self.segments(), self.tags_words(), self.column)
+
+    def segments(self) -> bool:
+        """Whether the labels only say where words begin and end."""
+        return segments(self.tagger.tagset_)
+
+    def tags_words(self) -> bool:
+        """Whether the labels say where words begin and end, and what they are."""
+        return self.tagger.makes_words and not self.segments()
+
+    @property
+    def makes_words(self) -> bool:
+        """Whether characters come in, and words are made of them."""
+        return (self.tagger if self.pipeline is None else self.pipeline.taggers[0]).makes_words
+
+    def answer(self, block: list[Piece]) -> list[Answer | CorpusError]:
+        """Answers in the order of the pieces; a sentence that the model refuses is named, or becomes an error."""
+        sentences = [piece for piece in block if isinstance(piece, Sentence)]
+        known = None if self.known is None else [self.known.next_for(sentence) for sentence in sentences]
+        try:
+            found: list[Answer | CorpusError] = list(self._answers(sentences, known))
+        except TrellisError:
+            found = [self._alone(s, None if known is None else known[i]) for i, s in enumerate(sentences)]
+        answers = iter(found)
+        return [_in_record(next(answers), piece) if isinstance(piece, Sentence) else piece for piece in block]
+
+    def _answers(self, sentences: list[Sentence], known: Any) -> list[Answer]:
+        if any(isinstance(sentence, Document) for sentence in sentences):
+            texts = [sentence.text or "" for sentence in sentences]
+            if self.pipeline is not None:
+                documents = self.pipeline.annotate(texts, sentences=True)
+            else:
+                documents = self.tagger.annotate(texts, sentences=True, lexicon=self.lexicon)
+            return [Answer(one.sentence, one) for one in documents]
+        if self.pipeline is not None:
+            sentences = self.pipeline.words(sentences, raw=self.raw)
+        raw = self.raw and self.pipeline is None
+        posterior = self.tagger.posterior(sentences, known=known, raw=raw, lexicon=self.lexicon)
+        if self.probs:
+            separator = splitter(self.tagger.tokenizer_).separator
+            answers = [Answer(one.sentence, one) for one in posterior.annotate(separator=separator)]
+        else:  # tags alone need no probabilities, and come several times faster
+            tagged = zip(sentences, posterior.best(), strict=True)
+            answers = [Answer(sentence.with_tags(tags)) for sentence, tags in tagged]
+        if self.kbest:
+            paths = posterior.kbest(self.kbest)
+            answers = [replace(one, labellings=own) for one, own in zip(answers, paths, strict=True)]
+        if self.report is not None:  # last: sentences that are refused together are asked about one by one
+            found = LexiconReport() if posterior.occurrences is None else posterior.lexicon_report()
+            self.report.add(found, len(sentences))
+        return answers
+
+    def _alone(self, sentence: Sentence, known: Any) -> Answer | CorpusError:
+        try:
+            return self._answers([sentence], None if known is None else [known])[0]
+        except TrellisError as error:
+            if self.report is not None:
+                self.report.add(LexiconReport(), 1)  # it has a number all the same
+            return self._refused(sentence, error)
+
+    def drawn(self, answer: Answer | CorpusError, form: str, style: Drawing) -> tuple[Answer | CorpusError, bytes]:
+        """An answer in its form, or the error that it cannot be written in that form."""
+        if isinstance(answer, Answer):
+            try:
+                return answer, FORMS[form](answer, style).encode("utf-8")
+            except UnicodeEncodeError as error:
+                found = f"a lone surrogate U+{ord(error.object[error.start]):04X}, which UTF-8 cannot hold"
+                answer = self._refused(answer.sentence, DataError(found))
+            except TrellisError as error:
+                answer = self._refused(answer.sentence, error)
+        return answer, _as_it_came(passed_on(answer, form))
+
+    def _refused(self, sentence: Sentence, error: TrellisError) -> CorpusError:
+        """The error of a sentence with its place, raised unless such sentences are passed on."""
+        text = sentence.text or " ".join(sentence.tokens)
+        problem = str(error).removeprefix(f"{sentence.where}: ")
+        wrapped = CorpusError(problem, path=sentence.path or "", line=sentence.line_of(0) or 0, text=text)
+        if not self.forgiving:
+            raise wrapped from error
+        return wrapped
+
+
+def _in_record(answer: Answer | CorpusError, sentence: Sentence) -> Answer | CorpusError:
+    """An answer with the fields of the record that the sentence was read from, if it was."""
+    if isinstance(answer, CorpusError) or not isinstance(sentence.frame, RecordFields):
+        return answer
+    return replace(answer, fields=sentence.frame)
+
+
+def write(job: Job, source: str, pieces: Iterator[Piece], to: str | None, file: IO[bytes], tell: Tell) -> None:
+    """The answers to all pieces, in their order."""
+    form = to or usual_form(job, source, file)
+    style = job.style(form, file)
+    job = replace(
+        job,
+        probs=job.probs or form in ("inline", "jsonl"),
+        raw=source == "text" or (source in WORDS and job.makes_words),
+    )
+    if form == "segmented" and style.scheme is Scheme.PLAIN:
+        raise ConfigError("--to segmented: the labels of this model do not say where words begin and end")
+    for block in blocks(pieces, _SENTENCES, _TOKENS):
+        answers = []
+        for found in job.answer(block):
+            answer, data = job.drawn(found, form, style)
+            if isinstance(answer, CorpusError):
+                typer.echo(f"trellis: {answer}", err=True)
+            answers.append(answer)
+            file.write(data)
+        file.flush()
+        tagged = [len(answer.sentence) for answer in answers if not isinstance(answer, CorpusError)]
+        tell(len(tagged), sum(tagged))
+
+
+def _as_it_came(text: str) -> bytes:
+    """The bytes of a text that was read, also of those that did not decode."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
+
+
+def usual_form(job: Job, source: str, file: IO[bytes]) -> str:
+    """Inline for people, the form of the input for programs."""
+    if file.isatty():
+        return "inline"
+    if source in ("jsonl", "spans"):
+        return "jsonl"
+    if source in WORDS and not job.segments():
+        return source
+    if source in (*TEXTS, *WORDS) and job.tagger.makes_words:
+        return "segmented" if job.segments() else "wordtag"
+    return "conll"
+
+
+class ReportFile:
+    """A report that is written as sentences are tagged: JSON Lines with every occurrence, or tables for people."""
+
+    def __init__(self, file: IO[bytes], records: bool) -> None:
+        self._file, self._records = file, records
+        self._sentences = 0
+        self._all = LexiconReport()
+
+    def add(self, report: LexiconReport, sentences: int) -> None:
+        """The report of the next sentences."""
+        own = tuple(replace(one, sentence=one.sentence + self._sentences) for one in report.occurrences)
+        self._sentences += sentences
+        if not self._records:
+            self._all = self._all + LexiconReport(own)
+            return
+        for record in LexiconReport(own).to_records():
+            self._file.write(dumps(record).encode("utf-8", "backslashreplace"))
+
+    def finish(self) -> None:
+        """Write what had to wait for the end."""
+        if not self._records:
+            self._file.write(f"{_text(self._all)}\n".encode("utf-8", "backslashreplace"))
+
+
+@contextmanager
+def report_file(path: str | None) -> Iterator[ReportFile | None]:
+    """The report at this path, if one is asked for; it appears once it is whole."""
+    if path is None:
+        yield None
+        return
+    with open_output(path) as file:
+        report = ReportFile(file, path.endswith((".jsonl", ".ndjson")))
+        yield report
+        report.finish()
+
+
+def _text(report: LexiconReport) -> str:
+    """The entries as a table, and below it each occurrence that lost, with what won."""
+    lines = [report.grid().to_text()]
+    if report.lost:
+        lines.append("\nLost:")
+    for one in report.lost[:_MOST_LOST]:
+        where = one.where or f"sentence {one.sentence}"
+        won = " ".join(
+            f"{span.start}-{span.end}{f' {span.label}' if span.label else ''} {p:.3f}" for span, p in one.instead
+        )
+        lines.append(
+            f"{where}, tokens {one.start}-{one.end}: {one.text} {one.probability:.3f} (alone {one.alone:.3f})"
+            + (f" against {won}" if won else "")
+        )
+    return "\n".join(lines)

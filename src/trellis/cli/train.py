@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
+import os
 import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,59 +20,68 @@ from rich.markup import escape
 from rich.table import Table
 
 import trellis
-from trellis.cli._console import Output
-from trellis.cli._lexicons import IgnoreCaseOption, LexiconFormatOption, LexiconOption, StrengthOption, read_lexicon
-from trellis.cli._reading import (
-    AlignOption,
-    AnnotatorOption,
-    ColumnsOption,
-    EncodingOption,
+from trellis.cli.io import Reader, output, quoted, tell_notes, tell_unseen
+from trellis.cli.options import (
+    Annotations,
+    Columns,
     FormatOption,
-    MajorityOption,
-    OnBadTagsOption,
+    Lexicons,
     QuietOption,
-    Reader,
-    TagsOption,
-    TokensOption,
-    UnapprovedOption,
-    bad_tags_option,
-    quoted,
-    reading_options,
-    span_options,
+    Settings,
+    data_option,
+    large_option,
+    model_option,
 )
-from trellis.cli._settings import ModelOption, SetOption, TaskOption, start_settings
-from trellis.cli._signals import stoppable
-from trellis.cli._streamed import Streamed, StreamedInEpochs, StreamedOnce, stream_settings
-from trellis.cli._tasks import headline, scores, vocabulary
-from trellis.cli._training import Data, Run, read
-from trellis.errors import ConfigError, ModelError
+from trellis.cli.progress import Stop, StoppableLine, stoppable
+from trellis.cli.tasks import Setting, Task, headline, in_scheme, scores, training_setting, vocabulary
+from trellis.corpus import Corpus, ReadReport, Shards, Source, Stream, split_suffixes
+from trellis.corpus.spans import SPAN_FIELDS
+from trellis.corpus.tables import TABLES, is_table
+from trellis.errors import ConfigError, DataError, DataWarning, ModelError, number_of
+from trellis.lexicon import Lexicon
 from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
 from trellis.models.classes import make_tagger
-from trellis.models.families import get_family
-from trellis.tags import Scheme
-from trellis.text import splitter
-from trellis.training.process_group import SINGLE, is_first_process, together
+from trellis.models.families import FAMILIES, get_family
+from trellis.models.raw_text import tokenizer_for
+from trellis.models.streams.epochs import SentenceStream, stream_of
+from trellis.tags import OnBadTags, Scheme, detect
+from trellis.text import Sentence, splitter
+from trellis.training import History
+from trellis.training.process_group import SINGLE, ProcessGroup, is_first_process, together
+from trellis.training.progress import LiveLine
+
+_REASONS = {
+    "converged": "converged",
+    "max_iterations": "reached the limit of iterations",
+    "no_progress": "stopped, since no step lowers the loss",
+    "early_stopping": "stopped, since the held-out score no longer rises",
+    "interrupted": "interrupted",
+    "diverged": "stopped, since the loss is NaN or infinite",
+}
+_CHUNK = 4096  # sentences
+_SAMPLE, _AT_ONCE = 10_000, 2_000  # sentences
+_STDIN = "-"
+
+Scores = dict[str, dict[str, float]]
+"""Figures by name, by the role of a file."""
 
 
 def train(
     context: typer.Context,
-    model: ModelOption,
+    settings: Settings,
     train: Annotated[
         str, typer.Option("--train", help="File to learn from, - is standard input; with --stream also a folder.")
     ],
     out: Annotated[str, typer.Option("--out", "-o", help="Folder for the model; made if it does not exist.")],
     dev: Annotated[str | None, typer.Option("--dev", help="Held-out file: the best model on it is kept.")] = None,
     test: Annotated[str | None, typer.Option("--test", help="File to report figures of at the end.")] = None,
-    task: TaskOption = None,
-    config: Annotated[str | None, typer.Option("--config", help="TOML file of settings; see trellis init.")] = None,
-    set: SetOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the training in the folder that was killed or interrupted.")
     ] = False,
     stream: Annotated[
         bool,
-        typer.Option(
+        large_option(
             "--stream",
             help="Do not hold the training data in memory: a file, or a folder of JSON Lines, Parquet, Arrow, CoNLL or "
             "another format. Neural models read it anew in each epoch, training.window sentences at a time; crf reads "
@@ -73,34 +90,24 @@ def train(
     ] = False,
     warm_start: Annotated[
         str | None,
-        typer.Option("--warm-start", metavar="DIR", help="Start from the weights of another model, a folder or file."),
+        model_option("--warm-start", metavar="DIR", help="Start from the weights of another model, a folder or file."),
     ] = None,
     overwrite: Annotated[
         bool,
         typer.Option("--overwrite", help="Discard an unfinished training in the folder, or a model of another family."),
     ] = False,
-    scheme: Annotated[str | None, typer.Option(help="Scheme of the tags, e.g. bio; detected if not given.")] = None,
+    scheme: Annotated[str | None, data_option(help="Scheme of the tags, e.g. bio; detected if not given.")] = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(
+        data_option(
             help="How the model splits raw text: words, english, characters, whitespace, regex:PATTERN, "
             "module:function or a tokenizers file (.json); otherwise like the data."
         ),
     ] = None,
-    lexicon: LexiconOption = None,
-    lexicon_format: LexiconFormatOption = None,
-    strength: StrengthOption = None,
-    lexicon_ignore_case: IgnoreCaseOption = False,
+    lexicons: Lexicons = Lexicons(),
     format: FormatOption = None,
-    tokens: TokensOption = None,
-    tags: TagsOption = None,
-    columns: ColumnsOption = None,
-    encoding: EncodingOption = "utf-8",
-    on_bad_tags: OnBadTagsOption = None,
-    align: AlignOption = None,
-    annotator: AnnotatorOption = None,
-    majority: MajorityOption = False,
-    unapproved: UnapprovedOption = False,
+    columns: Columns = Columns(),
+    annotations: Annotations = Annotations(),
     quiet: QuietOption = False,
 ) -> None:
     """Train a tagger and leave it in a folder.
@@ -132,26 +139,17 @@ def train(
     """  # noqa: D301 - \b tells click to keep the lines
     quiet = quiet or not is_first_process()  # of several processes, one speaks
     say = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    family = get_family(model)
-    assignments = [*(set or []), *(stream_settings(model) if stream else [])]
-    _check_options(tokenizer, resume, overwrite)
-    reader = Reader(
-        format,
-        encoding,
-        reading_options(tokens, tags, columns),
-        scheme,
-        tokenizer,
-        spans=span_options(align, annotator, majority, unapproved),
-    )
-    how = bad_tags_option(on_bad_tags)
-    words = read_lexicon(
-        lexicon or (),
-        lexicon_format,
-        strength or "feature",
-        ignore_case=lexicon_ignore_case,
-        given=strength is not None,
-        quiet=quiet,
-    )
+    model, family = settings.model, get_family(settings.model)
+    if stream:
+        settings = replace(settings, set=[*(settings.set or []), *_stream_settings(model)])
+    if resume and overwrite:
+        raise ConfigError(
+            "--resume continues the training in the folder, and --overwrite discards it: give one of them"
+        )
+    split = None if tokenizer is None else splitter(tokenizer)
+    reader = Reader(format, columns.encoding, columns.given, scheme, tokenizer, spans=annotations.spans)
+    how = annotations.bad_tags
+    words = lexicons.read("feature", quiet=quiet)
     # The folder comes first: nobody wants to hear of its errors after an hour of reading.
     with (
         stoppable() as stop,
@@ -160,24 +158,38 @@ def train(
     ):
         if resume and not place.training.resuming:
             say.print(f"{escape(out)}: no checkpoint to resume from, training starts from the beginning")
-        start = None if warm_start is None else _loaded(warm_start, model)
+        start: Tagger[Any] | None = None
+        if warm_start is not None:
+            start = trellis.load(warm_start)
+            if start.kind != family.kind:
+                problem = f"{warm_start} holds a model of kind {start.kind!r}, which {model} cannot start from"
+                raise ModelError(f"--warm-start: {problem}")
+            if start.tagset_.scheme is not Scheme.PLAIN:
+                scheme = scheme or start.tagset_.scheme.value
         streamed: Streamed | None = None
-        if getattr(start_settings(model, task, config, assignments), "out_of_core", False):
+        # Settled before the data are read, so that mistakes in the settings are told at once.
+        if getattr(settings.settled(settings.task), "out_of_core", False):
             streamed = StreamedOnce(reader, train, team, quiet=quiet)
         elif stream:
             streamed = StreamedInEpochs.read(reader, train, how)
-        paths = {"train": train, "dev": dev, "test": test}
-        data = read(reader, paths, task, scheme or _scheme_of(start), how, quiet, say, streamed)
-        if start is not None:
-            _check_start(start, f"{warm_start}", data)
-        settings = start_settings(model, data.setting.task, config, assignments, data.setting.scheme)
+        given = {"train": train, "dev": dev, "test": test}
+        paths = {role: path for role, path in given.items() if path is not None}
+        data = read(reader, paths, settings.task, scheme, how, quiet, say, streamed)
+        if start is not None and start.tagset_.scheme is not data.setting.scheme:
+            # Labels of spans beside labels that stand alone would all be labels that stand alone.
+            raise ModelError(
+                f"--warm-start: the labels of {warm_start} are {start.tagset_.scheme.value}, those of {train} are "
+                f"{data.setting.scheme.value}: expected labels of one kind"
+            )
+        settled = settings.settled(data.setting.task, data.setting.scheme)
         command = quoted(["trellis", *(sys.argv[1:] if context.obj is None else context.obj)])
-        run = Run(model, data, settings, command, words, team)
+        run = Run(model, data, settled, command, words, team)
         if team.count > 1:
             say.print(f"{team.count} processes, each with its share of the sentences")
-        tagger = run.fit(make_tagger(family, settings) if start is None else start, place, start is not None, stop, say)
-        if tokenizer is not None:
-            tagger.tokenizer_ = splitter(tokenizer)
+        tagger = make_tagger(family, settled) if start is None else start
+        run.fit(tagger, place, start is not None, stop, say)
+        if split is not None:
+            tagger.tokenizer_ = split
         with stop.deferred():
             is_saved = place.save(tagger, run.record(tagger, {}))
         if not is_saved:
@@ -197,42 +209,185 @@ def train(
         raise typer.Exit(stop.code)
 
 
-def _check_options(tokenizer: str | None, resume: bool, overwrite: bool) -> None:
-    if tokenizer is not None:
-        splitter(tokenizer)
-    if resume and overwrite:
-        raise ConfigError(
-            "--resume continues the training in the folder, and --overwrite discards it: give one of them"
+def _stream_settings(model: str) -> list[str]:
+    """What ``--stream`` sets for this family; one that learns from sentences in memory is refused."""
+    if get_family(model).neural:
+        return []
+    once = [name for name, family in FAMILIES.items() if hasattr(family.defaults(), "out_of_core")]
+    if model not in once:
+        able = ", ".join(name for name, family in FAMILIES.items() if family.neural or name in once)
+        raise ConfigError(f"--stream: {model} learns from sentences in memory: leave it out, or use one of {able}")
+    return ["out_of_core=true"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """The files, by what they are for, with sentences prepared for the task."""
+
+    files: dict[str, Corpus]
+    paths: dict[str, str]
+    setting: Setting
+    options: dict[str, object]
+    """How their columns are read, for the commands that use the model."""
+    streamed: Streamed | None = None
+    """The training data, if they are not in memory; their file then has some of the sentences."""
+
+    def sentences(self, role: str) -> list[Sentence] | None:
+        """The sentences of a file, if it was given."""
+        return self.files[role].sentences if role in self.files else None
+
+    def described(self, role: str) -> dict[str, Any]:
+        """A file for the record."""
+        if role == "train" and self.streamed is not None:
+            return {"path": self.paths[role], **self.streamed.described()}
+        file = self.files[role]
+        tokens = sum(map(len, file.sentences))
+        return {"path": self.paths[role], "format": file.format, "sentences": len(file), "tokens": tokens}
+
+
+def read(
+    reader: Reader,
+    paths: dict[str, str],
+    task: Task | None,
+    scheme: str | None,
+    how: OnBadTags,
+    quiet: bool,
+    say: Console,
+    streamed: Streamed | None,
+) -> Data:
+    """Read the files, and say what they are taken for."""
+    raw = {}
+    for role, path in paths.items():
+        if role == "train" and streamed is not None:
+            raw[role], notes = Corpus(list(streamed.sample), streamed.report), streamed.notes
+        else:
+            if os.path.isdir(path):
+                raise DataError(f"{path} is a folder, expected a file: --stream learns from the files of a folder")
+            raw[role] = reader.read(path)
+            notes = {path: raw[role].report.notes()}
+        say.print(f"{role}: {escape(path)}, {raw[role].format} since {raw[role].report.reason}")
+        for name in notes if not quiet else ():
+            tell_notes(name, notes[name])
+    if not raw["train"].sentences:
+        raise DataError(f"{paths['train']}: there is no sentence to learn from")
+    if task is None:
+        _check_tagged(paths["train"], raw["train"])
+    setting = training_setting(task, scheme, raw["train"].sentences)
+    if scheme is None and setting.scheme is Scheme.IO:  # it never needs a B; another file may
+        others = (detect([s.tags for s in file if s.tags]).scheme for role, file in raw.items() if role != "train")
+        setting = replace(setting, scheme=Scheme.IOB1) if Scheme.IOB1 in others else setting
+    if streamed is not None:
+        streamed.check(setting, how)
+    files = {}
+    for role, file in raw.items():
+        sentences, mended = in_scheme(file.sentences, setting, how, setting.found if role == "train" else None)
+        files[role] = replace(file, sentences=sentences)
+        if not quiet and not (role == "train" and isinstance(streamed, StreamedOnce)):  # which tells it as it is read
+            tell_notes(paths[role], mended)
+    if not files["train"].sentences:
+        raise DataError(f"{paths['train']}: there is no sentence left to learn from")
+    if isinstance(streamed, StreamedOnce):
+        say.print(f"train: read as it is learned from; task and scheme by its first {len(raw['train']):,} sentences")
+        files["train"] = replace(files["train"], sentences=[])
+    data = Data(files, paths, setting, reader.options, streamed)
+    for role in files if not isinstance(streamed, StreamedOnce) else files.keys() - {"train"}:
+        about = data.described(role)
+        say.print(f"{role}: {number_of(about['sentences'], 'sentence')}, {number_of(about['tokens'], 'token')}")
+    guessed = "" if task is not None else " (guessed from the tags)"
+    say.print(f"task {setting.task}{guessed}, scheme {setting.scheme.value}{'' if scheme else ' (detected)'}")
+    return data
+
+
+def _check_tagged(path: str, file: Corpus) -> None:
+    """Words without tags can teach a segmentation, but so would be taken annotations that a reader does not know."""
+    beside = Path(path).with_suffix(".ann")
+    if file.format == "segmented" and beside.suffix != Path(path).suffix and beside.is_file():
+        raise DataError(
+            f"{path}: expected words between spaces, found a text whose annotations, of brat, are beside it in "
+            f"{beside}, which is not read; if its words are those of a segmentation, give --task seg"
         )
+    if any(sentence.tags is not None for sentence in file):
+        return
+    found = "texts without spans" if file.format == "spans" else "tokens without tags"
+    fields = "fields " + ", ".join(SPAN_FIELDS) if file.format == "spans" else "a column or field that --tags names"
+    raise DataError(
+        f"{path}: expected tags to learn, found {found}, which are read from {fields}; if its tokens are the words of "
+        "a segmentation, give --task seg"
+    )
 
 
-def _loaded(path: str, model: str) -> Tagger[Any]:
-    """The model to start from."""
-    tagger = trellis.load(path)
-    if tagger.kind != get_family(model).kind:
-        raise ModelError(f"--warm-start: {path} holds a model of kind {tagger.kind!r}, which {model} cannot start from")
-    return tagger
+@dataclass
+class Run:
+    """One training: its inputs, and the record of it."""
+
+    model: str
+    data: Data
+    settings: Any
+    command: str
+    lexicon: Lexicon | None = None
+    team: ProcessGroup = SINGLE
+    started: str = ""
+    seconds: float = 0.0
+
+    def fit(self, tagger: Tagger[Any], place: folder.ModelFolder, warm_start: bool, stop: Stop, say: Console) -> None:
+        """Train, with a live line if someone watches."""
+        tagger.config = self.settings
+        self.started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        begin = time.perf_counter()
+        sentences, streamed = self.data.sentences("train") or [], self.data.streamed
+        tokenizer = None
+        if self.team.count > 1 and streamed is None:  # that of all sentences, of which this process has some
+            tokenizer = tokenizer_for(self.settings.tokenizer, sentences)
+        with LiveLine(say) as line, warnings.catch_warnings():
+            warnings.simplefilter("ignore", DataWarning)  # said already, file by file
+            tagger.fit(
+                self.team.share(sentences) if streamed is None else streamed.stream,
+                dev=self.data.sentences("dev"),
+                warm_start=warm_start,
+                progress=StoppableLine(line, stop),
+                folder=place,
+                lexicon=self.lexicon,
+                tokenizer=tokenizer,
+            )
+        self.seconds = time.perf_counter() - begin
+        if isinstance(streamed, StreamedOnce):
+            streamed.join()
+        for role in ("dev", "test"):
+            if role in self.data.files and not say.quiet:
+                tell_unseen(self.data.paths[role], self.data.sentences(role) or [], tagger.labels_)
+        say.print(f"{self.model}: {_ending(tagger.history_)}, {self.seconds:.1f} s")
+
+    def record(self, tagger: Tagger[Any], figures: dict[str, dict[str, float]]) -> dict[str, Any]:
+        """What training.json holds."""
+        setting, history = self.data.setting, tagger.history_
+        return {
+            "trellis": trellis.__version__,
+            "command": self.command,
+            "model": self.model,
+            "task": setting.task.value,
+            "scheme": setting.scheme.value,
+            "labels": list(tagger.labels_),
+            "tokenizer": splitter(tagger.tokenizer_).name,
+            "started": self.started,
+            "seconds": round(self.seconds, 3),
+            "iterations": len(history.steps),
+            "reason": history.reason,
+            "reading": self.data.options,
+            "data": {role: self.data.described(role) for role in self.data.files},
+            "figures": figures,
+        }
 
 
-def _scheme_of(start: Tagger[Any] | None) -> str | None:
-    """The scheme of spans that a training goes on with."""
-    scheme = Scheme.PLAIN if start is None else start.tagset_.scheme
-    return None if scheme is Scheme.PLAIN else scheme.value
+def _ending(history: History) -> str:
+    if not history.steps:
+        return "nothing was learned"
+    kept = "" if history.kept == len(history.steps) - 1 else f", the best was {history.steps[history.kept].iteration}"
+    return f"{_REASONS[history.reason]} after {number_of(len(history.steps), 'iteration')}{kept}"
 
 
-def _check_start(start: Tagger[Any], path: str, data: Data) -> None:
-    """Labels of spans beside labels that stand alone would all be labels that stand alone."""
-    own, new = start.tagset_.scheme, data.setting.scheme
-    if own is not new:
-        raise ModelError(
-            f"--warm-start: the labels of {path} are {own.value}, those of {data.paths['train']} are {new.value}: "
-            "expected labels of one kind"
-        )
-
-
-def _figures(tagger: Tagger[Any], data: Data) -> dict[str, dict[str, float]]:
+def _figures(tagger: Tagger[Any], data: Data) -> Scores:
     """The figures of the held-out files; words of the training file are the known ones."""
-    found: dict[str, dict[str, float]] = {}
+    found: Scores = {}
     if set(data.files) == {"train"}:
         return found
     streamed, setting = data.streamed, data.setting
@@ -244,9 +399,9 @@ def _figures(tagger: Tagger[Any], data: Data) -> dict[str, dict[str, float]]:
     return found
 
 
-def _print(figures: dict[str, dict[str, float]], data: Data, out: str) -> None:
+def _print(figures: Scores, data: Data, out: str) -> None:
     """Results, where the model is, and how to use it."""
-    console = Output(highlight=False, soft_wrap=True)
+    console = output(highlight=False, soft_wrap=True)
     if figures:
         console.print(_table(figures, data))
     console.print(f"The model is in {escape(out)}. To use it:")
@@ -255,7 +410,7 @@ def _print(figures: dict[str, dict[str, float]], data: Data, out: str) -> None:
         console.print(f"  trellis {escape(quoted(command))}")
 
 
-def _table(figures: dict[str, dict[str, float]], data: Data) -> Table:
+def _table(figures: Scores, data: Data) -> Table:
     table = Table(title="Results", title_justify="left")
     table.add_column("file", overflow="fold")
     names = dict.fromkeys(name for found in figures.values() for name in found)
@@ -266,3 +421,175 @@ def _table(figures: dict[str, dict[str, float]], data: Data) -> Table:
         cells = [percent(found.get(name)) for name in names]
         table.add_row(role, *cells, f"{about['sentences']:,}", f"{about['tokens']:,}")
     return table
+
+
+@dataclass(frozen=True)
+class StreamedInEpochs:
+    """A file or a folder of them that a neural model reads anew in each epoch, after a first pass."""
+
+    stream: SentenceStream
+    report: ReadReport
+    notes: dict[str, list[str]]
+    """What the first pass left out or changed, by file."""
+
+    @classmethod
+    def read(cls, reader: Reader, path: str, how: OnBadTags) -> StreamedInEpochs:
+        """Go through all shards once."""
+        if path == _STDIN:
+            raise ConfigError("--stream reads files again and again, which standard input cannot be")
+        first = _FirstReading(reader)
+        shards = Shards(path, read=first.sentences)
+        report = _report(reader, shards)
+        stream = stream_of(shards, None, None, how)
+        return cls(stream, report, {name: own.notes() for name, own in first.reports.items()})
+
+    @property
+    def sample(self) -> list[Sentence]:
+        """Some of its sentences: with every label, and every pair of labels."""
+        return list(self.stream.sample.inputs)
+
+    def check(self, setting: Setting, how: OnBadTags) -> None:
+        """Refuse sentences that a training in memory would convert first."""
+        before = self.sample
+        after, _ = in_scheme(before, setting, how, setting.found)
+        if [(s.tokens, s.tags) for s in before] != [(s.tokens, s.tags) for s in after]:
+            raise DataError(
+                f"{before[0].where}: --stream learns from sentences as they are, and these are not {setting.task} with "
+                f"{setting.scheme.value} tags: write shards that are with trellis convert, or leave out --stream"
+            )
+
+    def described(self) -> dict[str, Any]:
+        """For the record."""
+        return {"format": self.report.format, "sentences": sum(self.stream.counts), "tokens": self.stream.tokens}
+
+    def vocabulary(self, setting: Setting) -> set[str]:
+        """Its words."""
+        words: set[str] = set()
+        for window in self.stream.windows(_CHUNK):
+            words |= vocabulary(list(window.inputs), setting)
+        return words
+
+
+@dataclass(frozen=True)
+class _FirstReading:
+    """Reads files, and keeps the report of the first time that each was read."""
+
+    reader: Reader
+    reports: dict[str, ReadReport] = field(default_factory=dict)
+
+    def sentences(self, path: str) -> Iterable[Sentence]:
+        """The sentences of a shard, one by one."""
+        found = self.reader.sentences(path)
+        if isinstance(found, Stream):
+            self.reports.setdefault(path, found.report)
+        return found
+
+
+class StreamedOnce:
+    """A file, a folder of them or standard input, prepared and counted as it is read; `sample` is its beginning."""
+
+    def __init__(self, reader: Reader, path: str, team: ProcessGroup, *, quiet: bool) -> None:
+        self._reader, self._path, self._team, self._quiet = reader, path, team, quiet
+        self.notes: dict[str, list[str]] = {}
+        """What was left out or changed, by file, as far as they were read."""
+        self._shards = None if path == _STDIN else Shards(path, read=self._prepared)
+        if self._shards is None:
+            opened = reader.open(Source(path, encoding=reader.encoding))
+            self.report, self._rest = opened.report, iter(opened)
+        else:
+            self.report = _report(reader, self._shards)
+            self._rest = chain.from_iterable(map(reader.sentences, self._shards.paths))
+        self.sample = list(islice(self._rest, _SAMPLE))
+        self._how: tuple[Setting, OnBadTags] | None = None
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._known: set[str] = set()
+
+    def check(self, setting: Setting, how: OnBadTags) -> None:
+        """Sentences get tags in this setting when they are read; those that do not fit it are treated then."""
+        self._how = setting, how
+
+    @property
+    def stream(self) -> Iterable[Sentence]:
+        """The sentences with tags in the scheme of the model; files are opened again by whoever reads them."""
+        if self._shards is None:
+            return self._treated(_STDIN, chain(self._take_sample(), self._rest), self.report)
+        self.sample, self._rest = [], iter(())
+        return self._shards
+
+    def _prepared(self, path: str) -> Iterator[Sentence]:
+        found = self._reader.sentences(path)
+        return self._treated(path, found, found.report if isinstance(found, Stream) else ReadReport())
+
+    def _treated(self, path: str, sentences: Iterable[Sentence], report: ReadReport) -> Iterator[Sentence]:
+        assert self._how is not None
+        setting, how = self._how
+        rest, self._counts[path], self.notes[path] = iter(sentences), (0, 0), []
+        while block := list(islice(rest, _AT_ONCE)):
+            treated, notes = in_scheme(block, setting, how, setting.found)
+            self._add(path, notes)
+            count, tokens = self._counts[path]
+            self._counts[path] = count + len(treated), tokens + sum(map(len, treated))
+            self._known |= vocabulary(treated, setting)
+            yield from treated
+        self._add(path, report.notes())
+
+    def join(self) -> None:
+        """What all processes have read: each of them its own files, or all the same."""
+        for counts, notes, known in self._team.gather((self._counts, self.notes, self._known)):
+            for path in sorted(counts.keys() - self._counts.keys()):
+                self._tell(path, notes[path])
+            self._counts |= counts
+            self._known |= known
+
+    def _add(self, path: str, notes: list[str]) -> None:
+        """Tell and keep notes; one that is neither a list nor in one (how tags are spelled) once per file."""
+        listed = [note for note in notes if note.startswith(" ") or note.endswith(":") or note not in self.notes[path]]
+        self.notes[path] += listed
+        self._tell(path, listed)
+
+    def _tell(self, path: str, notes: list[str]) -> None:
+        if not self._quiet:
+            tell_notes(path, notes)
+
+    def described(self) -> dict[str, Any]:
+        """For the record: what was read so far."""
+        sentences, tokens = (sum(count[i] for count in self._counts.values()) for i in (0, 1))
+        return {"format": self.report.format, "sentences": sentences, "tokens": tokens}
+
+    def vocabulary(self, setting: Setting) -> set[str]:
+        """Words that were read."""
+        return self._known
+
+    def _take_sample(self) -> Iterator[Sentence]:
+        """The first sentences, of which none stays here."""
+        self.sample.reverse()
+        while self.sample:
+            yield self.sample.pop()
+
+
+Streamed = StreamedInEpochs | StreamedOnce
+
+
+def _report(reader: Reader, shards: Shards) -> ReadReport:
+    """What the files are taken for, each by itself: one file of each suffix is looked at.
+
+    Text that says nothing but where words end has no tags that go with those of another file.
+    """
+    first_of = {split_suffixes(path)[0]: path for path in reversed(shards.paths)}
+    found = {_format(reader, path): path for path in sorted(first_of.values(), reverse=True)}
+    form = _format(reader, shards.paths[0])
+    others = {name: path for name, path in found.items() if name != form}
+    if others and "segmented" in found:
+        other = next(iter(others))
+        raise DataError(
+            f"the folder mixes formats: {shards.paths[0]} is {form}, {others[other]} is {other}; move elsewhere what "
+            "is no training data, or give the format of all with --format"
+        )
+    return ReadReport(form, "its first file is" + "".join(f", {name} since {own} is" for name, own in others.items()))
+
+
+def _format(reader: Reader, path: str) -> str:
+    if reader.format is None and is_table(path):
+        return TABLES[split_suffixes(path)[0]].lower()
+    found: Iterable[Sentence] = reader.sentences(path)
+    return str(getattr(found, "format", reader.format))

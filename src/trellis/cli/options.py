@@ -1,0 +1,219 @@
+"""Options that several commands share. A command's parameter of one of these dataclasses stands for all its fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, cast
+
+import typer
+
+from trellis import config, corpus, lexicon
+from trellis.cli.tasks import FEATURES, Task
+from trellis.corpus import check_align
+from trellis.errors import ConfigError, DataError, number_of
+from trellis.lexicon import Lexicon
+from trellis.models.families import FAMILIES, get_family
+from trellis.tags import OnBadTags, Scheme, check_on_bad_tags
+
+# Options in the groups of a command's help; those of the first, basic group are plain `typer.Option`s.
+data_option = partial(typer.Option, rich_help_panel="Data")
+model_option = partial(typer.Option, rich_help_panel="Model")
+lexicon_option = partial(typer.Option, rich_help_panel="Lexicon")
+large_option = partial(typer.Option, rich_help_panel="Large data")
+
+ModelArgument = Annotated[str, typer.Argument(metavar="DIR", help="Model folder or file.")]
+FormatOption = Annotated[
+    str | None, data_option(help=f"Format of the files: {', '.join(corpus.FORMATS)}; guessed if not given.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
+TaskOption = Annotated[
+    Task | None,
+    model_option(help="What the tags are for; picks features, scheme and metrics. Guessed from the tags if not given."),
+]
+_FAMILIES = "\n\n".join(f"[bold]{name}[/bold]: {family.about}" for name, family in FAMILIES.items())
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where the tokens and the tags of a file are."""
+
+    tokens: Annotated[str | None, data_option(help="Column or field of the tokens, by name or index.")] = None
+    tags: Annotated[str | None, data_option(help="Column or field of the tags, by name or index.")] = None
+    columns: Annotated[str | None, data_option(help="Names of the columns, separated by commas.")] = None
+    encoding: Annotated[str, data_option(help="Character encoding of the files.")] = "utf-8"
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options of a reader that were given; a column that is a number is an index."""
+        named = {"tokens": self.tokens, "tags": self.tags}
+        found: dict[str, Any] = {
+            key: int(name) if name.removeprefix("-").isdecimal() else name
+            for key, name in named.items()
+            if name is not None
+        }
+        if self.columns is not None:
+            found["columns"] = [name.strip() for name in self.columns.split(",") if name.strip()]
+        return found
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What is done about tags and spans that are in doubt."""
+
+    on_bad_tags: Annotated[
+        str | None,
+        data_option(
+            help="Tags that the scheme forbids or cannot read: error (default), repair as seqeval reads, drop the text."
+        ),
+    ] = None
+    align: Annotated[
+        str | None,
+        data_option(
+            help="At a span that cuts a token: split the token (default), expand the span, skip the text, error."
+        ),
+    ] = None
+    annotator: Annotated[
+        str | None, data_option(help="Whose annotations to take where several people annotated a text.")
+    ] = None
+    majority: Annotated[
+        bool, data_option("--majority", help="Take the spans that more than half of the annotators marked.")
+    ] = False
+    unapproved: Annotated[
+        bool, data_option("--unapproved", help="Also take doccano's examples that nobody approved.")
+    ] = False
+
+    @property
+    def bad_tags(self) -> OnBadTags:
+        """What --on-bad-tags asks for."""
+        how = self.on_bad_tags or "error"
+        check_on_bad_tags(how)
+        return cast("OnBadTags", how)
+
+    @property
+    def spans(self) -> dict[str, Any]:
+        """The options of the reader of spans that were given."""
+        if self.align is not None:
+            check_align(self.align)
+        named = {"align": self.align, "annotator": self.annotator}
+        flags = {"majority": self.majority or None, "unapproved": self.unapproved or None}
+        return {name: value for name, value in {**named, **flags}.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """From ``--model``, ``--task``, ``--config`` and ``--set`` to the settings of a tagger."""
+
+    model: Annotated[str, typer.Option("--model", "-m", metavar="NAME", help=f"Family of the model.\n\n{_FAMILIES}")]
+    task: TaskOption = None
+    config: Annotated[
+        str | None, model_option("--config", help="TOML file of settings on top of the defaults; see trellis init.")
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        model_option("--set", metavar="KEY=VALUE", help="Change a setting, e.g. training.epochs=3; may be repeated."),
+    ] = None
+
+    def settled(self, task: Task | None, scheme: Scheme | None = None) -> Any:
+        """The family's defaults, then what the task asks for, then the file, then single assignments."""
+        family, values = get_family(self.model), {}
+        if family.kind == "crf" and task is not None:
+            values["features"] = FEATURES[task]
+        if scheme is None and task in (Task.SEG, Task.SEG_POS, Task.POS):
+            scheme = Scheme.PLAIN if task is Task.POS else Scheme.BMES
+        if scheme is not None:
+            values["scheme"] = scheme.value.lower()
+        settings = config.changed(family.defaults(), values)
+        if self.config is not None:
+            settings = config.layered(settings, self.config)
+        self._check_owner(settings)
+        return config.override(settings, self.set or [])
+
+    def _check_owner(self, settings: Any) -> None:
+        """Refuse a setting that only other families have, with their names: no similar one of this family is meant."""
+        own = _last_parts(settings)
+        sections = {key.partition(".")[0] for key in own.values()}
+        for key in (one.partition("=")[0].strip() for one in self.set or []):
+            name = key.rpartition(".")[2]
+            if name in own or key.partition(".")[0] in sections:
+                continue
+            parts = {other: _last_parts(family.defaults()) for other, family in FAMILIES.items()}
+            owners = ", ".join(f"{other} ({found[name]})" for other, found in parts.items() if name in found)
+            if owners:
+                raise ConfigError(f"the model {self.model} has no setting {key!r}; models that have it: {owners}")
+
+
+def _last_parts(settings: Any) -> dict[str, str]:
+    """The settings by the last part of their names."""
+    return {key.rpartition(".")[2]: key for key in config.keys(settings)}
+
+
+@dataclass(frozen=True)
+class Lexicons:
+    """Words or names that are known."""
+
+    lexicon: Annotated[
+        list[str] | None,
+        lexicon_option(
+            "--lexicon",
+            metavar="FILE",
+            help=f"Words or names that are known: {', '.join(lexicon.FORMATS)}, recognised, or a saved lexicon. "
+            "May be repeated.",
+        ),
+    ] = None
+    lexicon_format: Annotated[
+        str | None, lexicon_option("--lexicon-format", help=f"Format of the lexicons: {', '.join(lexicon.FORMATS)}.")
+    ] = None
+    strength: Annotated[
+        str | None,
+        lexicon_option(
+            help="Of entries without their own: prefer=2.0 (a bonus in log odds for the span), must (it is a span), "
+            "or feature (as the model has learned)."
+        ),
+    ] = None
+    lexicon_ignore_case: Annotated[
+        bool, lexicon_option("--lexicon-ignore-case", help="Find the entries of lexicons in any case.")
+    ] = False
+
+    def read(self, usual: str, *, quiet: bool) -> Lexicon | None:
+        """The entries of all files; of several with one surface and label, the last counts.
+
+        The strength, or the `usual` one, is that of entries without their own; if it was given, it is also that of all
+        entries of saved lexicons.
+        """
+        joined: Lexicon | None = None
+        for path in self.lexicon or ():
+            read = self._read(path, usual, quiet)
+            joined = read if joined is None else joined | read
+        return joined
+
+    def _read(self, path: str, usual: str, quiet: bool) -> Lexicon:
+        try:
+            strength = lexicon.parse_strength(self.strength or usual)
+        except DataError as error:
+            raise ConfigError(f"--strength: {error}") from None
+        if path.endswith(".safetensors"):
+            stored = Lexicon.load(path)
+            if self.lexicon_ignore_case:
+                stored = Lexicon.of_columns(stored.columns, replace(stored.folding, case=True), stored.boundaries)
+            return stored if self.strength is None else stored.with_strength(strength)
+        found = lexicon.read_entries(path, self.lexicon_format, strength, None)
+        if not quiet:
+            entries = number_of(len(found.entries), "entry", "entries")
+            typer.echo(f"{path}: {entries}, {found.format} since {found.reason}", err=True)
+        return Lexicon(found.entries, fold_case=self.lexicon_ignore_case)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is said about a comparison with the right tags, and how."""
+
+    train: Annotated[
+        str | None, data_option("--train", help="Training file, for recall or accuracy of known and unknown words.")
+    ] = None
+    errors: Annotated[bool, typer.Option("--errors", help="Also count the kinds of mistakes.")] = False
+    interval: Annotated[
+        bool, typer.Option("--interval", help="Also give a 95% bootstrap interval of the main figure.")
+    ] = False
+    json: Annotated[bool, typer.Option("--json", help="Write JSON instead of tables.")] = False
+    markdown: Annotated[bool, typer.Option("--markdown", help="Write Markdown tables.")] = False
