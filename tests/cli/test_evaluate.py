@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import trellis
 from tests.cli.conftest import SEGMENTED, conll, sentences
 from trellis.tags import Scheme, convert_tags
 
@@ -67,14 +66,3 @@ def test_a_segmenter_says_that_it_does_not_look_at_names(here, shell, seg_model)
     assert f"ner.conll: the model divides text into words: {said}\n" in ran.err
     Path("pos.conll").write_text("北京 PROPN\n好 ADJ\n")
     assert "for nothing" not in shell("eval", seg_model, "pos.conll").err
-
-
-def test_a_model_saved_by_an_earlier_version_has_no_tokenizer(here, ner_model, shell):
-    """Manifests written before raw text could be tagged lack the entry; words it is."""
-    from trellis import store
-
-    stored = store.load(ner_model / "model.safetensors")
-    manifest = {name: value for name, value in stored.manifest.values.items() if name != "tokenizer"}
-    store.save("old", stored.kind, manifest, stored.arrays)
-    assert trellis.load("old")("Anna slept.").tags == ("B-PER", "O", "O")
-    assert shell("eval", "old", "dev.conll").code == 0
