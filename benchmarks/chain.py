@@ -45,9 +45,9 @@ Kernel = Callable[[chain.ChainScores], object]
 # Kernel and its floating point operations per token in units of L * L: a multiply-add (an add and a max for
 # Viterbi) counts as two; marginals run forward, backward and the expected transitions.
 KERNELS: dict[str, tuple[Kernel, int]] = {
-    "log_partition": (chain.log_partition, 2),
-    "marginals": (chain.marginals, 6),
-    "viterbi": (chain.viterbi, 2),
+    "log_partition": (chain.ChainScores.log_partition, 2),
+    "marginals": (chain.ChainScores.marginals, 6),
+    "viterbi": (chain.ChainScores.viterbi, 2),
 }
 
 
@@ -168,7 +168,7 @@ def assert_same_best_path(problem: Problem) -> None:
     assert ours.tolist() == [tag for path in problem.our_decode() for tag in path]
     theirs = np.array([tag for path in problem.their_viterbi() for tag in path])
     assert (ours == theirs).mean() > 0.99
-    np.testing.assert_allclose(chain.score(scores, ours), chain.score(scores, theirs), atol=1e-4)
+    np.testing.assert_allclose(scores.score(ours), scores.score(theirs), atol=1e-4)
 
 
 def assert_same_best_score(problem: Problem) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CHAIN = ["ChainScores", "ChainTable", "Decoded", "Marginals", "Paths", "entropy", "kbest", "log_partition"]
-CHAIN += ["backward_table", "forward_table", "marginals", "sample", "viterbi_table"]
+CHAIN = ["ChainScores", "ChainTable", "Decoded", "Marginals", "Paths", "SegmentMarginals", "SegmentScores"]
 
 EXPORTS = {
     "trellis": [
@@ -62,28 +61,12 @@ EXPORTS = {
     ],
     "trellis.chain": [
         *CHAIN,
-        "SegmentMarginals",
         "SegmentPaths",
-        "SegmentScores",
         "Segmented",
         "get_num_threads",
-        "nll",
-        "score",
         "set_num_threads",
-        "span_log_prob",
-        "viterbi",
-        "weighted_nll",
     ],
-    "trellis.chain.torch": [
-        *CHAIN,
-        "SegmentMarginals",
-        "SegmentScores",
-        "nll",
-        "score",
-        "span_log_prob",
-        "viterbi",
-        "weighted_nll",
-    ],
+    "trellis.chain.torch": CHAIN,
     "trellis.nn": [
         "CRF",
         "Batch",

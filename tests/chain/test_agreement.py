@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tests.chain.strategies import check
 from trellis.chain import ChainScores, SegmentScores
-from trellis.chain.torch import _scan
+from trellis.chain.torch import scan
 
 NEG_INF = -np.inf
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -142,9 +142,9 @@ def as_segments(scores: ChainScores) -> SegmentScores:
     return SegmentScores(arrays[0], scores.lengths, *arrays[1:])
 
 
-def as_torch(scores: ChainScores) -> _scan.Chain:
+def as_torch(scores: ChainScores) -> scan.Chain:
     arrays = (scores.emissions, scores.lengths, scores.transitions, scores.start, scores.end)
-    return _scan.Chain(*map(torch.from_numpy, arrays))
+    return scan.Chain(*map(torch.from_numpy, arrays))
 
 
 def token_probabilities(truth: Exact, shape: tuple[int, ...]) -> np.ndarray:
@@ -184,11 +184,11 @@ def test_log_partition_and_marginals_agree_with_exact_fractions(dtype: type, see
 def test_plain_torch_agrees_with_exact_fractions(dtype: type, seed: int) -> None:
     scores, truth = extreme_with_paths(seed, dtype)
     off, chain = tolerance(scores, truth), as_torch(scores)
-    assert abs(float(_scan.log_partition(chain)[0]) - truth.log_partition) <= off
+    assert abs(float(scan.log_partition(chain)[0]) - truth.log_partition) <= off
     expected = token_probabilities(truth, scores.emissions.shape)
-    assert_probabilities(_scan.marginals(chain)[1].numpy(), expected, off)
-    assert_best(scores, truth, tuple(_scan.viterbi(chain)[0].tolist()))
-    assert_best(scores, truth, tuple(_scan.kbest(chain, 1)[2].tolist()))
+    assert_probabilities(scan.marginals(chain)[1].numpy(), expected, off)
+    assert_best(scores, truth, tuple(scan.viterbi(chain)[0].tolist()))
+    assert_best(scores, truth, tuple(scan.kbest(chain, 1)[2].tolist()))
 
 
 def assert_best(scores: ChainScores, truth: Exact, path: tuple[int, ...]) -> None:

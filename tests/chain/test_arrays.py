@@ -94,17 +94,17 @@ class TestEveryLength:
         return exact_answers(L, forbidden, scale, with_edges, dtype)
 
     def test_values_of_sequences(self, exact: Exact) -> None:
-        close(chain.log_partition(exact.scores), exact.log_partition, exact.tolerance)
-        close(chain.score(exact.scores, exact.tags), exact.path_score)  # summed in double whatever the dtype
-        close(chain.entropy(exact.scores), exact.entropy, exact.tolerance)
-        loss = chain.weighted_nll(exact.scores, exact.tags, exact.weights)
+        close(exact.scores.log_partition(), exact.log_partition, exact.tolerance)
+        close(exact.scores.score(exact.tags), exact.path_score)  # summed in double whatever the dtype
+        close(exact.scores.entropy(), exact.entropy, exact.tolerance)
+        loss = exact.scores.nll(exact.tags, weights=exact.weights)
         close(loss, exact.weighted_nll, exact.tolerance)
         nll = exact.log_partition - exact.path_score
-        close(chain.nll(exact.scores, exact.tags), nll, exact.tolerance * max(1.0, abs(exact.path_score).max()))
+        close(exact.scores.nll(exact.tags), nll, exact.tolerance * max(1.0, abs(exact.path_score).max()))
 
     @pytest.mark.parametrize("pairwise", [False, True])
     def test_marginals(self, exact: Exact, pairwise: bool) -> None:
-        found = chain.marginals(exact.scores, pairwise=pairwise)
+        found = exact.scores.marginals(pairwise=pairwise)
         close(found.log_partition, exact.log_partition, exact.tolerance)
         close(found.tokens, exact.tokens, exact.tolerance)
         counts = (found.start, found.end, found.transitions)
@@ -116,26 +116,26 @@ class TestEveryLength:
             close(found.pairwise, exact.pairs, exact.tolerance)
 
     def test_viterbi(self, exact: Exact) -> None:
-        decoded = chain.viterbi(exact.scores)
+        decoded = exact.scores.viterbi()
         close(decoded.scores, exact.best[1])
         close(decoded.scores, oracle.path_score(exact.case, decoded.tags))
         assert decoded.tags.tolist() == exact.best[0].tolist()
 
     @pytest.mark.parametrize("k", [1, 2, 7, 2000])
     def test_k_best_equals_the_sorted_enumeration_and_gives_fewer_where_fewer_exist(self, exact: Exact, k: int) -> None:
-        found = chain.kbest(exact.scores, k)
+        found = exact.scores.kbest(k)
         for tags, values, (best_tags, best_values) in zip(found.tags, found.scores, exact.all_paths, strict=True):
             assert tags.tolist() == best_tags[:k].tolist()
             close(values, best_values[:k])
 
     def test_every_span(self, exact: Exact) -> None:
-        free = chain.span_log_prob(exact.scores, exact.spans, exact.span_tags)
+        free = exact.scores.span_log_prob(exact.spans, exact.span_tags)
         close(free, exact.free_spans, exact.tolerance)
-        bound = chain.span_log_prob(exact.scores, exact.spans, exact.span_tags, **exact.sides)
+        bound = exact.scores.span_log_prob(exact.spans, exact.span_tags, **exact.sides)
         close(bound, exact.bound_spans, exact.tolerance)
 
     def test_samples_are_valid_paths(self, exact: Exact) -> None:
-        drawn = chain.sample(exact.scores, 5, seed=3)
+        drawn = exact.scores.sample(5, seed=3)
         assert drawn.shape == (5, len(exact.tags))
         for path in drawn:
             assert np.isfinite(oracle.path_score(exact.case, path)).all()
@@ -151,17 +151,15 @@ class TestRandomCases:
         case, tags = labelled
         allowed = data.draw(allowed_masks(case, tags))
         known, scores = case.with_allowed(allowed), make(case)
-        close(chain.log_partition(scores, allowed=allowed), oracle.log_partition(known))
-        close(chain.entropy(scores, allowed=allowed), oracle.entropy(known))
-        close(chain.marginals(scores, allowed=allowed).tokens, oracle.token_marginals(known))
-        close(chain.marginals(scores, allowed=allowed, pairwise=True).tokens, oracle.token_marginals(known))
-        close(chain.viterbi(scores, allowed=allowed).scores, oracle.viterbi(known)[1])
-        for values, (_, expected) in zip(
-            chain.kbest(scores, 3, allowed=allowed).scores, oracle.kbest(known, 3), strict=True
-        ):
+        close(scores.log_partition(allowed=allowed), oracle.log_partition(known))
+        close(scores.entropy(allowed=allowed), oracle.entropy(known))
+        close(scores.marginals(allowed=allowed).tokens, oracle.token_marginals(known))
+        close(scores.marginals(allowed=allowed, pairwise=True).tokens, oracle.token_marginals(known))
+        close(scores.viterbi(allowed=allowed).scores, oracle.viterbi(known)[1])
+        for values, (_, expected) in zip(scores.kbest(3, allowed=allowed).scores, oracle.kbest(known, 3), strict=True):
             close(values, expected)
         rows = np.arange(len(tags))
-        assert all(allowed[rows, path].all() for path in chain.sample(scores, 4, allowed=allowed))
+        assert all(allowed[rows, path].all() for path in scores.sample(4, allowed=allowed))
 
     @check(labelled_cases(), st.data())
     def test_partial_labels_have_the_probability_of_their_paths(
@@ -170,7 +168,7 @@ class TestRandomCases:
         case, tags = labelled
         allowed = data.draw(allowed_masks(case, tags))
         scores = make(case)
-        found = chain.log_partition(scores, allowed=allowed) - chain.log_partition(scores)
+        found = scores.log_partition(allowed=allowed) - scores.log_partition()
         expected = [
             np.log(sum(p for path, p in zip(paths.tags, paths.probabilities, strict=True) if own_allows(path, own)))
             for paths, own in zip(oracle.enumerate_paths(case), case.split(allowed), strict=True)
@@ -188,7 +186,7 @@ class TestRandomCases:
         allowed = data.draw(allowed_masks(case, gold))
         flat = np.concatenate([np.empty(0, np.int64), *tags])
         close(
-            chain.span_log_prob(make(case), spans, flat, before=before, after=after, allowed=allowed),
+            make(case).span_log_prob(spans, flat, before=before, after=after, allowed=allowed),
             oracle.span_log_prob(case.with_allowed(allowed), spans, tags, before, after),
         )
 
@@ -196,23 +194,23 @@ class TestRandomCases:
     def test_weighted_loss_by_the_chain_rule(self, labelled: tuple[Case, np.ndarray], data: st.DataObject) -> None:
         case, tags = labelled
         weights = data.draw(arrays(tags.shape, st.floats(0, 3)))
-        loss = chain.weighted_nll(make(case), tags, weights)
+        loss = make(case).nll(tags, weights=weights)
         close(loss, oracle.weighted_nll(case, tags, weights))
         assert (loss >= 0).all()
-        plain = chain.weighted_nll(make(case), tags, np.ones(len(tags)))
-        close(plain, chain.log_partition(make(case)) - chain.score(make(case), tags))
+        plain = make(case).nll(tags, weights=np.ones(len(tags)))
+        close(plain, make(case).log_partition() - make(case).score(tags))
 
     @check(valid_cases(TIED))
     def test_ties_go_to_the_smaller_label(self, case: Case) -> None:
         expected = oracle.viterbi(case)[0].tolist()
         for dtype in (np.float32, np.float64):
-            assert chain.viterbi(make(case, dtype)).tags.tolist() == expected
-            first = chain.kbest(make(case, dtype), 1).tags
+            assert make(case, dtype).viterbi().tags.tolist() == expected
+            first = make(case, dtype).kbest(1).tags
             assert [label for tags in first for label in tags.ravel().tolist()] == expected
 
     @check(valid_cases(TIED), st.integers(1, 40))
     def test_k_best_are_distinct_and_in_order(self, case: Case, k: int) -> None:
-        found, expected = chain.kbest(make(case), k), oracle.kbest(case, k)
+        found, expected = make(case).kbest(k), oracle.kbest(case, k)
         for tags, values, (_, best) in zip(found.tags, found.scores, expected, strict=True):
             close(values, best)
             assert len({tuple(path) for path in tags.tolist()}) == len(tags) == len(best)
@@ -224,9 +222,9 @@ class TestRandomCases:
     @check(valid_cases(LARGE))
     def test_float32_agrees_with_enumeration_on_large_scores(self, case: Case) -> None:
         seen, scores = rounded(case, np.float32), make(case, np.float32)
-        close(chain.log_partition(scores), oracle.log_partition(seen), 1e-5)
-        close(chain.marginals(scores).tokens, oracle.token_marginals(seen), 1e-5)
-        close(chain.viterbi(scores).scores, oracle.viterbi(seen)[1], 1e-5)
+        close(scores.log_partition(), oracle.log_partition(seen), 1e-5)
+        close(scores.marginals().tokens, oracle.token_marginals(seen), 1e-5)
+        close(scores.viterbi().scores, oracle.viterbi(seen)[1], 1e-5)
 
 
 def own_allows(path: np.ndarray, allowed: np.ndarray) -> bool:
@@ -245,12 +243,12 @@ def test_label_counts_around_the_vector_width_agree_with_enumeration(
     emissions, *others = (rng.normal(size=shape) for shape in shapes)
     case = rounded(Case(emissions, np.array([2, 0, 1, 2]), *others), dtype)
     scores, tolerance = make(case, dtype), TOLERANCE[np.dtype(dtype)]
-    found = chain.marginals(scores)
+    found = scores.marginals()
     close(found.log_partition, oracle.log_partition(case), tolerance)
     close(found.tokens, oracle.token_marginals(case), tolerance)
     close(found.transitions, oracle.expected_counts(case)[2], tolerance)
-    close(chain.entropy(scores), oracle.entropy(case), tolerance)
-    assert chain.viterbi(scores).tags.tolist() == oracle.viterbi(case)[0].tolist()
+    close(scores.entropy(), oracle.entropy(case), tolerance)
+    assert scores.viterbi().tags.tolist() == oracle.viterbi(case)[0].tolist()
 
 
 class TestManyPaths:
@@ -258,8 +256,8 @@ class TestManyPaths:
         """Two halves that nothing connects: the best sums of two sorted lists, however long the chain."""
         rng = np.random.default_rng(0)
         emissions, zeros = rng.normal(size=(400, 3)), np.zeros((3, 3))
-        halves = chain.kbest(chain.ChainScores(emissions, [200, 200], zeros), 300).scores
-        whole = chain.kbest(chain.ChainScores(emissions, [400], zeros), 300)
+        halves = chain.ChainScores(emissions, [200, 200], zeros).kbest(300).scores
+        whole = chain.ChainScores(emissions, [400], zeros).kbest(300)
         close(whole.scores[0], np.sort(np.add.outer(*halves).ravel())[::-1][:300])
         assert len({tuple(path) for path in whole.tags[0].tolist()}) == 300
 
@@ -271,9 +269,9 @@ import numpy as np
 from trellis import chain
 rng = np.random.default_rng(0)
 scores = chain.ChainScores(rng.normal(size=(200, 9)), [200], rng.normal(size=(9, 9)))
-chain.kbest(scores, 1)
+scores.kbest(1)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-paths = chain.kbest(scores, 20_000)
+paths = scores.kbest(20_000)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print((after - before) * 1024 / paths.tags[0].nbytes)
 """

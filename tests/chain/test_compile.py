@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from trellis.chain.torch import ChainScores, _scan, library
-from trellis.chain.torch._scan.batch import prepare
-from trellis.chain.torch._scan.markov import backward, total
+from trellis.chain.torch import ChainScores, scan
+from trellis.chain.torch import compile as operators
+from trellis.chain.torch.scan import backward, prepare, total
 from trellis.nn import CRF
 
 
@@ -126,22 +126,22 @@ class TestOperators:
     """torch's own checks of schema, fake shapes and strides, autograd registration and tracing."""
 
     def test_nll(self, transposed: bool, masked: bool, with_edges: bool) -> None:
-        torch.library.opcheck(library._nll, (*arguments(transposed, masked, with_edges), True, -100))
+        torch.library.opcheck(operators._nll, (*arguments(transposed, masked, with_edges), True, -100))
 
     def test_nll_backward(self, transposed: bool, masked: bool, with_edges: bool) -> None:
         given = arguments(transposed, masked, with_edges)
         plain = (x.detach() if isinstance(x, Tensor) else x for x in given)
-        torch.library.opcheck(library._nll_backward, (torch.ones(3, dtype=torch.float64), *plain, True, -100))
+        torch.library.opcheck(operators._nll_backward, (torch.ones(3, dtype=torch.float64), *plain, True, -100))
 
     def test_viterbi(self, transposed: bool, masked: bool, with_edges: bool) -> None:
         given = arguments(transposed, masked, with_edges)
         emissions, _, *rest = (x.detach() if isinstance(x, Tensor) else x for x in given)
-        torch.library.opcheck(library._viterbi, (emissions, *rest, True))
+        torch.library.opcheck(operators._viterbi, (emissions, *rest, True))
 
 
 def test_operator_gradients_are_those_of_the_layer() -> None:
     emissions, tags, mask, *chain = arguments(False, True, True)
-    function: Callable[..., Tensor] = lambda e, *rest: library._nll(e, tags, mask, *rest, True, -100)  # noqa: E731
+    function: Callable[..., Tensor] = lambda e, *rest: operators._nll(e, tags, mask, *rest, True, -100)  # noqa: E731
     assert torch.autograd.gradcheck(function, (emissions, *chain))
 
 
@@ -159,11 +159,11 @@ def test_gradient_without_autograd_is_the_same_on_both_implementations(with_edge
         torch.testing.assert_close(ours.reshape(theirs.shape), theirs)
 
 
-def scan_chain(lengths: list[int], L: int = 3) -> _scan.Chain:
+def scan_chain(lengths: list[int], L: int = 3) -> scan.Chain:
     generator = torch.Generator().manual_seed(2)
     shapes = ((sum(lengths), L), (L, L), (L,), (L,))
     emissions, *rest = (torch.randn(*shape, generator=generator, requires_grad=True) for shape in shapes)
-    return _scan.Chain(emissions, torch.tensor(lengths), *rest)
+    return scan.Chain(emissions, torch.tensor(lengths), *rest)
 
 
 class Operations(TorchDispatchMode):
@@ -184,7 +184,7 @@ class TestScan:
     """The torch implementation, which other devices than the CPU take."""
 
     def test_recursion_compiles_to_one_graph_with_the_same_gradients(self) -> None:
-        chain = _scan.Chain(*(None if x is None else x.detach() for x in scan_chain([4, 1, 3])))  # type: ignore[arg-type]
+        chain = scan.Chain(*(None if x is None else x.detach() for x in scan_chain([4, 1, 3])))  # type: ignore[arg-type]
         batch = prepare(chain)
 
         def log_partition(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
@@ -207,10 +207,10 @@ class TestScan:
         for T in (5, 15):
             chain = scan_chain([T, T - 2])
             with Operations() as forward:
-                value = _scan.log_partition(chain).sum()
+                value = scan.log_partition(chain).sum()
             with Operations() as backwards:
                 value.backward()
             with Operations() as best:
-                _scan.viterbi(chain)
+                scan.viterbi(chain)
             found.append([forward.count, backwards.count, best.count])
         assert [later - first for first, later in zip(*found, strict=True)] == [230, 170, 100]

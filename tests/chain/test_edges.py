@@ -20,8 +20,8 @@ def two_labels(steps: list[list[list[float]]], start: list[float], end: list[flo
 
 def agrees_with_enumeration(case: Case) -> None:
     scores = chain.ChainScores(*case.arrays())
-    np.testing.assert_allclose(chain.log_partition(scores), oracle.log_partition(case), rtol=1e-12)
-    found, (_, _, moves) = chain.marginals(scores), oracle.expected_counts(case)
+    np.testing.assert_allclose(scores.log_partition(), oracle.log_partition(case), rtol=1e-12)
+    found, (_, _, moves) = scores.marginals(), oracle.expected_counts(case)
     np.testing.assert_allclose(found.tokens, oracle.token_marginals(case), atol=1e-12)
     np.testing.assert_allclose(found.transitions, moves, atol=1e-12)
 
@@ -46,7 +46,7 @@ def test_expected_transitions_of_a_long_sequence_are_the_sums_of_its_pairs() -> 
     T, L = 200, 3
     emissions, transitions, edges = (rng.normal(size=shape) for shape in ((T, L), (L, L), (T - 1, L, L)))
     scores = chain.ChainScores(emissions, np.array([T]), transitions, np.zeros(L), np.zeros(L), edges)
-    scaled, in_log_space = chain.marginals(scores), chain.marginals(scores, pairwise=True)
+    scaled, in_log_space = scores.marginals(), scores.marginals(pairwise=True)
     assert in_log_space.pairwise is not None
     np.testing.assert_allclose(scaled.transitions, in_log_space.pairwise.sum(axis=0), rtol=1e-10)
     np.testing.assert_allclose(scaled.tokens, in_log_space.tokens, rtol=1e-10)
@@ -54,7 +54,7 @@ def test_expected_transitions_of_a_long_sequence_are_the_sums_of_its_pairs() -> 
 
 def test_draws_follow_the_edges() -> None:
     case = two_labels([[[2.0, 0.0], [0.0, -1.0]], [[0.0, 3.0], [1.0, 0.0]]], [0.0, 0.5], [0.0, 0.0])
-    drawn = chain.sample(chain.ChainScores(*case.arrays()), 20_000, seed=1).reshape(-1, 3)
+    drawn = chain.ChainScores(*case.arrays()).sample(20_000, seed=1).reshape(-1, 3)
     (paths,) = oracle.enumerate_paths(case)
     shares = [(drawn == path).all(axis=1).mean() for path in paths.tags]
     np.testing.assert_allclose(shares, paths.probabilities, atol=0.015)

@@ -39,11 +39,10 @@ def with_value(name: str, place: tuple[int, ...], value: float) -> dict[str, Any
 
 
 class Side:
-    """One way to make scores and call operations: NumPy, torch on the native kernels, torch by `_scan`."""
+    """One way to make scores and call operations: NumPy, torch on the native kernels, torch by `scan`."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.module: Any = chain if name == "numpy" else chain_torch
 
     def __str__(self) -> str:
         return self.name
@@ -55,8 +54,8 @@ class Side:
         return chain_torch.ChainScores(**tensors, backend="scan" if self.name == "scan" else "auto")
 
     def call(self, operation: str, scores: Any, *args: Any, **options: Any) -> Any:
-        return getattr(self.module, operation)(
-            scores, *(self.value(x) for x in args), **{k: self.value(v) for k, v in options.items()}
+        return getattr(scores, operation)(
+            *(self.value(x) for x in args), **{k: self.value(v) for k, v in options.items()}
         )
 
     def value(self, x: Any) -> Any:
@@ -83,7 +82,7 @@ OPERATIONS: dict[str, Callable[[Side, Any], Any]] = {
     ),
     "score": lambda side, scores: side.call("score", scores, TAGS),
     "nll": lambda side, scores: side.call("nll", scores, TAGS),
-    "weighted_nll": lambda side, scores: side.call("weighted_nll", scores, TAGS, np.ones(5)),
+    "weighted_nll": lambda side, scores: side.call("nll", scores, TAGS, weights=np.ones(5)),
 }
 INFERENCES = [name for name in OPERATIONS if name not in ("score", "nll", "weighted_nll")]
 
@@ -246,6 +245,7 @@ class TestNoPath:
 
 
 LOSSES = [(Side(side), name) for side in ("numpy", "native", "scan") for name in ("nll", "weighted_nll")]
+LOSS_CALLS: dict[str, tuple[str, dict[str, Any]]] = {"weighted_nll": ("nll", {"weights": np.ones(5)})}
 
 
 class TestTags:
@@ -253,10 +253,10 @@ class TestTags:
     @pytest.mark.parametrize("tag", [2, -1, 2**40])
     def test_out_of_range(self, side: Side, name: str, tag: int) -> None:
         tags = np.array([0, 1, 0, 1, tag])
-        extra = (np.ones(5),) if name == "weighted_nll" else ()
+        name, weights = LOSS_CALLS.get(name, (name, {}))
         message = f"tags of sequence 1, position 1 are {tag}: must be in 0..1 (L = 2)"
         scores = side.scores(arrays())
-        refuses(TagRangeError, message, lambda: side.call(name, scores, tags, *extra))
+        refuses(TagRangeError, message, lambda: side.call(name, scores, tags, **weights))
 
     @pytest.mark.parametrize(("tags", "got"), [(np.zeros(4, np.int64), "int64 (4,)"), (np.zeros(5), "float64 (5,)")])
     def test_shape_and_type(self, side: Side, tags: np.ndarray, got: str) -> None:
@@ -264,7 +264,7 @@ class TestTags:
         message = f"tags must be integers {shapes[0]} to match emissions {shapes[1]}, got {shapes[2]}{got}"
         scores = side.scores(arrays())
         refuses(ShapeError, message, lambda: side.call("score", scores, tags))
-        refuses(ShapeError, message, lambda: side.call("weighted_nll", scores, tags, np.ones(5)))
+        refuses(ShapeError, message, lambda: side.call("nll", scores, tags, weights=np.ones(5)))
 
     @pytest.mark.parametrize(
         ("part", "place", "reason"),
@@ -284,9 +284,9 @@ class TestTags:
         parts[part][place] = -INF
         scores = side.scores(parts)
         tags = np.array([0, 0, 1, 1, 0])
-        extra = (np.ones(5),) if name == "weighted_nll" else ()
+        name, weights = LOSS_CALLS.get(name, (name, {}))
         message = f"tags of sequence 1 are forbidden, so their likelihood is zero: {reason}"
-        refuses(NoPathError, message, lambda: side.call(name, scores, tags, *extra))
+        refuses(NoPathError, message, lambda: side.call(name, scores, tags, **weights))
 
     def test_score_of_a_forbidden_path_is_minus_infinity_and_no_error(self, side: Side) -> None:
         scores = side.scores(with_value("transitions", (1, 0), -INF))
@@ -331,14 +331,14 @@ class TestOptions:
     def test_weights_of_another_shape(self, side: Side) -> None:
         scores = side.scores(arrays())
         with pytest.raises(ShapeError, match=r"^weights must be .*\(5,\).*, got \(4,\)$"):
-            side.call("weighted_nll", scores, TAGS, np.ones(4))
+            side.call("nll", scores, TAGS, weights=np.ones(4))
 
     @pytest.mark.parametrize("bad", [-1.0, NAN])
     def test_weights_below_zero(self, side: Side, bad: float) -> None:
         scores = side.scores(arrays())
         weights = np.array([1, 1, bad, 1, 1.0])
         with pytest.raises(ChainError, match=r"^weights must be numbers >= 0"):
-            side.call("weighted_nll", scores, TAGS, weights)
+            side.call("nll", scores, TAGS, weights=weights)
 
 
 @pytest.mark.parametrize("value", [[[1, 2], [3]], "text", [["a", "b"]], [[None, 1]], [[{}, 1]]])

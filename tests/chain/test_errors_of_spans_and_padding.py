@@ -92,21 +92,21 @@ class TestPadded:
             )
 
         message = "emissions of sequence 1, position 1, label 1 are nan: scores must be finite or minus infinity"
-        refuses(NonFiniteError, message, lambda: chain_torch.log_partition(make(emissions)))
+        refuses(NonFiniteError, message, lambda: make(emissions).log_partition())
         edges = torch.zeros(2, 3, 2, 2)
         edges[1, 0] = edges[1, 1] = NAN  # into its first token, and into a hole: nobody looks
-        chain_torch.log_partition(make(torch.zeros(2, 4, 2), edges))
+        make(torch.zeros(2, 4, 2), edges).log_partition()
         edges[1, 2, 0, 1] = INF
         message = (
             "edges of sequence 1, position 1, from label 0 to label 1 are inf: scores must be finite or minus infinity"
         )
-        refuses(NonFiniteError, message, lambda: chain_torch.log_partition(make(torch.zeros(2, 4, 2), edges)))
+        refuses(NonFiniteError, message, lambda: make(torch.zeros(2, 4, 2), edges).log_partition())
         message = "sequence 1 of length 2 has no valid path: no label can be reached at position 1"
         forbidden = torch.where(torch.arange(4)[:, None] == 3, -INF, 0.0).expand(4, 2)
         forbidden = torch.stack([torch.zeros(4, 2), forbidden])
-        refuses(NoPathError, message, lambda: chain_torch.log_partition(make(forbidden)))
+        refuses(NoPathError, message, lambda: make(forbidden).log_partition())
         tags = torch.zeros(2, 4, dtype=torch.int64)
         tags[1, 3] = 7
         own_tags = tags if batch_first else tags.T
         message = "tags of sequence 1, position 1 are 7: must be in 0..1 (L = 2)"
-        refuses(TagRangeError, message, lambda: chain_torch.nll(make(torch.zeros(2, 4, 2)), own_tags))
+        refuses(TagRangeError, message, lambda: make(torch.zeros(2, 4, 2)).nll(own_tags))

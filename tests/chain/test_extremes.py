@@ -43,17 +43,17 @@ def assert_exact(case: Scores, dtype: npt.DTypeLike) -> None:
     single = {"rtol": tolerance, "atol": tolerance}
     counts = {"rtol": tolerance, "atol": tolerance * max(1, len(seen[0]) // 10)}  # these add up over the tokens
     scores = make(seen)
-    np.testing.assert_allclose(chain.log_partition(scores), [expected.log_partition], **single)
-    np.testing.assert_allclose(chain.viterbi(scores).scores, [expected.best], **single)
+    np.testing.assert_allclose(scores.log_partition(), [expected.log_partition], **single)
+    np.testing.assert_allclose(scores.viterbi().scores, [expected.best], **single)
     for pairwise in (False, True):
-        found = chain.marginals(scores, pairwise=pairwise)
+        found = scores.marginals(pairwise=pairwise)
         np.testing.assert_allclose(found.log_partition, [expected.log_partition], **single)
         np.testing.assert_allclose(found.tokens, expected.tokens, **single)
         np.testing.assert_allclose(found.transitions, expected.transitions, **counts)
         np.testing.assert_allclose(found.start, expected.tokens[0], **single)
         np.testing.assert_allclose(found.end, expected.tokens[-1], **single)
     leaves = [torch.from_numpy(x.copy()).requires_grad_() for x in seen]
-    value = chain_torch.log_partition(chain_torch.ChainScores(leaves[0], [len(seen[0])], *leaves[1:]))
+    value = chain_torch.ChainScores(leaves[0], [len(seen[0])], *leaves[1:]).log_partition()
     (3 * value).sum().backward()
     wanted = [expected.tokens, expected.transitions, expected.tokens[0], expected.tokens[-1], expected.pairs]
     for leaf, gradient in zip(leaves, wanted[: len(leaves)], strict=True):
@@ -217,7 +217,7 @@ def test_sequences_that_go_through_log_space_do_not_disturb_their_group(with_edg
     scores = chain.ChainScores(flat, lengths, shared, edges=edges)
     expected = [reference(p.astype(dtype), transitions, np.zeros(2), np.zeros(2)) for p in parts]
     tolerance = 1e-5 if dtype == np.float32 else 1e-10
-    found = chain.marginals(scores)
+    found = scores.marginals()
     np.testing.assert_allclose(found.log_partition, [r.log_partition for r in expected], rtol=tolerance)
     np.testing.assert_allclose(found.tokens, np.concatenate([r.tokens for r in expected]), atol=tolerance)
     np.testing.assert_allclose(found.transitions, sum(r.transitions for r in expected), rtol=tolerance, atol=tolerance)
@@ -257,10 +257,10 @@ def test_float32_sums_of_large_transitions_and_edges_are_neither_rounded_nor_ove
     case = (e, size + blurred, np.zeros(3), np.zeros(3), size + np.stack([blurred, -blurred]))
     seen = as_type(case, np.float32)
     plain = (e, seen[1].astype(np.float64) - size, np.zeros(3), np.zeros(3), seen[4].astype(np.float64) - size)
-    expected, found = reference(*plain), chain.marginals(make(seen))
+    expected, found = reference(*plain), make(seen).marginals()
     np.testing.assert_allclose(found.tokens, expected.tokens, rtol=1e-5)
     np.testing.assert_allclose(found.log_partition, expected.log_partition + 4 * size, rtol=1e-6)
-    assert np.isfinite(chain.viterbi(make(seen)).scores).all()
+    assert np.isfinite(make(seen).viterbi().scores).all()
 
 
 LEVELS = st.sampled_from([NEG_INF, 0.0, 1.0, -1.0, 40.0, -40.0, 90.0, -90.0, 300.0, -300.0, 1e4, -1e4])
@@ -284,9 +284,9 @@ def test_scores_far_apart_give_exact_answers_or_no_path(case: Scores, dtype: npt
     if reference(*case).log_partition > NEG_INF:
         assert_exact(case, dtype)
         return
-    for operation in (chain.log_partition, chain.viterbi, chain.marginals, chain.entropy, chain.sample):
+    for question in ("log_partition", "viterbi", "marginals", "entropy", "sample"):
         with pytest.raises(NoPathError):
-            operation(make(as_type(case, dtype)))
+            getattr(make(as_type(case, dtype)), question)()
 
 
 @check(level_cases(), st.sampled_from([np.float32, np.float64]), max_examples=100)
@@ -295,13 +295,13 @@ def test_nothing_is_ever_nan(case: Scores, dtype: npt.DTypeLike) -> None:
     T, L = case[0].shape
     if reference(*case).log_partition == NEG_INF:
         return
-    tags = chain.viterbi(scores).tags
-    found = chain.marginals(scores, pairwise=True)
+    tags = scores.viterbi().tags
+    found = scores.marginals(pairwise=True)
     results = [
-        chain.entropy(scores),
-        chain.weighted_nll(scores, tags, np.ones(T)),
-        chain.span_log_prob(scores, [(0, 0, 1)] * L, [[j] for j in range(L)], after=np.arange(L) > 0),
-        *chain.kbest(scores, 5).scores,
+        scores.entropy(),
+        scores.nll(tags, weights=np.ones(T)),
+        scores.span_log_prob([(0, 0, 1)] * L, [[j] for j in range(L)], after=np.arange(L) > 0),
+        *scores.kbest(5).scores,
         found.tokens,
         found.transitions,
         found.pairwise,
@@ -317,15 +317,14 @@ def test_nothing_is_ever_nan(case: Scores, dtype: npt.DTypeLike) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_what_is_not_finite_is_found_among_the_largest_numbers(dtype: npt.DTypeLike, value: float) -> None:
     """Maxima lose it and differences from them overflow, whichever lane of a vector it is in."""
-    operations = (chain.log_partition, chain.marginals, chain.viterbi, chain.entropy, chain.sample)
     for L in (2, 5, 18):
         for place in range(L):
             emissions = np.tile(np.where(np.arange(L) % 2, 3e38, -3e38), (3, 1))
             emissions[1, place] = value
             scores = chain.ChainScores(emissions.astype(dtype), [3], np.full((L, L), 1e38))
-            for operation in operations:
+            for question in ("log_partition", "marginals", "viterbi", "entropy", "sample"):
                 with pytest.raises(NonFiniteError, match=f"position 1, label {place} are {value}"):
-                    operation(scores)
+                    getattr(scores, question)()
 
 
 QUESTIONS = {

@@ -94,7 +94,7 @@ def test_lengths(weighted: bool) -> None:
         emissions = torch.arange(4.0 * L).reshape(4, L).requires_grad_()
         lengths, tags = torch.tensor([3, 1]), torch.tensor([0, 1, 2, 0])
         scores = chain.ChainScores(emissions, lengths, torch.zeros(L, L))
-        loss = chain.weighted_nll(scores, tags, torch.ones(4)) if weighted else chain.nll(scores, tags)
+        loss = scores.nll(tags, weights=torch.ones(4)) if weighted else scores.nll(tags)
         lengths.numpy()[:] = later
         loss.sum().backward()
         assert emissions.grad is not None
@@ -113,11 +113,11 @@ def test_a_change_that_autograd_sees_in_scores_is_its_own_error() -> None:
 
 def test_tags_changed_between_the_passes_of_a_compiled_loss() -> None:
     """The operators compute the loss again in the backward pass, checks included."""
-    from trellis.chain.torch import library
+    from trellis.chain.torch import compile as operators
 
     given = inputs()
     square, row = torch.zeros(L, L, dtype=torch.float64), torch.zeros(L, dtype=torch.float64)
-    loss = library.nll(given["emissions"], given["tags"], given["mask"], square, row, row, None, True, -100, "sum")
+    loss = operators.nll(given["emissions"], given["tags"], given["mask"], square, row, row, None, True, -100, "sum")
     given["tags"].numpy()[:] = 2**40
     with pytest.raises(TrellisError, match=r"must be in 0\.\.2"):
         loss.backward()
@@ -127,16 +127,16 @@ class TestArrays:
     def test_lengths_of_the_caller(self) -> None:
         lengths = np.array([3, 1])
         scores = numpy_chain.ChainScores(np.zeros((4, L)), lengths, np.zeros((L, L)))
-        expected = numpy_chain.log_partition(scores)
+        expected = scores.log_partition()
         lengths[:] = [2**40, -(2**40)]
-        assert numpy_chain.log_partition(scores).tolist() == expected.tolist()
+        assert scores.log_partition().tolist() == expected.tolist()
 
     def test_lengths_of_the_scores(self) -> None:
         scores = numpy_chain.ChainScores(np.zeros((4, L)), [3, 1], np.zeros((L, L)))
         for lengths in ([2**62, -(2**62)], [2**63 - 1, 1], [4, 1], [-1, 5]):
             scores.lengths[:] = lengths
             with pytest.raises(ShapeError, match="lengths must"):
-                numpy_chain.log_partition(scores)
+                scores.log_partition()
 
     @pytest.mark.parametrize("lengths", [[2**62] * 3 + [2**62 + 4], [2**63 - 1, 5], [4, 1], [-1, 5], [3]])
     def test_the_native_side_lays_out_no_tokens_that_are_not_there(self, lengths: list[int]) -> None:

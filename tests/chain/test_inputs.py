@@ -15,14 +15,14 @@ from trellis.chain import runtime
 class TestInputs:
     def test_worked_log_sum_exp_figures(self) -> None:
         scores = chain.ChainScores([[9.0, 1.0, 7.0], [1.0, 999.0, 4.0]], [1, 1], np.zeros((3, 3)))
-        assert chain.log_partition(scores) == pytest.approx([9.1272, 999.0], abs=5e-5)
+        assert scores.log_partition() == pytest.approx([9.1272, 999.0], abs=5e-5)
 
     def test_worked_figures_of_the_three_boxes(self) -> None:
         emissions = np.log([[0.5, 0.4, 0.7], [0.5, 0.6, 0.3], [0.5, 0.4, 0.7]])
         transitions = np.log([[0.5, 0.2, 0.3], [0.3, 0.5, 0.2], [0.2, 0.3, 0.5]])
         scores = chain.ChainScores(emissions, [3], transitions, np.log([0.2, 0.4, 0.4]))
-        assert np.exp(chain.log_partition(scores)) == pytest.approx([0.130218], abs=1e-9)
-        best = chain.viterbi(scores)
+        assert np.exp(scores.log_partition()) == pytest.approx([0.130218], abs=1e-9)
+        best = scores.viterbi()
         assert best.tags.tolist() == [2, 2, 2]
         assert np.exp(best.scores) == pytest.approx([0.0147], abs=1e-9)
 
@@ -30,7 +30,7 @@ class TestInputs:
         emissions, transitions = np.ones((2, 2)), np.zeros((2, 2))
         short = chain.ChainScores(emissions, [2], transitions)
         full = chain.ChainScores(emissions, [2], transitions, np.zeros(2), np.zeros(2))
-        assert chain.log_partition(short) == chain.log_partition(full)
+        assert short.log_partition() == full.log_partition()
 
     def test_strided_and_reversed_arrays_mean_what_they_say(self) -> None:
         case = grid_case(3, 0.2, 1.0)[0]
@@ -38,7 +38,7 @@ class TestInputs:
         turned = np.asfortranarray(case.transitions)
         assert not wide.flags.c_contiguous
         scores = chain.ChainScores(wide, case.lengths.astype(np.int32), turned, case.start[::-1][::-1], case.end)
-        close(chain.log_partition(scores), oracle.log_partition(case))
+        close(scores.log_partition(), oracle.log_partition(case))
 
     @pytest.mark.parametrize(
         ("given", "kept"),
@@ -47,17 +47,17 @@ class TestInputs:
     def test_dtypes(self, given: npt.DTypeLike, kept: npt.DTypeLike) -> None:
         scores = chain.ChainScores(np.ones((2, 2), dtype=given), [2], np.zeros((2, 2)))
         assert scores.emissions.dtype == scores.transitions.dtype == scores.start.dtype == kept
-        assert chain.marginals(scores).tokens.dtype == kept
-        assert chain.log_partition(scores).dtype == np.float64
+        assert scores.marginals().tokens.dtype == kept
+        assert scores.log_partition().dtype == np.float64
 
     def test_inputs_are_left_alone(self) -> None:
         case, tags = grid_case(3, 0.2, 1.0)
         copies = [x.copy() for x in case.arrays()]
         scores = make(case)
-        chain.marginals(scores, allowed=np.ones(case.emissions.shape, dtype=bool))
-        chain.viterbi(scores)
-        chain.weighted_nll(scores, tags, np.ones(len(tags)))
-        chain.sample(scores)
+        scores.marginals(allowed=np.ones(case.emissions.shape, dtype=bool))
+        scores.viterbi()
+        scores.nll(tags, weights=np.ones(len(tags)))
+        scores.sample()
         for before, after, kept in zip(
             copies,
             case.arrays(),
@@ -71,19 +71,19 @@ class TestInputs:
     def test_batch_without_tokens(self, lengths: list[int]) -> None:
         scores = chain.ChainScores(np.empty((0, 3)), lengths, np.full((3, 3), NEG_INF), np.full(3, NEG_INF))
         zeros = [0.0] * len(lengths)
-        assert chain.log_partition(scores).tolist() == zeros
-        assert chain.score(scores, []).tolist() == zeros
-        assert chain.entropy(scores).tolist() == zeros
-        assert chain.weighted_nll(scores, [], []).tolist() == zeros
-        assert chain.viterbi(scores).scores.tolist() == zeros
-        assert [tags.shape for tags in chain.kbest(scores, 3).tags] == [(1, 0)] * len(lengths)
-        assert [values.tolist() for values in chain.kbest(scores, 3).scores] == [[0.0]] * len(lengths)
+        assert scores.log_partition().tolist() == zeros
+        assert scores.score([]).tolist() == zeros
+        assert scores.entropy().tolist() == zeros
+        assert scores.nll([], weights=[]).tolist() == zeros
+        assert scores.viterbi().scores.tolist() == zeros
+        assert [tags.shape for tags in scores.kbest(3).tags] == [(1, 0)] * len(lengths)
+        assert [values.tolist() for values in scores.kbest(3).scores] == [[0.0]] * len(lengths)
         for pairwise in (False, True):
-            found = chain.marginals(scores, pairwise=pairwise)
+            found = scores.marginals(pairwise=pairwise)
             assert found.log_partition.tolist() == zeros
             assert (found.tokens.shape, found.transitions.sum(), found.start.sum()) == ((0, 3), 0.0, 0.0)
-        assert chain.sample(scores, 2).shape == (2, 0)
-        assert chain.span_log_prob(scores, np.empty((0, 3), np.int64), []).shape == (0,)
+        assert scores.sample(2).shape == (2, 0)
+        assert scores.span_log_prob(np.empty((0, 3), np.int64), []).shape == (0,)
 
     def test_unknown_instruction_set_is_refused(self) -> None:
         now = runtime.instruction_set()

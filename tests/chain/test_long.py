@@ -39,20 +39,20 @@ def test_hundred_thousand_tokens_agree_with_the_reference_in_both_types() -> Non
     for case, answer in zip(HUNDRED_THOUSAND.values(), exact, strict=True):
         for dtype, tolerance in ((np.float32, 1e-5), (np.float64, 1e-10)):
             scores = make(case, dtype)
-            found = chain.marginals(scores)
+            found = scores.marginals()
             np.testing.assert_allclose(found.log_partition, [answer.log_partition], rtol=tolerance)
-            np.testing.assert_array_equal(chain.log_partition(scores), found.log_partition)
+            np.testing.assert_array_equal(scores.log_partition(), found.log_partition)
             np.testing.assert_allclose(found.tokens, answer.tokens, rtol=0, atol=tolerance)
             np.testing.assert_allclose(found.transitions, answer.transitions, rtol=tolerance, atol=tolerance * 100)
-            np.testing.assert_allclose(chain.viterbi(scores).scores, [answer.best], rtol=tolerance)
+            np.testing.assert_allclose(scores.viterbi().scores, [answer.best], rtol=tolerance)
 
 
 @pytest.mark.parametrize("name", HUNDRED_THOUSAND)
 def test_viterbi_path_in_float32_is_as_good_as_the_best(name: str) -> None:
     single, double = (make(HUNDRED_THOUSAND[name], dtype) for dtype in (np.float32, np.float64))
-    best = chain.viterbi(double).scores
-    decoded = chain.viterbi(single)
-    np.testing.assert_allclose(chain.score(double, decoded.tags), best, rtol=1e-5)
+    best = double.viterbi().scores
+    decoded = single.viterbi()
+    np.testing.assert_allclose(double.score(decoded.tags), best, rtol=1e-5)
     np.testing.assert_allclose(decoded.scores, best, rtol=1e-5)
 
 
@@ -61,9 +61,9 @@ def test_common_offsets_of_1e4_do_not_blur_the_float32_path() -> None:
     emissions, transitions, start, end = long_scores(20_000, 5, 3.0)
     offsets = np.where(np.arange(len(emissions)) % 2, 8192, -8192).astype(np.float32)[:, None]
     moved = [emissions + offsets, transitions, start, end]
-    best = chain.viterbi(make(moved, np.float64)).scores
-    tags = chain.viterbi(make(moved, np.float32)).tags
-    np.testing.assert_allclose(chain.score(make(moved, np.float64), tags), best, rtol=1e-5)
+    best = make(moved, np.float64).viterbi().scores
+    tags = make(moved, np.float32).viterbi().tags
+    np.testing.assert_allclose(make(moved, np.float64).score(tags), best, rtol=1e-5)
 
 
 @pytest.mark.usefixtures("instruction_set")
@@ -73,7 +73,7 @@ def test_uniform_scores_give_t_log_l(L: int, dtype: npt.DTypeLike) -> None:
     """Every step multiplies the forward sum by L: a running product of them overflows at some 700 / log L tokens."""
     T = 3000
     scores = chain.ChainScores(np.zeros((T, L), dtype), [T], np.zeros((L, L)))
-    found = chain.marginals(scores)
+    found = scores.marginals()
     np.testing.assert_allclose(found.log_partition, [T * np.log(L)], rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found.tokens, 1 / L, rtol=1e-5)
     np.testing.assert_allclose(found.transitions, (T - 1) / L**2, rtol=1e-5)
@@ -86,7 +86,7 @@ def test_small_forward_sums_at_every_step_do_not_run_out_of_range(dtype: npt.DTy
     T = 3000
     emissions = np.where((np.arange(T)[:, None] + np.arange(2)) % 2, 0.0, NEG_INF)
     scores = chain.ChainScores(emissions.astype(dtype), [T], [[0.0, -30.0], [-30.0, 0.0]])
-    found = chain.marginals(scores)
+    found = scores.marginals()
     np.testing.assert_allclose(found.log_partition, [-30.0 * (T - 1)], rtol=1e-6)
     np.testing.assert_allclose(found.tokens, np.exp(emissions), rtol=1e-6)
 
@@ -101,10 +101,10 @@ def test_labels_that_never_mix_are_weighed_over_the_whole_sequence(dtype: npt.DT
     identity = np.where(np.eye(2, dtype=bool), 0.0, NEG_INF)
     scores = chain.ChainScores(emissions.astype(dtype), [T], identity)
     weight = 1 / (1 + np.exp(-1.0))
-    found = chain.marginals(scores)
+    found = scores.marginals()
     np.testing.assert_allclose(found.log_partition, [50 * T + np.log(1 + np.exp(1.0))], rtol=1e-12)
     np.testing.assert_allclose(found.tokens, np.tile([1 - weight, weight], (T, 1)), rtol=1e-5)
-    assert set(chain.viterbi(scores).tags.tolist()) == {1}
+    assert set(scores.viterbi().tags.tolist()) == {1}
 
 
 @DTYPES
@@ -112,11 +112,11 @@ def test_one_million_tokens_go_through(dtype: npt.DTypeLike) -> None:
     T, L = 1_000_000, 9
     period = np.random.default_rng(0).normal(size=(1000, L))
     scores = chain.ChainScores(np.tile(period, (T // 1000, 1)).astype(dtype), [T], np.zeros((L, L)))
-    found = chain.marginals(scores)
+    found = scores.marginals()
     by_token = np.log(np.exp(period).sum(axis=1))  # without transitions the tokens are independent
     np.testing.assert_allclose(found.log_partition, [by_token.sum() * (T // 1000)], rtol=1e-6)
     np.testing.assert_allclose(found.tokens[-1000:], np.exp(period - by_token[:, None]), rtol=1e-5)
     np.testing.assert_allclose(found.transitions.sum(), T - 1, rtol=1e-6)
-    best = chain.viterbi(scores)
+    best = scores.viterbi()
     assert np.array_equal(best.tags[:1000], period.argmax(axis=1))
     np.testing.assert_allclose(best.scores, [period.max(axis=1).sum() * (T // 1000)], rtol=1e-6)

@@ -70,32 +70,32 @@ def check_layout(both: Both) -> None:
     padded, flat = both.padded, both.flat
     own_tags, flat_tags = both.order(both.tags), both.tags[both.mask]
     weights = torch.rand(both.mask.shape, generator=torch.Generator().manual_seed(1))
-    assert_same(chain.log_partition(padded), chain.log_partition(flat))
-    assert_same(chain.entropy(padded), chain.entropy(flat))
-    assert_same(chain.score(padded, own_tags), chain.score(flat, flat_tags))
-    assert_same(chain.nll(padded, own_tags), chain.nll(flat, flat_tags))
-    weighted = chain.weighted_nll(padded, own_tags, both.order(weights))
-    assert_same(weighted, chain.weighted_nll(flat, flat_tags, weights[both.mask]))
-    assert_same(chain.kbest(padded, 3), chain.kbest(flat, 3))
+    assert_same(padded.log_partition(), flat.log_partition())
+    assert_same(padded.entropy(), flat.entropy())
+    assert_same(padded.score(own_tags), flat.score(flat_tags))
+    assert_same(padded.nll(own_tags), flat.nll(flat_tags))
+    weighted = padded.nll(own_tags, weights=both.order(weights))
+    assert_same(weighted, flat.nll(flat_tags, weights=weights[both.mask]))
+    assert_same(padded.kbest(3), flat.kbest(3))
     spans = [(b, 0, 1) for b, T in enumerate(both.lengths) if T]
     labels = [[1]] * len(spans)
-    assert_same(chain.span_log_prob(padded, spans, labels), chain.span_log_prob(flat, spans, labels))
-    best, flat_best = chain.viterbi(padded), chain.viterbi(flat)
+    assert_same(padded.span_log_prob(spans, labels), flat.span_log_prob(spans, labels))
+    best, flat_best = padded.viterbi(), flat.viterbi()
     assert_same(best.scores, flat_best.scores)
     assert torch.equal(both.tokens(best.tags), flat_best.tags)
     assert (both.padding(best.tags) == -1).all()
-    drawn = chain.sample(padded, 3, seed=2)
-    assert torch.equal(torch.stack([both.tokens(x) for x in drawn]), chain.sample(flat, 3, seed=2))
+    drawn = padded.sample(3, seed=2)
+    assert torch.equal(torch.stack([both.tokens(x) for x in drawn]), flat.sample(3, seed=2))
     assert all((both.padding(x) == -1).all() for x in drawn)
     for pairwise in (False, True):
-        found, expected = (chain.marginals(s, pairwise=pairwise) for s in (padded, flat))
+        found, expected = (s.marginals(pairwise=pairwise) for s in (padded, flat))
         assert_same(both.tokens(found.tokens), expected.tokens)
         assert (both.padding(found.tokens) == 0).all()
         for name in ("log_partition", "transitions", "start", "end", *(["pairwise"] if pairwise else [])):
             assert_same(getattr(found, name), getattr(expected, name))
     allowed = both.order((both.tags.unsqueeze(-1) == torch.arange(L)) | (torch.arange(L) > 1))
     flat_allowed = both.tokens(allowed)
-    assert_same(chain.log_partition(padded, allowed=allowed), chain.log_partition(flat, allowed=flat_allowed))
+    assert_same(padded.log_partition(allowed=allowed), flat.log_partition(allowed=flat_allowed))
 
 
 @pytest.mark.parametrize("name", MASKS)
@@ -116,14 +116,14 @@ class TestMasks:
         mask = torch.tensor(MASKS[name], dtype=torch.bool)
         both = Both(mask, batch_first, backend, grad=True, with_edges=with_edges)
         if loss == "log_partition":
-            values = [chain.log_partition(s) for s in (both.padded, both.flat)]
+            values = [s.log_partition() for s in (both.padded, both.flat)]
         elif loss == "nll":
-            values = [chain.nll(both.padded, both.order(both.tags)), chain.nll(both.flat, both.tags[both.mask])]
+            values = [both.padded.nll(both.order(both.tags)), both.flat.nll(both.tags[both.mask])]
         else:
             ones = torch.ones(both.mask.shape)
             values = [
-                chain.weighted_nll(both.padded, both.order(both.tags), both.order(ones)),
-                chain.weighted_nll(both.flat, both.tags[both.mask], ones[both.mask]),
+                both.padded.nll(both.order(both.tags), weights=both.order(ones)),
+                both.flat.nll(both.tags[both.mask], weights=ones[both.mask]),
             ]
         weights = torch.tensor([0.5, 2.0, -1.0])
         for value in values:
@@ -160,7 +160,7 @@ def test_masks_of_any_dtype(dtype: torch.dtype) -> None:
     emissions, transitions = torch.randn(3, 5, 2), torch.zeros(2, 2)
     mask = torch.tensor(MASKS["holes"])
     plain, other = (chain.ChainScores.padded(emissions, m, transitions) for m in (mask.bool(), mask.to(dtype)))
-    assert torch.equal(chain.log_partition(plain), chain.log_partition(other))
+    assert torch.equal(plain.log_partition(), other.log_partition())
 
 
 def test_ignored_tags_are_holes() -> None:
@@ -170,7 +170,7 @@ def test_ignored_tags_are_holes() -> None:
         tags = torch.where(holes, 0, ignored)
         found = chain.ChainScores.padded(emissions, mask, transitions, tags=tags, ignore_index=ignored)
         expected = chain.ChainScores.padded(emissions, mask & holes, transitions)
-        assert torch.equal(chain.nll(found, tags), chain.nll(expected, tags))
+        assert torch.equal(found.nll(tags), expected.nll(tags))
 
 
 def test_strided_masks_and_tags_mean_what_they_say() -> None:
@@ -181,4 +181,4 @@ def test_strided_masks_and_tags_mean_what_they_say() -> None:
     assert not turned_mask.is_contiguous()
     plain = chain.ChainScores.padded(emissions, mask, transitions, tags=tags)
     turned = chain.ChainScores.padded(emissions, turned_mask, transitions, tags=turned_tags)
-    assert torch.equal(chain.nll(plain, tags), chain.nll(turned, turned_tags))
+    assert torch.equal(plain.nll(tags), turned.nll(turned_tags))

@@ -46,7 +46,7 @@ def goodness(case: Case, drawn: np.ndarray) -> list[float]:
 @pytest.mark.usefixtures("instruction_set")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_frequencies_fit_the_exact_distribution_by_chi_square(dtype: type) -> None:
-    drawn = chain.sample(make(CASE, dtype), 20_000, seed=7)
+    drawn = make(CASE, dtype).sample(20_000, seed=7)
     assert min(goodness(CASE, drawn)) > 0.01
 
 
@@ -54,7 +54,7 @@ def test_sequences_with_equal_scores_are_drawn_independently() -> None:
     """A shared stream would draw the same labels for both, or correlated ones."""
     n = 20_000
     scores = chain.ChainScores(np.zeros((2, 2)), [1, 1], np.zeros((2, 2)))
-    drawn = chain.sample(scores, n, seed=1)
+    drawn = scores.sample(n, seed=1)
     table = np.bincount(drawn[:, 0] * 2 + drawn[:, 1], minlength=4)
     assert stats.chisquare(table).pvalue > 0.01
     assert stats.chisquare(np.bincount(drawn[:-1, 0] * 2 + drawn[1:, 0], minlength=4)).pvalue > 0.01
@@ -62,17 +62,17 @@ def test_sequences_with_equal_scores_are_drawn_independently() -> None:
 
 def test_same_seed_same_draws_and_other_seed_others() -> None:
     scores = make(CASE)
-    assert np.array_equal(chain.sample(scores, 50, seed=3), chain.sample(scores, 50, seed=3))
-    assert not np.array_equal(chain.sample(scores, 50, seed=3), chain.sample(scores, 50, seed=4))
-    assert np.array_equal(chain.sample(scores, 50, seed=-1), chain.sample(scores, 50, seed=2**64 - 1))
+    assert np.array_equal(scores.sample(50, seed=3), scores.sample(50, seed=3))
+    assert not np.array_equal(scores.sample(50, seed=3), scores.sample(50, seed=4))
+    assert np.array_equal(scores.sample(50, seed=-1), scores.sample(50, seed=2**64 - 1))
 
 
 def test_more_draws_begin_with_the_same_ones() -> None:
     scores = make(CASE)
-    assert np.array_equal(chain.sample(scores, 10, seed=3), chain.sample(scores, 50, seed=3)[:10])
+    assert np.array_equal(scores.sample(10, seed=3), scores.sample(50, seed=3)[:10])
 
 
 def test_label_of_probability_zero_is_never_drawn_at_the_ends_of_the_label_set() -> None:
     emissions = np.array([[NEG_INF, 0.0, NEG_INF, 0.0, NEG_INF]])
-    drawn = chain.sample(chain.ChainScores(emissions, [1], np.zeros((5, 5))), 5000, seed=0)
+    drawn = chain.ChainScores(emissions, [1], np.zeros((5, 5))).sample(5000, seed=0)
     assert set(drawn.ravel().tolist()) == {1, 3}

@@ -29,24 +29,24 @@ from tests.chain.strategies import (
     tags_of,
     valid_cases,
 )
-from trellis.chain.torch import _scan
-from trellis.chain.torch._scan.answers import draw
+from trellis.chain.torch import scan
+from trellis.chain.torch.scan import draw
 
 ALL_SIZES = st.sampled_from([FINITE, TIED, LARGE]).flatmap(labelled_cases)
 
 
-def tensors(case: Case, dtype: torch.dtype = torch.float64, grad: bool = False) -> _scan.Chain:
+def tensors(case: Case, dtype: torch.dtype = torch.float64, grad: bool = False) -> scan.Chain:
     emissions, lengths, *rest = case.arrays()
     scores = [torch.tensor(x, dtype=dtype, requires_grad=grad) for x in (emissions, *rest)]
-    return _scan.Chain(scores[0], torch.from_numpy(lengths), *scores[1:])
+    return scan.Chain(scores[0], torch.from_numpy(lengths), *scores[1:])
 
 
-def of_scores(chain: _scan.Chain, change: Callable[[Tensor], Tensor]) -> _scan.Chain:
+def of_scores(chain: scan.Chain, change: Callable[[Tensor], Tensor]) -> scan.Chain:
     """The same chain with all its scores changed."""
-    return _scan.Chain(*(x if x is None or x is chain.lengths else change(x) for x in chain))  # type: ignore[arg-type]
+    return scan.Chain(*(x if x is None or x is chain.lengths else change(x) for x in chain))  # type: ignore[arg-type]
 
 
-def leaves(chain: _scan.Chain) -> list[Tensor]:
+def leaves(chain: scan.Chain) -> list[Tensor]:
     """All scores."""
     return [x for x in chain if x is not None and x is not chain.lengths]
 
@@ -71,19 +71,19 @@ def test_every_operation_on_every_length(L: int, forbidden: float, scale: float,
     case, tags = grid_case(L, forbidden, scale, with_edges)
     scores, labels = tensors(case), torch.from_numpy(tags)
     weights = np.linspace(0, 2, len(tags))
-    close(_scan.path_score(scores, labels), oracle.path_score(case, tags))
-    for actual, expected in zip(_scan.viterbi(scores), oracle.viterbi(case), strict=True):
+    close(scan.path_score(scores, labels), oracle.path_score(case, tags))
+    for actual, expected in zip(scan.viterbi(scores), oracle.viterbi(case), strict=True):
         close(actual, expected)
-    log_z, tokens, pairwise = _scan.marginals(scores)
+    log_z, tokens, pairwise = scan.marginals(scores)
     close(log_z, oracle.log_partition(case))
     close(tokens, oracle.token_marginals(case))
     close(pairwise, oracle.pairwise_marginals(case))
-    close(_scan.entropy(scores), oracle.entropy(case))
-    loss = _scan.weighted_nll(scores, labels, torch.from_numpy(weights))
+    close(scan.entropy(scores), oracle.entropy(case))
+    loss = scan.weighted_nll(scores, labels, torch.from_numpy(weights))
     close(loss, oracle.weighted_nll(case, tags, weights))
     for k in (1, 2, 7, 2000):
         best = oracle.kbest(case, k)
-        counts, values, paths = _scan.kbest(scores, k)
+        counts, values, paths = scan.kbest(scores, k)
         assert counts.tolist() == [len(rows) for rows, _ in best]
         close(paths, np.concatenate([rows.flatten() for rows, _ in best]))
         close(values, np.concatenate([row for _, row in best]))
@@ -93,20 +93,20 @@ class TestValues:
     @check(ALL_SIZES)
     def test_log_partition(self, labelled: tuple[Case, np.ndarray]) -> None:
         case, _ = labelled
-        close(_scan.log_partition(tensors(case)), oracle.log_partition(case))
+        close(scan.log_partition(tensors(case)), oracle.log_partition(case))
 
     @check(forbidding_cases())
     def test_log_partition_is_minus_infinity_without_a_path(self, case: Case) -> None:
-        close(_scan.log_partition(tensors(case)), oracle.log_partition(case))
+        close(scan.log_partition(tensors(case)), oracle.log_partition(case))
 
     @check(forbidding_cases(), st.data())
     def test_path_score_of_any_tags(self, case: Case, data: st.DataObject) -> None:
         tags = data.draw(tags_of(case))
-        close(_scan.path_score(tensors(case), torch.from_numpy(tags)), oracle.path_score(case, tags))
+        close(scan.path_score(tensors(case), torch.from_numpy(tags)), oracle.path_score(case, tags))
 
     @check(valid_cases(TIED))
     def test_viterbi_ties_go_to_the_smallest_label(self, case: Case) -> None:
-        tags, scores = _scan.viterbi(tensors(case))
+        tags, scores = scan.viterbi(tensors(case))
         expected_tags, expected_scores = oracle.viterbi(case)
         assert tags.tolist() == expected_tags.tolist()
         close(scores, expected_scores)
@@ -114,19 +114,19 @@ class TestValues:
     @check(ALL_SIZES)
     def test_viterbi_score_is_the_best_and_that_of_its_tags(self, labelled: tuple[Case, np.ndarray]) -> None:
         case, _ = labelled
-        tags, scores = _scan.viterbi(tensors(case))
+        tags, scores = scan.viterbi(tensors(case))
         close(scores, oracle.viterbi(case)[1])
         close(scores, oracle.path_score(case, tags.numpy()))
 
     @check(forbidding_cases())
     def test_viterbi_score_is_minus_infinity_without_a_path(self, case: Case) -> None:
-        _, scores = _scan.viterbi(tensors(case))
+        _, scores = scan.viterbi(tensors(case))
         assert (scores > NEG_INF).tolist() == oracle.has_path(case).tolist()
 
     @check(ALL_SIZES)
     def test_marginals(self, labelled: tuple[Case, np.ndarray]) -> None:
         case, _ = labelled
-        log_z, tokens, pairwise = _scan.marginals(tensors(case))
+        log_z, tokens, pairwise = scan.marginals(tensors(case))
         close(log_z, oracle.log_partition(case))
         close(tokens, oracle.token_marginals(case))
         close(pairwise, oracle.pairwise_marginals(case))
@@ -134,7 +134,7 @@ class TestValues:
     @check(ALL_SIZES)
     def test_entropy(self, labelled: tuple[Case, np.ndarray]) -> None:
         case, _ = labelled
-        close(_scan.entropy(tensors(case)), oracle.entropy(case))
+        close(scan.entropy(tensors(case)), oracle.entropy(case))
 
     @check(labelled_cases(), st.data())
     def test_allowed_labels_give_the_marginal_log_likelihood(
@@ -142,7 +142,7 @@ class TestValues:
     ) -> None:
         case, tags = labelled
         partial = case.with_allowed(data.draw(allowed_masks(case, tags)))
-        gained = _scan.log_partition(tensors(partial)) - _scan.log_partition(tensors(case))
+        gained = scan.log_partition(tensors(partial)) - scan.log_partition(tensors(case))
         close(gained, oracle.log_partition(partial) - oracle.log_partition(case))
         assert (gained <= 1e-12).all()
 
@@ -150,7 +150,7 @@ class TestValues:
 class TestKBest:
     @check(forbidding_cases(TIED), st.integers(1, 40))
     def test_equals_the_sorted_enumeration(self, case: Case, k: int) -> None:
-        counts, scores, paths = _scan.kbest(tensors(case), k)
+        counts, scores, paths = scan.kbest(tensors(case), k)
         expected = oracle.kbest(case, k)
         assert counts.tolist() == [len(rows) for rows, _ in expected]
         assert paths.tolist() == [label for rows, _ in expected for label in rows.flatten().tolist()]
@@ -158,7 +158,7 @@ class TestKBest:
 
     @check(forbidding_cases(), st.integers(1, 40))
     def test_scores_are_those_of_distinct_paths(self, case: Case, k: int) -> None:
-        counts, scores, paths = _scan.kbest(tensors(case), k)
+        counts, scores, paths = scan.kbest(tensors(case), k)
         close(scores, np.array([score for _, row in oracle.kbest(case, k) for score in row]))
         rows = 0
         for b, (emissions, count) in enumerate(zip(case.split(case.emissions), counts.tolist(), strict=True)):
@@ -173,8 +173,8 @@ class TestKBest:
 
     @check(valid_cases(TIED))
     def test_first_is_viterbi(self, case: Case) -> None:
-        tags, scores = _scan.viterbi(tensors(case))
-        _, best, paths = _scan.kbest(tensors(case), 1)
+        tags, scores = scan.viterbi(tensors(case))
+        _, best, paths = scan.kbest(tensors(case), 1)
         assert paths.tolist() == tags.tolist()
         close(best, scores.numpy())
 
@@ -189,7 +189,7 @@ class TestSpans:
         before, after = (rng.random((len(spans), L)) < 0.6 for _ in range(2))
         labels = [case.split(tags)[b][i:j] for b, i, j in spans]
         binding = (before, after) if bound else (None, None)
-        actual = _scan.span_log_prob(
+        actual = scan.span_log_prob(
             tensors(case),
             torch.from_numpy(spans),
             torch.from_numpy(np.concatenate(labels)),
@@ -203,7 +203,7 @@ class TestSpans:
         spans, tags = data.draw(spans_of(case))
         shape = (len(spans), case.num_labels)
         before, after = (data.draw(st.none() | bools(shape)) for _ in range(2))
-        actual = _scan.span_log_prob(
+        actual = scan.span_log_prob(
             tensors(case),
             torch.from_numpy(spans),
             torch.from_numpy(np.concatenate([np.empty(0, np.int64), *tags])),
@@ -216,7 +216,7 @@ class TestSpans:
     def test_whole_sequence_has_its_path_probability(self, labelled: tuple[Case, np.ndarray]) -> None:
         case, tags = labelled
         whole = np.array([(b, 0, T) for b, T in enumerate(case.lengths.tolist()) if T], dtype=np.int64)
-        actual = _scan.span_log_prob(tensors(case), torch.from_numpy(whole.reshape(-1, 3)), torch.from_numpy(tags))
+        actual = scan.span_log_prob(tensors(case), torch.from_numpy(whole.reshape(-1, 3)), torch.from_numpy(tags))
         expected = oracle.path_score(case, tags) - oracle.log_partition(case)
         close(actual, expected[case.lengths > 0])
 
@@ -226,7 +226,7 @@ class TestWeightedNLL:
     def test_by_the_chain_rule(self, labelled: tuple[Case, np.ndarray], data: st.DataObject) -> None:
         case, tags = labelled
         weights = data.draw(arrays(tags.shape, st.floats(0, 3)))
-        loss = _scan.weighted_nll(tensors(case), torch.from_numpy(tags), torch.from_numpy(weights))
+        loss = scan.weighted_nll(tensors(case), torch.from_numpy(tags), torch.from_numpy(weights))
         close(loss, oracle.weighted_nll(case, tags, weights))
         assert (loss >= 0).all()
 
@@ -234,7 +234,7 @@ class TestWeightedNLL:
     def test_with_weight_one_is_log_partition_minus_score(self, labelled: tuple[Case, np.ndarray]) -> None:
         case, tags = labelled
         ones = torch.ones(len(tags), dtype=torch.float64)
-        loss = _scan.weighted_nll(tensors(case), torch.from_numpy(tags), ones)
+        loss = scan.weighted_nll(tensors(case), torch.from_numpy(tags), ones)
         close(loss, oracle.log_partition(case) - oracle.path_score(case, tags))
 
     @check(finite_cases(min_length=1), st.data())
@@ -243,13 +243,13 @@ class TestWeightedNLL:
         weights = torch.from_numpy(data.draw(arrays(tags.shape, st.floats(0, 3))))
         scores = tensors(case)
         without = of_scores(scores, torch.zeros_like)._replace(emissions=scores.emissions)
-        loss = _scan.weighted_nll(without, tags, weights)
+        loss = scan.weighted_nll(without, tags, weights)
         expected = torch.nn.functional.cross_entropy(scores.emissions, tags, reduction="none") * weights
         close(loss, np.array([part.sum() for part in case.split(expected.numpy())]))
 
     def test_forbidden_tag_of_weight_zero_costs_nothing(self) -> None:
         case = one_sequence([[0.0, NEG_INF], [0.0, 0.0]])
-        loss = _scan.weighted_nll(tensors(case), torch.tensor([1, 0]), torch.tensor([0.0, 1.0]))
+        loss = scan.weighted_nll(tensors(case), torch.tensor([1, 0]), torch.tensor([0.0, 1.0]))
         assert loss.tolist() == [pytest.approx(math.log(2))]
 
 
@@ -263,7 +263,7 @@ class TestSampling:
     )
 
     def draw(self, n: int, seed: int = 7) -> Tensor:
-        return _scan.sample(tensors(self.case), n, torch.Generator().manual_seed(seed))
+        return scan.sample(tensors(self.case), n, torch.Generator().manual_seed(seed))
 
     def test_frequencies_fit_the_exact_distribution_by_chi_square(self) -> None:
         n = 20_000
@@ -291,7 +291,7 @@ class TestSampling:
 
     @check(valid_cases(), st.integers(0, 3))
     def test_samples_are_valid_paths(self, case: Case, n: int) -> None:
-        samples = _scan.sample(tensors(case), n, torch.Generator().manual_seed(0))
+        samples = scan.sample(tensors(case), n, torch.Generator().manual_seed(0))
         assert samples.shape == (n, len(case.emissions))
         for path in samples.numpy():
             assert np.isfinite(oracle.path_score(case, path)).all()
@@ -307,16 +307,16 @@ def scalars(case: Case, tags: np.ndarray) -> dict[str, Callable[..., Tensor]]:
     span_args = torch.tensor(spans, dtype=torch.int64).reshape(-1, 3), torch.from_numpy(span_tags)
     anything = torch.ones(len(spans), case.num_labels, dtype=torch.bool)
     return {
-        "log_partition": _scan.log_partition,
-        "path_score": lambda scores: _scan.path_score(scores, labels),
-        "viterbi": lambda scores: _scan.viterbi(scores)[1],
-        "kbest": lambda scores: _scan.kbest(scores, 3)[1],
-        "tokens": lambda scores: _scan.marginals(scores)[1],
-        "pairwise": lambda scores: _scan.marginals(scores)[2],
-        "entropy": _scan.entropy,
-        "span_log_prob": lambda scores: _scan.span_log_prob(scores, *span_args),
-        "exact_span_log_prob": lambda scores: _scan.span_log_prob(scores, *span_args, anything, anything),
-        "weighted_nll": lambda scores: _scan.weighted_nll(scores, labels, weights),
+        "log_partition": scan.log_partition,
+        "path_score": lambda scores: scan.path_score(scores, labels),
+        "viterbi": lambda scores: scan.viterbi(scores)[1],
+        "kbest": lambda scores: scan.kbest(scores, 3)[1],
+        "tokens": lambda scores: scan.marginals(scores)[1],
+        "pairwise": lambda scores: scan.marginals(scores)[2],
+        "entropy": scan.entropy,
+        "span_log_prob": lambda scores: scan.span_log_prob(scores, *span_args),
+        "exact_span_log_prob": lambda scores: scan.span_log_prob(scores, *span_args, anything, anything),
+        "weighted_nll": lambda scores: scan.weighted_nll(scores, labels, weights),
     }
 
 
@@ -345,7 +345,7 @@ class TestGradients:
 
         def function(*free: Tensor) -> Tensor:
             e, *others = (x.masked_fill(h, NEG_INF) for x, h in zip(free, holes, strict=True))
-            return operation(_scan.Chain(e, chain.lengths, *others))
+            return operation(scan.Chain(e, chain.lengths, *others))
 
         return function, inputs
 
@@ -360,7 +360,7 @@ class TestGradients:
     def test_gradient_of_log_partition_is_the_expected_counts(self, labelled: tuple[Case, np.ndarray]) -> None:
         case, _ = labelled
         scores = tensors(case, grad=True)
-        _scan.log_partition(scores).sum().backward()
+        scan.log_partition(scores).sum().backward()
         starts, ends, moves = oracle.expected_counts(case)
         expected = [oracle.token_marginals(case), moves, starts, ends]
         if case.edges is not None:
@@ -387,7 +387,7 @@ class TestNumbers:
     @pytest.mark.parametrize(("scores", "expected"), [((9.0, 1.0, 7.0), 9.1272), ((1.0, 999.0, 4.0), 999.0)])
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
     def test_log_sum_exp_of_the_mission(self, scores: tuple[float, ...], expected: float, dtype: torch.dtype) -> None:
-        log_z = _scan.log_partition(tensors(one_sequence([list(scores)]), dtype))
+        log_z = scan.log_partition(tensors(one_sequence([list(scores)]), dtype))
         assert log_z.item() == pytest.approx(expected, abs=5e-5)
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -405,14 +405,14 @@ class TestNumbers:
         scores = [rng.normal(scale=100, size=shape) for shape in ((2700, L), (L, L), L, L)]
         case = Case(scores[0].astype(np.float32), lengths, *(x.astype(np.float32) for x in scores[1:]))
         single, double = tensors(case, torch.float32), tensors(case)
-        torch.testing.assert_close(_scan.log_partition(single).double(), _scan.log_partition(double), rtol=1e-6, atol=0)
-        for actual, expected in zip(_scan.marginals(single)[1:], _scan.marginals(double)[1:], strict=True):
+        torch.testing.assert_close(scan.log_partition(single).double(), scan.log_partition(double), rtol=1e-6, atol=0)
+        for actual, expected in zip(scan.marginals(single)[1:], scan.marginals(double)[1:], strict=True):
             torch.testing.assert_close(actual.double(), expected, rtol=0, atol=1e-3)
 
     def test_single_improbable_path_is_certain(self) -> None:
         case = one_sequence([[0.0, -1e4]] * 4)
         forced = case.with_allowed(np.array([[True, True], [False, True], [False, True], [False, True]]))
-        log_z, tokens, _ = _scan.marginals(tensors(forced))
+        log_z, tokens, _ = scan.marginals(tensors(forced))
         assert log_z.item() == pytest.approx(-3e4)
         assert tokens[1:].tolist() == [[0.0, 1.0]] * 3
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("instruction_set")
 
 
 def log_prob(case: Case, spans: np.ndarray, tags: list[np.ndarray], **sides: np.ndarray) -> np.ndarray:
-    return chain.span_log_prob(chain.ChainScores(*case.arrays()), spans, np.concatenate(tags), **sides)
+    return chain.ChainScores(*case.arrays()).span_log_prob(spans, np.concatenate(tags), **sides)
 
 
 def spans_of(case: Case, tags: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -82,7 +82,7 @@ def test_scaled_arithmetic_and_log_space_agree_far_into_a_long_sequence() -> Non
     spans = np.stack([np.zeros(50, dtype=np.int64), begins, begins + rng.integers(1, 9, size=50)], axis=1)
     tags = [rng.integers(L, size=end - begin) for _, begin, end in spans]
     np.testing.assert_allclose(log_prob(shared, spans, tags), log_prob(edged, spans, tags), rtol=1e-10)
-    entropies = [chain.entropy(chain.ChainScores(*case.arrays())) for case in (shared, edged)]
+    entropies = [chain.ChainScores(*case.arrays()).entropy() for case in (shared, edged)]
     np.testing.assert_allclose(*entropies, rtol=1e-12)
 
 
@@ -90,6 +90,6 @@ def test_factors_that_underflow_are_redone_in_log_space() -> None:
     # Label 0 is certain but for a step that no product can hold; entropy and sampling stand on the same sums.
     case = two_labels([[0.0, -690.0], [-690.0, 0.0], [0.0, 0.0]], [[0.0, -690.0], [-700.0, 0.0]])
     scores = chain.ChainScores(*case.arrays())
-    np.testing.assert_allclose(chain.entropy(scores), oracle.entropy(case), rtol=1e-10)
+    np.testing.assert_allclose(scores.entropy(), oracle.entropy(case), rtol=1e-10)
     spans, tags = np.array([[0, 0, 3]]), [np.array([1, 0, 1])]
     np.testing.assert_allclose(log_prob(case, spans, tags), oracle.span_log_prob(case, spans, tags), rtol=1e-12)

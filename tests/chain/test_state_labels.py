@@ -32,7 +32,7 @@ def by_restriction(scores: chain.ChainScores, span, tags, before, after, labels)
     if end < len(mask) and after is not None:
         mask[end] = after[labels]
     try:
-        return float((chain.log_partition(one, allowed=mask) - chain.log_partition(one))[0])
+        return float((one.log_partition(allowed=mask) - one.log_partition())[0])
     except NoPathError:
         return NEG_INF
 
@@ -50,7 +50,7 @@ def test_spans_of_labels_have_the_probability_of_the_paths_that_keep_to_them(
         random = np.random.default_rng(seed)
         scores = sparse_chain(random, L, live, with_edges)
         labels = np.concatenate([np.arange(3), random.integers(0, 3, L - 3)])
-        drawn = labels[chain.sample(scores, 1, seed=seed)[0]]  # labels of a path that exists
+        drawn = labels[scores.sample(1, seed=seed)[0]]  # labels of a path that exists
         begins = np.concatenate([[0], np.cumsum(LENGTHS)])
         tags = [drawn[begins[b] + begin : begins[b] + end].tolist() for b, begin, end in SPANS]
         before, after = (random.random((2, len(SPANS), 3)) < 0.7) if sided else (None, None)
@@ -58,7 +58,7 @@ def test_spans_of_labels_have_the_probability_of_the_paths_that_keep_to_them(
             by_restriction(scores, span, own, *(None if side is None else side[i] for side in (before, after)), labels)
             for i, (span, own) in enumerate(zip(SPANS, tags, strict=True))
         ]
-        found = chain.span_log_prob(scores, SPANS, tags, before=before, after=after, state_labels=labels)
+        found = scores.span_log_prob(SPANS, tags, before=before, after=after, state_labels=labels)
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-11)
         possible += int(np.isfinite(found).sum())
     assert possible > 20
@@ -67,13 +67,13 @@ def test_spans_of_labels_have_the_probability_of_the_paths_that_keep_to_them(
 def test_states_that_are_labels_need_not_be_said() -> None:
     scores = sparse_chain(np.random.default_rng(0), 4, 0.5)
     tags = [[0] * (end - begin) for _, begin, end in SPANS]
-    found = chain.span_log_prob(scores, SPANS, tags, state_labels=np.arange(4))
-    np.testing.assert_array_equal(found, chain.span_log_prob(scores, SPANS, tags))
+    found = scores.span_log_prob(SPANS, tags, state_labels=np.arange(4))
+    np.testing.assert_array_equal(found, scores.span_log_prob(SPANS, tags))
 
 
 def test_a_label_without_states_is_impossible() -> None:
     scores = sparse_chain(np.random.default_rng(0), 4, 0.5)
-    assert chain.span_log_prob(scores, [(0, 1, 3)], [[1, 0]], state_labels=[0, 0, 2, 2])[0] == NEG_INF
+    assert scores.span_log_prob([(0, 1, 3)], [[1, 0]], state_labels=[0, 0, 2, 2])[0] == NEG_INF
 
 
 def test_a_span_far_into_a_long_sequence_is_as_exact_as_at_its_start() -> None:
@@ -86,7 +86,7 @@ def test_a_span_far_into_a_long_sequence_is_as_exact_as_at_its_start() -> None:
     shares = emissions[:, 0] - np.log(np.exp(emissions).sum(axis=1))
     expected = [shares[begin:end].sum() for _, begin, end in spans]
     for side in (None, anything):
-        found = chain.span_log_prob(scores, spans, [[0] * 4] * 3, before=side, after=side)
+        found = scores.span_log_prob(spans, [[0] * 4] * 3, before=side, after=side)
         np.testing.assert_allclose(found, expected, rtol=1e-13)
 
 
@@ -94,9 +94,9 @@ def test_labels_of_states_that_cannot_be_are_named() -> None:
     scores = sparse_chain(np.random.default_rng(0), 3, 1.0)
     for labels in ([0, 1], [0.0, 1.0, 2.0], [[0, 1, 2]]):
         with pytest.raises(ShapeError, match=r"state_labels must be integers \(L,\) = \(3,\), got "):
-            chain.span_log_prob(scores, [(0, 0, 1)], [[0]], state_labels=labels)
+            scores.span_log_prob([(0, 0, 1)], [[0]], state_labels=labels)
     for labels, place in (([0, -1, 2], "1] is -1"), ([0, 1, 3], "2] is 3")):
         with pytest.raises(TagRangeError, match=rf"state_labels\[{place}: must be in 0\.\.2"):
-            chain.span_log_prob(scores, [(0, 0, 1)], [[0]], state_labels=labels)
+            scores.span_log_prob([(0, 0, 1)], [[0]], state_labels=labels)
     with pytest.raises(TagRangeError, match="must be in 0"):
-        chain.span_log_prob(scores, [(0, 0, 1)], [[2]], state_labels=[0, 1, 1])
+        scores.span_log_prob([(0, 0, 1)], [[2]], state_labels=[0, 1, 1])

@@ -60,26 +60,22 @@ def gradients(scores: chain.ChainScores, tags: np.ndarray, weights: np.ndarray |
     leaves = [torch.from_numpy(x.copy()).requires_grad_() for x in parts if x is not None]
     own = chain_torch.ChainScores(leaves[0], torch.from_numpy(scores.lengths), *leaves[1:])
     path = torch.from_numpy(tags)
-    loss = (
-        chain_torch.nll(own, path)
-        if weights is None
-        else chain_torch.weighted_nll(own, path, torch.from_numpy(weights))
-    )
+    loss = own.nll(path) if weights is None else own.nll(path, weights=torch.from_numpy(weights))
     (loss * torch.linspace(0.5, 1.5, len(loss))).sum().backward()
     return [loss.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves if leaf.grad is not None)]
 
 
 OPERATIONS: dict[str, Callable[[chain.ChainScores, np.ndarray, np.ndarray], Any]] = {
-    "log_partition": lambda s, tags, w: chain.log_partition(s),
-    "score": lambda s, tags, w: chain.score(s, tags),
-    "viterbi": lambda s, tags, w: chain.viterbi(s),
-    "kbest": lambda s, tags, w: chain.kbest(s, 3),
-    "marginals": lambda s, tags, w: chain.marginals(s),
-    "pairwise": lambda s, tags, w: chain.marginals(s, pairwise=True),
-    "sample": lambda s, tags, w: chain.sample(s, 2, seed=5),
-    "entropy": lambda s, tags, w: chain.entropy(s),
-    "span_log_prob": lambda s, tags, w: chain.span_log_prob(s, *some_spans(s)),
-    "weighted_nll": lambda s, tags, w: chain.weighted_nll(s, tags, w),
+    "log_partition": lambda s, tags, w: s.log_partition(),
+    "score": lambda s, tags, w: s.score(tags),
+    "viterbi": lambda s, tags, w: s.viterbi(),
+    "kbest": lambda s, tags, w: s.kbest(3),
+    "marginals": lambda s, tags, w: s.marginals(),
+    "pairwise": lambda s, tags, w: s.marginals(pairwise=True),
+    "sample": lambda s, tags, w: s.sample(2, seed=5),
+    "entropy": lambda s, tags, w: s.entropy(),
+    "span_log_prob": lambda s, tags, w: s.span_log_prob(*some_spans(s)),
+    "weighted_nll": lambda s, tags, w: s.nll(tags, weights=w),
     "gradient of nll": lambda s, tags, w: gradients(s, tags, None),
     "gradient of weighted_nll": lambda s, tags, w: gradients(s, tags, w),
 }
@@ -87,7 +83,7 @@ OPERATIONS: dict[str, Callable[[chain.ChainScores, np.ndarray, np.ndarray], Any]
 
 def answers(name: str, scores: chain.ChainScores, count: int) -> list[bytes]:
     chain.set_num_threads(count)
-    tags = chain.viterbi(scores).tags
+    tags = scores.viterbi().tags
     weights = np.linspace(0, 2, len(tags))
     return [part.tobytes() for part in flattened(OPERATIONS[name](scores, tags, weights))]
 
@@ -125,19 +121,19 @@ class TestBitIdentical:
     @DTYPES
     def test_a_sequence_alone_and_in_a_batch(self, L: int, with_edges: bool, dtype: npt.DTypeLike) -> None:
         scores = batch([17, 1, 0, 17, 40, 5, 17, 16, 40, 2, 33], L, dtype, with_edges=with_edges)
-        together = chain.marginals(scores)
-        best = chain.viterbi(scores)
+        together = scores.marginals()
+        best = scores.viterbi()
         first = 0
         for b, T in enumerate(scores.lengths.tolist()):
             own = slice(first, first := first + T)
             one = scores.part(b)
             assert len(one.emissions) == T
-            alone = chain.marginals(one)
+            alone = one.marginals()
             assert alone.log_partition.tolist() == [together.log_partition[b]]
             assert alone.tokens.tobytes() == together.tokens[own].tobytes()
-            assert chain.log_partition(one).tolist() == [together.log_partition[b]]
-            assert chain.viterbi(one).tags.tobytes() == best.tags[own].tobytes()
-            assert chain.viterbi(one).scores.tolist() == [best.scores[b]]
+            assert one.log_partition().tolist() == [together.log_partition[b]]
+            assert one.viterbi().tags.tobytes() == best.tags[own].tobytes()
+            assert one.viterbi().scores.tolist() == [best.scores[b]]
 
 
 class TestWithTheRestOfTheProgram:
@@ -171,12 +167,12 @@ class TestWithTheRestOfTheProgram:
     def test_concurrent_calls_agree(self) -> None:
         chain.set_num_threads(2)
         scores = batch(LARGE, 9)
-        expected = chain.marginals(scores).tokens.tobytes()
+        expected = scores.marginals().tokens.tobytes()
         found: list[bytes] = []
 
         def calls() -> None:
             for _ in range(10):
-                found.append(chain.marginals(scores).tokens.tobytes())
+                found.append(scores.marginals().tokens.tobytes())
 
         workers = [threading.Thread(target=calls) for _ in range(4)]
         for worker in workers:
@@ -191,12 +187,12 @@ class TestWithTheRestOfTheProgram:
     def test_forked_child_computes_with_threads_of_its_own(self) -> None:
         chain.set_num_threads(2)
         scores = batch(LARGE, 9)
-        expected = chain.log_partition(scores)  # the pool exists before the fork
+        expected = scores.log_partition()  # the pool exists before the fork
         context = multiprocessing.get_context("fork")
         receiver, sender = context.Pipe(duplex=False)
 
         def child() -> None:
-            sender.send(chain.log_partition(scores))
+            sender.send(scores.log_partition())
 
         process = context.Process(target=child)
         process.start()
@@ -206,7 +202,7 @@ class TestWithTheRestOfTheProgram:
         process.join()
         assert arrived, "the child hangs"
         assert receiver.recv().tobytes() == expected.tobytes()
-        assert chain.log_partition(scores).tobytes() == expected.tobytes()
+        assert scores.log_partition().tobytes() == expected.tobytes()
 
 
 class TestSetting:

@@ -1,4 +1,4 @@
-"""The tensor side: native kernels and `_scan` give the same answers, for every operation, layout and dtype."""
+"""The tensor side: native kernels and `scan` give the same answers, for every operation, layout and dtype."""
 
 from collections.abc import Callable
 from typing import Any
@@ -57,19 +57,19 @@ def operations(case: Case, tags: np.ndarray) -> dict[str, Callable[[chain.ChainS
     allowed = torch.ones(case.emissions.shape, dtype=torch.bool)
     allowed[:, 0] = torch.from_numpy(tags == 0)
     return {
-        "log_partition": chain.log_partition,
-        "log_partition of allowed": lambda s: chain.log_partition(s, allowed=allowed),
-        "score": lambda s: chain.score(s, path),
-        "nll": lambda s: chain.nll(s, path),
-        "scaled nll": lambda s: chain.nll(s, path, scale=0.25),
-        "weighted_nll": lambda s: chain.weighted_nll(s, path, weights),
-        "viterbi": chain.viterbi,
-        "viterbi of allowed": lambda s: chain.viterbi(s, allowed=allowed),
-        "kbest": lambda s: chain.kbest(s, 4),
-        "marginals": lambda s: chain.marginals(s, pairwise=True),
-        "marginals of allowed": lambda s: chain.marginals(s, allowed=allowed),
-        "entropy": chain.entropy,
-        "span_log_prob": lambda s: chain.span_log_prob(s, spans, labels, after=after),
+        "log_partition": chain.ChainScores.log_partition,
+        "log_partition of allowed": lambda s: s.log_partition(allowed=allowed),
+        "score": lambda s: s.score(path),
+        "nll": lambda s: s.nll(path),
+        "scaled nll": lambda s: s.nll(path, scale=0.25),
+        "weighted_nll": lambda s: s.nll(path, weights=weights),
+        "viterbi": chain.ChainScores.viterbi,
+        "viterbi of allowed": lambda s: s.viterbi(allowed=allowed),
+        "kbest": lambda s: s.kbest(4),
+        "marginals": lambda s: s.marginals(pairwise=True),
+        "marginals of allowed": lambda s: s.marginals(allowed=allowed),
+        "entropy": chain.ChainScores.entropy,
+        "span_log_prob": lambda s: s.span_log_prob(spans, labels, after=after),
     }
 
 
@@ -109,7 +109,7 @@ class TestBothImplementations:
     @BOTH
     def test_agree_with_enumeration_on_the_gradient_of_log_partition(self, backend: str, batch: Any) -> None:
         case, _ = batch
-        found = gradients(chain.log_partition, case, backend, outer=torch.ones(len(case.lengths)))
+        found = gradients(chain.ChainScores.log_partition, case, backend, outer=torch.ones(len(case.lengths)))
         assert_same(found, [torch.from_numpy(x) for x in expected_gradients(case)])
 
     @BACKENDS
@@ -118,7 +118,7 @@ class TestBothImplementations:
         """What a path has, less what is expected: pairwise probabilities minus indicators for the edges."""
         case, tags = batch
         path = torch.from_numpy(tags)
-        found = gradients(lambda s: chain.nll(s, path), case, backend, outer=torch.ones(len(case.lengths)))
+        found = gradients(lambda s: s.nll(path), case, backend, outer=torch.ones(len(case.lengths)))
         alone = case.with_allowed(np.arange(case.num_labels) == tags[:, None])
         pairs = zip(expected_gradients(case), expected_gradients(alone), strict=True)
         assert_same(found, [torch.from_numpy(expected - observed) for expected, observed in pairs])
@@ -127,10 +127,10 @@ class TestBothImplementations:
     @BOTH
     def test_sampling_draws_valid_paths_in_the_layout_and_repeats_itself(self, backend: str, batch: Any) -> None:
         case, _ = batch
-        drawn = chain.sample(make(case, backend), 8, seed=4)
+        drawn = make(case, backend).sample(8, seed=4)
         assert drawn.shape == (8, len(case.emissions))
-        assert torch.equal(drawn, chain.sample(make(case, backend), 8, seed=4))
-        assert not torch.equal(drawn, chain.sample(make(case, backend), 8, seed=5))
+        assert torch.equal(drawn, make(case, backend).sample(8, seed=4))
+        assert not torch.equal(drawn, make(case, backend).sample(8, seed=5))
         for path in drawn.numpy():
             assert np.isfinite(oracle.path_score(case, path)).all()
 
@@ -139,14 +139,14 @@ class TestBothImplementations:
     def test_neighbours_shared_by_all_spans(self, backend: str, spans: list[list[int]]) -> None:
         case, _ = GRID
         scores, after = make(case, backend), torch.tensor([True, False, True])
-        shared = chain.span_log_prob(scores, spans, [[0]] * len(spans), after=after)
-        assert_same(shared, chain.span_log_prob(scores, spans, [[0]] * len(spans), after=after.repeat(len(spans), 1)))
+        shared = scores.span_log_prob(spans, [[0]] * len(spans), after=after)
+        assert_same(shared, scores.span_log_prob(spans, [[0]] * len(spans), after=after.repeat(len(spans), 1)))
 
     @BOTH
     def test_native_samples_are_those_of_numpy(self, batch: Any) -> None:
         case, _ = batch
         scores = numpy_chain.ChainScores(*case.arrays())
-        assert chain.sample(make(case), 3, seed=9).tolist() == numpy_chain.sample(scores, 3, seed=9).tolist()
+        assert make(case).sample(3, seed=9).tolist() == scores.sample(3, seed=9).tolist()
 
 
 def expected_gradients(case: Case) -> list[np.ndarray]:
@@ -221,7 +221,7 @@ class TestDerivatives:
         case, tags = GRID
         emissions, *others = tensors(case)
         emissions.requires_grad_()
-        loss = chain.nll(chain.ChainScores(emissions, case.lengths.tolist(), *others), torch.from_numpy(tags)).sum()
+        loss = chain.ChainScores(emissions, case.lengths.tolist(), *others).nll(torch.from_numpy(tags)).sum()
         loss.backward(retain_graph=True)
         assert emissions.grad is not None
         once = emissions.grad.clone()
@@ -270,8 +270,7 @@ class TestDerivatives:
         case, tags = GRID
         emissions, transitions, start, end = tensors(case)
         transitions.requires_grad_()
-        chain.nll(
-            chain.ChainScores(emissions, case.lengths.tolist(), transitions, start, end, backend=backend),
+        chain.ChainScores(emissions, case.lengths.tolist(), transitions, start, end, backend=backend).nll(
             torch.from_numpy(tags),
         ).sum().backward()
         assert transitions.grad is not None
@@ -289,8 +288,8 @@ class TestDerivatives:
         transitions = torch.tensor([[0, -40.0], [-40.0, 0]], requires_grad=True)
         for scale in (1e-20, 65536.0, 1e20):
             scores = chain.ChainScores(emissions, [5], transitions)
-            found = torch.autograd.grad(chain.log_partition(scores).sum() * scale, (emissions, transitions))
-            exact = chain.marginals(chain.ChainScores(emissions.detach().double(), [5], transitions.detach().double()))
+            found = torch.autograd.grad(scores.log_partition().sum() * scale, (emissions, transitions))
+            exact = chain.ChainScores(emissions.detach().double(), [5], transitions.detach().double()).marginals()
             for actual, expected in zip(found, (exact.tokens, exact.transitions), strict=True):
                 torch.testing.assert_close(actual.double() / scale, expected, rtol=1e-5, atol=1e-6)
 
@@ -318,7 +317,7 @@ class TestDtypes:
     def test_gradient_has_the_dtype_of_its_input(self, dtype: torch.dtype) -> None:
         case, _ = GRID
         emissions, transitions, *rest = (x.requires_grad_() for x in tensors(case, dtype))
-        chain.log_partition(chain.ChainScores(emissions, case.lengths.tolist(), transitions, *rest)).sum().backward()
+        chain.ChainScores(emissions, case.lengths.tolist(), transitions, *rest).log_partition().sum().backward()
         assert emissions.grad is not None
         assert emissions.grad.dtype == dtype
         marginals = torch.from_numpy(oracle.token_marginals(case))
@@ -328,7 +327,7 @@ class TestDtypes:
         case, _ = GRID
         emissions, *others = tensors(case, torch.float32)
         scores = chain.ChainScores(emissions, case.lengths.tolist(), *(x.double() for x in others))
-        assert chain.log_partition(scores).dtype == torch.float32
+        assert scores.log_partition().dtype == torch.float32
 
 
 class TestMemory:
@@ -361,9 +360,9 @@ class TestMemory:
         emissions = torch.empty(0, 3, requires_grad=True)
         scores = chain.ChainScores(emissions, lengths, torch.zeros(3, 3), backend=backend)
         tags = torch.empty(0, dtype=torch.int64)
-        for value in (chain.log_partition(scores), chain.nll(scores, tags), chain.entropy(scores)):
+        for value in (scores.log_partition(), scores.nll(tags), scores.entropy()):
             assert value.tolist() == [0.0] * len(lengths)
-        assert chain.viterbi(scores).tags.shape == (0,)
-        assert chain.sample(scores, 2).shape == (2, 0)
-        assert chain.marginals(scores).tokens.shape == (0, 3)
-        assert [tags.shape for tags in chain.kbest(scores, 2).tags] == [(1, 0)] * len(lengths)
+        assert scores.viterbi().tags.shape == (0,)
+        assert scores.sample(2).shape == (2, 0)
+        assert scores.marginals().tokens.shape == (0, 3)
+        assert [tags.shape for tags in scores.kbest(2).tags] == [(1, 0)] * len(lengths)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from tests.chain.test_segments import batches, has_paths
 from trellis import chain
 from trellis.chain.torch import SegmentScores
-from trellis.chain.torch._scan.segments import log_partition as scanned
+from trellis.chain.torch.segments import scan_log_partition as scanned
 from trellis.errors import NoPathError, ShapeError, TagRangeError
 
 LENGTHS = [4, 0, 2, 3]

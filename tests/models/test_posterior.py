@@ -37,7 +37,7 @@ def enumerated(posterior: Posterior, index: int) -> dict[tuple[str, ...], float]
     """The probability of every labelling of one input."""
     one = posterior.scores.part(index)
     paths = list(product(range(3), repeat=len(one.emissions)))
-    weights = np.exp([float(chain.score(one, np.array(path, dtype=np.int64))[0]) for path in paths])
+    weights = np.exp([float(one.score(np.array(path, dtype=np.int64))[0]) for path in paths])
     return {tuple(TAGS.decode(path)): w for path, w in zip(paths, weights / weights.sum(), strict=True)}
 
 

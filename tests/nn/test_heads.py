@@ -96,8 +96,8 @@ def test_a_crf_without_transitions_is_a_softmax(emissions: torch.Tensor, tags: t
         chain.ChainScores(emissions.detach(), LENGTHS, *(x.detach().numpy() for x in head.chain()))
         for head in (crf, softmax)
     ]
-    np.testing.assert_array_equal(chain.viterbi(scores[0]).tags, chain.viterbi(scores[1]).tags)
-    np.testing.assert_allclose(chain.marginals(scores[0]).tokens, emissions.softmax(1).detach(), atol=1e-12)
+    np.testing.assert_array_equal(scores[0].viterbi().tags, scores[1].viterbi().tags)
+    np.testing.assert_allclose(scores[0].marginals().tokens, emissions.softmax(1).detach(), atol=1e-12)
 
 
 def test_the_legal_table_forbids_in_decoding_only() -> None:
@@ -105,7 +105,7 @@ def test_the_legal_table_forbids_in_decoding_only() -> None:
     legal, free = SoftmaxHead(2, (table, *(torch.ones(2).bool(),) * 2)), SoftmaxHead(2)
     emissions = np.array([[2.5, 0.0], [0.0, 2.0]])
     best = [
-        chain.viterbi(chain.ChainScores(emissions, [2], *(x.numpy() for x in head.chain()))).tags.tolist()
+        chain.ChainScores(emissions, [2], *(x.numpy() for x in head.chain())).viterbi().tags.tolist()
         for head in (legal, free)
     ]
     assert best == [[0, 0], [0, 1]]

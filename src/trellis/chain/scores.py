@@ -14,16 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
-from trellis.arrays import AnyArray, FloatArray, IntArray
-from trellis.chain._arrays import (
-    check_state_labels,
-    check_tags,
-    check_weights,
-    matching,
-    pairs_of,
-    plain_floats,
-)
-from trellis.chain._checks import (
+from trellis.arrays import AnyArray, FloatArray, IntArray, any_array, plain_array
+from trellis.chain.problems import (
+    BAD_CHAIN_SCORE,
+    OneSequence,
     check_kbest,
     check_loss,
     check_sample,
@@ -31,12 +25,51 @@ from trellis.chain._checks import (
     check_side,
     check_span_tags,
     check_spans,
+    raise_bad_chain_score,
+    raise_problem,
 )
-from trellis.chain._problems import BAD_CHAIN_SCORE, OneSequence, raise_bad_chain_score, raise_problem
-from trellis.chain.answers import Decoded, Marginals, Paths
-from trellis.chain.tables import Sequences, Tabled
-from trellis.errors import ShapeError
+from trellis.chain.tables import Tabled
+from trellis.errors import ShapeError, TagRangeError
 from trellis.ragged import check_lengths, later_tokens, offsets_of, split
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """The best label sequences: ``tags[N]``, flat like the emissions, and ``scores[B]``."""
+
+    tags: IntArray
+    scores: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paths:
+    """The k best label sequences of each sequence b: ``tags[b]`` is (k_b, T_b), ``scores[b]`` (k_b,), descending."""
+
+    tags: list[IntArray]
+    scores: list[FloatArray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marginals:
+    """The result of forward-backward.
+
+    Attributes:
+        log_partition: ``(B,)`` log Z.
+        tokens: ``(N, L)`` probability of each label at each token.
+        transitions: ``(L, L)`` expected number of transitions, over the whole batch.
+        start: ``(L,)`` expected number of sequences that start with a label.
+        end: ``(L,)`` expected number of sequences that end with a label.
+        pairwise: ``(P, L, L)`` probability of each pair of labels at each pair of neighbouring tokens, in order
+            (P is the sum of T - 1 over the sequences that are not empty); None unless asked for.
+
+    """
+
+    log_partition: FloatArray
+    tokens: AnyArray
+    transitions: AnyArray
+    start: AnyArray
+    end: AnyArray
+    pairwise: AnyArray | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, init=False)
@@ -85,19 +118,20 @@ class ChainScores(Tabled):
         end: npt.ArrayLike | None = None,
         edges: npt.ArrayLike | None = None,
     ) -> None:
-        array = plain_floats(emissions)
+        array = _plain_floats(emissions)
         if array.ndim != 2 or array.shape[1] < 1:
             raise ShapeError(f"emissions must be (N, L) with L >= 1, got {array.shape}")
         L = array.shape[1]
         zeros = np.zeros(L, dtype=array.dtype)
         checked = check_lengths(lengths, len(array)).copy()  # the caller may change theirs
+        P = _num_pairs(checked)
         fields = {
             "emissions": array,
             "lengths": checked,
-            "transitions": matching("transitions", transitions, "(L, L)", (L, L), array),
-            "start": zeros if start is None else matching("start", start, "(L,)", (L,), array),
-            "end": zeros if end is None else matching("end", end, "(L,)", (L,), array),
-            "edges": None if edges is None else matching("edges", edges, "(P, L, L)", (pairs_of(checked), L, L), array),
+            "transitions": _matching("transitions", transitions, "(L, L)", (L, L), array),
+            "start": zeros if start is None else _matching("start", start, "(L,)", (L,), array),
+            "end": zeros if end is None else _matching("end", end, "(L,)", (L,), array),
+            "edges": None if edges is None else _matching("edges", edges, "(P, L, L)", (P, L, L), array),
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -151,7 +185,7 @@ class ChainScores(Tabled):
 
     def score(self, tags: npt.ArrayLike) -> FloatArray:
         """Score of the given labels ``tags[N]`` of each sequence; minus infinity if they are forbidden."""
-        path, out = check_tags(tags, self.emissions), self._by_sequence()
+        path, out = self._check_tags(tags), self._by_sequence()
         self._check(self._inference().score(path, out), path)
         return out
 
@@ -171,11 +205,14 @@ class ChainScores(Tabled):
         check_loss(tags, allowed, weights)
         if tags is None:
             return np.maximum(self.log_partition() - self.log_partition(allowed=allowed), 0.0)
-        path, out = check_tags(tags, self.emissions), self._by_sequence()
+        path, out = self._check_tags(tags), self._by_sequence()
         if weights is None:
             self._check(self._inference().nll(path, out, False), path)
-        else:
-            self._check(self._inference().weighted_nll(path, check_weights(weights, path), out), path)
+            return out
+        plain = plain_array(weights, np.float64)
+        if plain.shape != path.shape or not (plain >= 0).all():
+            raise ShapeError(f"weights must be numbers >= 0 of shape (N,) = {path.shape}, got {plain.shape}")
+        self._check(self._inference().weighted_nll(path, plain, out), path)
         return out
 
     def viterbi(self, *, allowed: npt.ArrayLike | None = None) -> Decoded:
@@ -195,7 +232,7 @@ class ChainScores(Tabled):
         report, counts, scores, flat = kept._inference().kbest(check_kbest(k, kept.lengths, kept.num_labels))
         kept._check(report)
         shapes = zip(split(flat, counts * kept.lengths), counts, kept.lengths, strict=True)
-        return Paths([own.reshape(count, length) for own, count, length in shapes], split(scores, counts))
+        return Paths([paths.reshape(count, length) for paths, count, length in shapes], split(scores, counts))
 
     def marginals(self, *, allowed: npt.ArrayLike | None = None, pairwise: bool = False) -> Marginals:
         """Probabilities of labels by forward-backward, and expected counts of transitions.
@@ -209,7 +246,7 @@ class ChainScores(Tabled):
         if not pairwise:
             kept._check(inference.marginals(out, len(tokens), tokens, transitions, start, end))
             return Marginals(out, tokens, transitions, start, end)
-        pairs = np.empty((pairs_of(kept.lengths), *transitions.shape), dtype=tokens.dtype)
+        pairs = np.empty((_num_pairs(kept.lengths), *transitions.shape), dtype=tokens.dtype)
         kept._check(inference.pairwise(out, tokens, transitions, start, end, pairs))
         return Marginals(out, tokens, transitions, start, end, pairs)
 
@@ -256,7 +293,7 @@ class ChainScores(Tabled):
         """
         kept = self.restricted(allowed)
         checked = check_spans(spans, kept.lengths)
-        finer, L = check_state_labels(state_labels, self.num_labels)
+        finer, L = _check_state_labels(state_labels, self.num_labels)
         path, S = check_span_tags(tags, checked, L), len(checked)
         masks = (check_side("before", before, S, L), check_side("after", after, S, L))
         out = np.empty(S, dtype=np.float64)
@@ -284,12 +321,22 @@ class ChainScores(Tabled):
 
     def _one(self, sequence: int, tags: IntArray | None = None) -> OneSequence:
         one = self.part(sequence)
-        own = None if tags is None else tags[_rows(self.lengths, np.array([sequence]))]
-        return OneSequence(sequence, one.emissions, one.transitions, one.start, one.end, one.edges, own)
+        path = None if tags is None else tags[_rows(self.lengths, np.array([sequence]))]
+        return OneSequence(sequence, one.emissions, one.transitions, one.start, one.end, one.edges, path)
 
-    def _sequences(self, allowed: npt.ArrayLike | None) -> Sequences:
+    def _sequences(self, allowed: npt.ArrayLike | None) -> list[OneSequence]:
         kept = self.restricted(allowed)
-        return Sequences([kept._one(b) for b in range(len(kept.lengths))], kept.num_labels)
+        return [kept._one(b) for b in range(len(kept.lengths))]
+
+    def _check_tags(self, tags: npt.ArrayLike) -> IntArray:
+        """One integer per token; the native side checks that each is a label."""
+        array, N = any_array(tags), len(self.emissions)
+        if array.shape != (N,) or (array.size and array.dtype.kind not in "iu"):
+            raise ShapeError(
+                f"tags must be integers (N,) = ({N},) to match emissions (N, L) = {self.emissions.shape}, "
+                f"got {array.dtype} {array.shape}"
+            )
+        return plain_array(array, np.int64)
 
     def _by_sequence(self) -> FloatArray:
         return np.empty(len(self.lengths), dtype=np.float64)
@@ -302,3 +349,41 @@ def _rows(lengths: IntArray, chosen: IntArray) -> Any:
         return slice(offsets[chosen[0]], offsets[chosen[0] + 1])
     before = offsets_of(lengths[chosen])
     return np.repeat(offsets[chosen] - before[:-1], lengths[chosen]) + np.arange(before[-1])
+
+
+def _plain_floats(values: npt.ArrayLike) -> AnyArray:
+    """float32 and float64 unchanged, other floats as float32, integers as float64."""
+    array = any_array(values)
+    if array.dtype.kind not in "fiub":
+        raise ShapeError(f"scores must be numbers, got an array of {array.dtype}")
+    if array.dtype.kind != "f":
+        return plain_array(array, np.float64)
+    return plain_array(array, array.dtype if array.dtype == np.float64 else np.float32)
+
+
+def _matching(name: str, values: npt.ArrayLike, letters: str, shape: tuple[int, ...], emissions: AnyArray) -> AnyArray:
+    """Scores of the given shape, in the type of the emissions."""
+    array = plain_array(values, emissions.dtype)
+    if array.shape != shape:
+        raise ShapeError(
+            f"{name} must be {letters} = {shape} to match emissions (N, L) = {emissions.shape}, got {array.shape}"
+        )
+    return array
+
+
+def _num_pairs(lengths: IntArray) -> int:
+    """P: the pairs of neighbouring tokens."""
+    return int(lengths.sum() - np.count_nonzero(lengths))
+
+
+def _check_state_labels(labels: npt.ArrayLike | None, states: int) -> tuple[IntArray | int, int]:
+    """The labels of the states, 0 if the states are the labels, and how many labels there are."""
+    if labels is None:
+        return 0, states
+    array = any_array(labels)
+    if array.shape != (states,) or array.dtype.kind not in "iu":
+        raise ShapeError(f"state_labels must be integers (L,) = ({states},), got {array.dtype} {array.shape}")
+    wrong = np.flatnonzero((array < 0) | (array >= states))  # there are never more labels than states
+    if len(wrong):
+        raise TagRangeError(f"state_labels[{wrong[0]}] is {array[wrong[0]]}: must be in 0..{states - 1} (L = {states})")
+    return plain_array(array, np.int64), int(array.max()) + 1

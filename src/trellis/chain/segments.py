@@ -14,20 +14,32 @@ A chain labels tokens; here each segment, whatever its length, has one score::
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
 from trellis.arrays import BoolArray, FloatArray, IntArray, any_array, plain_array
-from trellis.chain._checks import MOST_TAGS, check_count, check_sample, check_seed
-from trellis.chain._problems import BAD_CHAIN_SCORE, NO_PATH, NOT_FINITE, raise_bad_chain_score
-from trellis.chain._segment_paths import Paths, about, check_paths, places_of, raise_forbidden
-from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError
+from trellis.chain.problems import (
+    BAD_CHAIN_SCORE,
+    MOST_TAGS,
+    NO_PATH,
+    NOT_FINITE,
+    about,
+    check_count,
+    check_sample,
+    check_seed,
+    raise_bad_chain_score,
+)
+from trellis.errors import ChainError, NonFiniteError, NoPathError, ShapeError, TagRangeError, shown
 from trellis.ragged import check_lengths, offsets_of, rows_of, split
+
+Paths = Sequence[npt.ArrayLike]
+"""The segments of each sequence, ``(S, 3)``: where each begins, where it ends (one behind), and its label."""
+Indices = tuple[IntArray, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,15 +197,15 @@ class SegmentScores:
         """
         counts, flat = check_paths(paths, self.lengths, self.longest, self.num_labels)
         by_sequence = np.ones(len(counts)) if weights is None else plain_array(weights, np.float64)
-        found = self.weighted_marginals(by_sequence)
-        for name, (places, owner) in places_of(counts, flat, self.lengths).items():
-            np.subtract.at(getattr(found, name), places, by_sequence[owner])
-        return found
+        gradient = self.weighted_marginals(by_sequence)
+        for name, (indices, owner) in scores_used(counts, flat, self.lengths).items():
+            np.subtract.at(getattr(gradient, name), indices, by_sequence[owner])
+        return gradient
 
     def viterbi(self) -> Segmented:
         """The best segments of each sequence; among equals, from the end, the shortest and of the smallest label."""
         paths, scores = self._paths(self._inference().viterbi())
-        return Segmented([own[0] for own in paths], scores)
+        return Segmented([best[0] for best in paths], scores)
 
     def kbest(self, k: int) -> SegmentPaths:
         """The k best coverings of each sequence with their scores, best first; fewer if fewer exist."""
@@ -204,7 +216,7 @@ class SegmentScores:
                 f"answer may hold, which is {MOST_TAGS} ways: ask for fewer, or for fewer sequences at a time"
             )
         paths, scores = self._paths(self._inference().kbest(wanted))
-        return SegmentPaths(paths, split(scores, [len(own) for own in paths]))
+        return SegmentPaths(paths, split(scores, list(map(len, paths))))
 
     def sample(self, n: int = 1, *, seed: int = 0) -> SegmentPaths:
         """``n`` coverings of each sequence, drawn from their exact distribution; the same seed draws the same."""
@@ -226,28 +238,25 @@ class SegmentScores:
         return np.zeros(len(self.lengths))
 
     def _paths(self, answer: _native.SegmentAnswer) -> tuple[list[list[IntArray]], FloatArray]:
-        report, found, counts, flat, scores = answer
+        report, num_paths, counts, flat, scores = answer
         self._check(report)
-        each = split(flat.reshape(-1, 3), counts)
-        offsets = offsets_of(found).tolist()
-        return [each[a:b] for a, b in pairwise(offsets)], scores
+        paths = split(flat.reshape(-1, 3), counts)
+        return [paths[a:b] for a, b in pairwise(offsets_of(num_paths).tolist())], scores
 
     def _check(self, report: tuple[int, int]) -> None:
         """Raise the error for what the native side reports."""
         status, sequence = report
+        if not status:
+            return
         if status == BAD_CHAIN_SCORE:
             raise_bad_chain_score(self.transitions, self.start, self.end)
-        if status:
-            self._raise(status, sequence)
-
-    def _raise(self, status: int, sequence: int) -> NoReturn:
-        own = self.part(sequence).segments
+        scores = self.part(sequence).segments
         if status == NO_PATH:
-            raise about(sequence, NoPathError(f"sequence {sequence} of length {len(own)} has no valid path"))
+            raise about(sequence, NoPathError(f"sequence {sequence} of length {len(scores)} has no valid path"))
         if status == NOT_FINITE:
-            token, length, label = np.argwhere(~(own < np.inf))[0]
+            token, length, label = np.argwhere(~(scores < np.inf))[0]
             what = f"segments of sequence {sequence}, token {token}, length {length + 1}, label {label}"
-            value = own[token, length, label]
+            value = scores[token, length, label]
             raise about(sequence, NonFiniteError(f"{what} are {value}: scores must be finite or minus infinity"))
         raise about(sequence, NonFiniteError(f"the scores of sequence {sequence} add up to more than float64 holds"))
 
@@ -257,3 +266,80 @@ def _matching(name: str, values: npt.ArrayLike, shape: tuple[int, ...], segments
     if array.shape != shape:
         raise ShapeError(f"{name} must be {shape} to match segments (N, K, L) = {segments.shape}, got {array.shape}")
     return array
+
+
+def raise_forbidden(scores: FloatArray) -> None:
+    """Raise the error for given segments whose score is minus infinity."""
+    forbidden = np.flatnonzero(np.isneginf(scores))
+    if len(forbidden):
+        problem = f"the segments of sequence {forbidden[0]} are forbidden: their likelihood is zero"
+        raise about(int(forbidden[0]), NoPathError(problem))
+
+
+def check_paths(paths: Paths, lengths: IntArray, longest: int, num_labels: int) -> tuple[IntArray, IntArray]:
+    """How many segments each sequence has, and all of them ``(S, 3)``, each sequence covered from end to end."""
+    if not isinstance(paths, Sized) or len(paths) != len(lengths):
+        found = len(paths) if isinstance(paths, Sized) else shown(paths)
+        raise ShapeError(f"paths must be those of {len(lengths)} sequences, got {found}")
+    arrays = [_triples(b, path) for b, path in enumerate(paths)]
+    counts = np.array([len(path) for path in arrays], dtype=np.int64)
+    flat = np.ascontiguousarray(np.concatenate([np.empty((0, 3), dtype=np.int64), *arrays]))
+    owner = np.repeat(np.arange(len(arrays)), counts)
+    _check_cover(counts, owner, flat, lengths, longest)
+    bad = np.flatnonzero((flat[:, 2] < 0) | (flat[:, 2] >= num_labels))
+    if len(bad):
+        b = int(owner[bad[0]])
+        raise TagRangeError(
+            f"segment {bad[0] - offsets_of(counts)[b]} of sequence {b} has the label {flat[bad[0], 2]}: "
+            f"must be in 0..{num_labels - 1}"
+        )
+    return counts, flat
+
+
+def scores_used(counts: IntArray, flat: IntArray, lengths: IntArray) -> dict[str, tuple[Indices, IntArray]]:
+    """Which scores the given segments use, by the name of their array: their indices, and the sequence of each."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    begin, end, label = flat.T
+    follows = np.flatnonzero(owner[1:] == owner[:-1]) + 1
+    bounds = offsets_of(counts)
+    first, last = bounds[:-1][counts > 0], bounds[1:][counts > 0] - 1
+    return {
+        "segments": ((offsets_of(lengths)[owner] + end - 1, end - begin - 1, label), owner),
+        "transitions": ((label[follows - 1], label[follows]), owner[follows]),
+        "start": ((label[first],), owner[first]),
+        "end": ((label[last],), owner[last]),
+    }
+
+
+def _triples(b: int, path: npt.ArrayLike) -> IntArray:
+    array = any_array(path)
+    array = array.reshape(0, 3) if array.size == 0 else array
+    if array.ndim != 2 or array.shape[1] != 3 or (array.size and array.dtype.kind not in "iu"):
+        raise ShapeError(
+            f"the segments of sequence {b} must be integers (S, 3) = (begin, end, label), "
+            f"got {array.dtype} {array.shape}"
+        )
+    triples: IntArray = plain_array(array, np.int64)
+    return triples
+
+
+def _check_cover(counts: IntArray, owner: IntArray, flat: IntArray, lengths: IntArray, longest: int) -> None:
+    """Each segment begins where the one before it ends, and the last one ends with its sequence."""
+    begin, end, _ = flat.T
+    first = np.concatenate([[True], owner[1:] != owner[:-1]])[: len(flat)]
+    expected = np.where(first, 0, np.concatenate([[0], end[:-1]])[: len(flat)])
+    wrong = (begin != expected) | (end <= begin) | (end - begin > longest) | (end > lengths[owner])
+    reached = np.zeros(len(counts), dtype=np.int64)
+    reached[owner] = end  # the last one written is that of the last segment
+    short = np.flatnonzero(reached != lengths)
+    if not wrong.any() and not len(short):
+        return
+    b = int(owner[np.argmax(wrong)]) if wrong.any() else int(short[0])
+    place = "they end too early"
+    if wrong.any():
+        n = int(np.argmax(wrong))
+        place = f"segment {n - offsets_of(counts)[b]} is {begin[n]}..{end[n]}"
+    raise ShapeError(
+        f"the segments of sequence {b} must cover its {lengths[b]} tokens from 0 on without gaps, each of 1 to "
+        f"{longest} tokens: {place}"
+    )

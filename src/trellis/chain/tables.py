@@ -10,7 +10,8 @@ With e the emissions, A[t] the scores of transitions into position t (those of t
     log Z = log sum_j exp(alpha[T-1, j] + end[j]) = log sum_j exp(start[j] + e[0, j] + beta[0, j])
     best  = max_j (delta[T-1, j] + end[j]), and from that j the best path follows psi back
 
-For example::
+They are computed in plain NumPy, in float64 and in log space, as the textbook writes them. Nothing that trains or tags
+comes through here: that is the work of the native kernels. For example::
 
     >>> from trellis import chain
     >>> scores = chain.ChainScores([[2, 1], [0, 1], [1, 0]], lengths=[3], transitions=[[1, 0], [0, 2]])
@@ -37,8 +38,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.chain import recursions
-from trellis.chain._problems import (
+from trellis.chain.problems import (
     NO_PATH,
     NOT_FINITE,
     SUM_TOO_LARGE,
@@ -163,17 +163,19 @@ class ChainTable(Report):
             yield ("● " if j == row.best else "") + _number(x) + (f" ← {self.labels[before]}" if before >= 0 else "")
 
 
-class Sequences(NamedTuple):
-    """The scores of a batch, one sequence at a time, and how many labels there are."""
-
-    each: list[OneSequence]
-    num_labels: int
-
-
 class Tabled(ABC):
     """The tables of a chain, for arrays and tensors alike."""
 
     __slots__ = ()
+
+    @property
+    @abstractmethod
+    def num_labels(self) -> int:
+        """L."""
+
+    @abstractmethod
+    def _sequences(self, allowed: Any) -> list[OneSequence]:
+        """The scores of each sequence, restricted to the allowed labels."""
 
     def forward_table(
         self, *, allowed: Any = None, labels: Sequence[str] | None = None, tokens: Tokens | None = None
@@ -186,31 +188,28 @@ class Tabled(ABC):
             tokens: the tokens to show: a list for each sequence, or one list of all.
 
         """
-        return make_table("forward", self._sequences(allowed), labels, tokens)
+        return _make_table("forward", self._sequences(allowed), self.num_labels, labels, tokens)
 
     def backward_table(
         self, *, allowed: Any = None, labels: Sequence[str] | None = None, tokens: Tokens | None = None
     ) -> ChainTable:
         """Beta of every label at every token; the rest is as in `forward_table`."""
-        return make_table("backward", self._sequences(allowed), labels, tokens)
+        return _make_table("backward", self._sequences(allowed), self.num_labels, labels, tokens)
 
     def viterbi_table(
         self, *, allowed: Any = None, labels: Sequence[str] | None = None, tokens: Tokens | None = None
     ) -> ChainTable:
         """Delta and psi of every label at every token, and the best path; the rest is as in `forward_table`."""
-        return make_table("viterbi", self._sequences(allowed), labels, tokens)
-
-    @abstractmethod
-    def _sequences(self, allowed: Any) -> Sequences:
-        """The scores of each sequence, restricted."""
+        return _make_table("viterbi", self._sequences(allowed), self.num_labels, labels, tokens)
 
 
-def make_table(kind: Kind, batch: Sequences, labels: Sequence[str] | None, tokens: Tokens | None) -> ChainTable:
+def _make_table(
+    kind: Kind, batch: list[OneSequence], L: int, labels: Sequence[str] | None, tokens: Tokens | None
+) -> ChainTable:
     """The table of a batch; a sequence without any path is an error with Viterbi only."""
-    L = batch.num_labels
-    lengths = np.array([len(one.emissions) for one in batch.each], dtype=np.int64)
-    done = [_solve(kind, one) for one in batch.each]
-    values, last, total, path, back = zip(*done, strict=True) if done else ((), (), (), (), ())
+    lengths = np.array([len(one.emissions) for one in batch], dtype=np.int64)
+    solved = [_solve(kind, one) for one in batch]
+    values, last, total, path, back = zip(*solved, strict=True) if solved else ((), (), (), (), ())
     return ChainTable(
         kind,
         lengths,
@@ -225,7 +224,7 @@ def make_table(kind: Kind, batch: Sequences, labels: Sequence[str] | None, token
 
 
 class _Solved(NamedTuple):
-    """What `ChainTable` says of one sequence."""
+    """The fields of `ChainTable` for one sequence."""
 
     values: FloatArray
     last: FloatArray
@@ -234,41 +233,87 @@ class _Solved(NamedTuple):
     back: IntArray
 
 
-def _solve(kind: Kind, one: OneSequence) -> _Solved:
-    """The recursion of one sequence, checked before and after."""
-    exact = _checked(one)
-    with np.errstate(over="ignore", invalid="ignore"):
-        solved = _solve_checked(kind, exact)
-    if not solved.total < np.inf:
-        raise_problem(SUM_TOO_LARGE, one)
-    if kind == "viterbi" and np.isneginf(solved.total):
-        raise_problem(NO_PATH, one)
-    return solved
-
-
-def _solve_checked(kind: Kind, one: OneSequence) -> _Solved:
-    delta, back = recursions.viterbi(one)
-    if len(delta) == 0:
-        return _Solved(delta, np.full(delta.shape[1], -np.inf), 0.0, np.empty(0, dtype=np.int64), back)
-    last = delta[-1] + one.end
-    path = recursions.trace_back(last, back)
-    if kind == "viterbi":
-        return _Solved(delta, last, float(last.max()), path, back)
-    values = recursions.forward(one) if kind == "forward" else recursions.backward(one)
-    joined = values[-1] + one.end if kind == "forward" else one.start + one.emissions[0] + values[0]
-    return _Solved(values, joined, float(recursions.log_sum(joined, axis=0)), path, back)
-
-
-def _checked(one: OneSequence) -> OneSequence:
-    """The scores in float64, each finite or minus infinity."""
-    shared = (one.transitions, one.start, one.end)
+def _solve(kind: Kind, given: OneSequence) -> _Solved:
+    """The recursion of one sequence in float64, its scores checked before and its total after."""
+    shared = (given.transitions, given.start, given.end)
     if not all((x < np.inf).all() for x in shared):
         raise_bad_chain_score(*shared)
-    if not all((x < np.inf).all() for x in (one.emissions, one.edges) if x is not None):
-        raise_problem(NOT_FINITE, one)
-    emissions, transitions, start, end = (x.astype(np.float64) for x in (one.emissions, *shared))
-    edges = None if one.edges is None else one.edges.astype(np.float64)
-    return OneSequence(one.number, emissions, transitions, start, end, edges)
+    if not all((x < np.inf).all() for x in (given.emissions, given.edges) if x is not None):
+        raise_problem(NOT_FINITE, given)
+    emissions, transitions, start, end = (x.astype(np.float64) for x in (given.emissions, *shared))
+    edges = None if given.edges is None else given.edges.astype(np.float64)
+    one = OneSequence(given.number, emissions, transitions, start, end, edges)
+    with np.errstate(over="ignore", invalid="ignore"):
+        delta, back = viterbi(one)
+        if len(delta) == 0:
+            return _Solved(delta, np.full(delta.shape[1], -np.inf), 0.0, np.empty(0, dtype=np.int64), back)
+        values, last = delta, delta[-1] + end
+        path, total = trace_back(last, back), float(last.max())
+        if kind != "viterbi":
+            values = forward(one) if kind == "forward" else backward(one)
+            last = values[-1] + end if kind == "forward" else start + emissions[0] + values[0]
+            total = float(log_sum(last, axis=0))
+    if not total < np.inf:
+        raise_problem(SUM_TOO_LARGE, given)
+    if kind == "viterbi" and np.isneginf(total):
+        raise_problem(NO_PATH, given)
+    return _Solved(values, last, total, path, back)
+
+
+def log_sum(values: FloatArray, axis: int) -> FloatArray:
+    """``log(sum(exp(values)))`` along an axis: the largest term is taken out, so that nothing overflows."""
+    best = values.argmax(axis=axis, keepdims=True)
+    top = np.take_along_axis(values, best, axis)
+    others = np.exp(values - np.where(np.isneginf(top), 0.0, top))
+    np.put_along_axis(others, best, 0.0, axis)
+    result: FloatArray = (top + np.log1p(others.sum(axis=axis, keepdims=True))).squeeze(axis)
+    return result
+
+
+def forward(one: OneSequence) -> FloatArray:
+    """``alpha[t, j]``: log of the sum over all beginnings that have label j at t."""
+    rows = np.empty(one.emissions.shape)
+    # alpha[t, j] = log sum_i exp(alpha[t-1, i] + A[t, i, j]) + e[t, j]
+    for t, emission in enumerate(one.emissions):
+        into = one.start if t == 0 else log_sum(rows[t - 1][:, None] + one.step(t), axis=0)
+        rows[t] = into + emission
+    return rows
+
+
+def backward(one: OneSequence) -> FloatArray:
+    """``beta[t, i]``: log of the sum over all ends that follow label i at t."""
+    rows = np.empty(one.emissions.shape)
+    rows[-1:] = one.end
+    # beta[t, i] = log sum_j exp(A[t+1, i, j] + e[t+1, j] + beta[t+1, j])
+    for t in range(len(rows) - 2, -1, -1):
+        rows[t] = log_sum(one.step(t + 1) + one.emissions[t + 1] + rows[t + 1], axis=1)
+    return rows
+
+
+def viterbi(one: OneSequence) -> tuple[FloatArray, IntArray]:
+    """``delta[t, j]``: score of the best beginning that has label j at t; ``psi[t, j]``: its label before j."""
+    rows, back = np.empty(one.emissions.shape), np.full(one.emissions.shape, -1, dtype=np.int64)
+    # psi[t, j] = argmax_i delta[t-1, i] + A[t, i, j]         delta[t, j] = the maximum + e[t, j]
+    for t, emission in enumerate(one.emissions):
+        if t == 0:
+            rows[t] = one.start + emission
+            continue
+        candidates = rows[t - 1][:, None] + one.step(t)
+        back[t] = candidates.argmax(axis=0)
+        rows[t] = candidates.max(axis=0) + emission
+    return rows, back
+
+
+def trace_back(last: FloatArray, back: IntArray) -> IntArray:
+    """The best path: the best last label, then psi; -1 everywhere if there is no path."""
+    path = np.full(len(back), -1, dtype=np.int64)
+    if len(back) == 0 or np.isneginf(last.max()):
+        return path
+    path[-1] = last.argmax()
+    # y[t-1] = psi[t, y[t]]
+    for t in range(len(back) - 1, 0, -1):
+        path[t - 1] = back[t, path[t]]
+    return path
 
 
 def _check_labels(labels: Sequence[str] | None, L: int) -> tuple[str, ...]:

@@ -88,10 +88,10 @@ def explain(
     tokens = len(scores.emissions)
     if not 0 <= position < tokens:
         raise ModelError(f"position must be in 0..{tokens - 1} of {number_of(tokens, 'token')}, got {position}")
-    best = chain.viterbi(scores).tags
-    other = chain.viterbi(scores, allowed=_elsewhere(scores, position, int(best[position]), state_labels)).tags
+    best = scores.viterbi().tags
+    other = scores.viterbi(allowed=_elsewhere(scores, position, int(best[position]), state_labels)).tags
     labels, alternative = (states.to_labels(path, state_labels) for path in (best, other))
-    marginals = states.sum_by_label(chain.marginals(scores).tokens, state_labels, len(tags))[position]
+    marginals = states.sum_by_label(scores.marginals().tokens, state_labels, len(tags))[position]
     found = [
         *_emissions(scores, best, other, parts),
         *_edges(best, other, step_parts),
@@ -103,7 +103,7 @@ def explain(
         tags.labels[alternative[position]],
         float(marginals[labels[position]]),
         float(marginals[alternative[position]]),
-        float(chain.score(scores, best)[0] - chain.score(scores, other)[0]),
+        float(scores.score(best)[0] - scores.score(other)[0]),
         tuple(tags.decode(labels)),
         tuple(tags.decode(alternative)),
         tuple(sorted(found, key=lambda c: -abs(c.difference))),

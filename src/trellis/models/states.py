@@ -41,14 +41,14 @@ def log_mass(scores: chain.ChainScores, allowed: BoolArray | None = None) -> Flo
     """Log partition of each sequence over the paths that keep to ``allowed[N, S]``; minus infinity if there is none."""
     kept = scores if allowed is None else scores.restricted(allowed)
     try:
-        return chain.log_partition(kept)
+        return kept.log_partition()
     except NoPathError:
         return np.array([_log_mass(kept.part(b)) for b in range(len(kept.lengths))])
 
 
 def score(scores: chain.ChainScores, tags: IntArray, labels: IntArray | None) -> FloatArray:
     """Like `chain.score`, with `tags` of labels: the log partition over the paths that have them."""
-    return chain.score(scores, tags) if labels is None else log_mass(scores, labels == tags[:, None])
+    return scores.score(tags) if labels is None else log_mass(scores, labels == tags[:, None])
 
 
 def stored_states(stored: store.Stored, tags: TagSet) -> TagStates:
@@ -61,6 +61,6 @@ def stored_states(stored: store.Stored, tags: TagSet) -> TagStates:
 
 def _log_mass(one: chain.ChainScores) -> float:
     try:
-        return float(chain.log_partition(one)[0])
+        return float(one.log_partition()[0])
     except NoPathError:
         return -np.inf

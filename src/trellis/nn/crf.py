@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from trellis.chain import torch as chain
-from trellis.chain.torch import library
+from trellis.chain.torch import compile as operators
 from trellis.errors import ChainError, ConfigError, ShapeError
 from trellis.ragged import check_lengths
 
@@ -122,7 +122,7 @@ class CRF(nn.Module):
             tags: like the mask; places where they are ``ignore_index`` hold no token.
 
         """
-        library.refuse_export_of_scores()
+        operators.refuse_export_of_scores()
         self._check(emissions, tags, mask)
         return chain.ChainScores.padded(
             emissions,
@@ -167,7 +167,7 @@ class CRF(nn.Module):
             self._check(emissions, tags, mask)
             places = self._places(emissions, mask, lengths)
             options = (self.batch_first, self.ignore_index, reduction)
-            return library.nll(emissions, tags, places, *self.chain_parameters(), edges, *options)
+            return operators.nll(emissions, tags, places, *self.chain_parameters(), edges, *options)
         scores = self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags)
         weights = None
         if label_weights is not None and tags is not None:
@@ -205,7 +205,7 @@ class CRF(nn.Module):
         if torch.compiler.is_compiling() and allowed is None:
             self._check(emissions, None, mask)
             places = self._places(emissions, mask, lengths)
-            return library.viterbi(emissions, places, *self.chain_parameters(), edges, self.batch_first)
+            return operators.viterbi(emissions, places, *self.chain_parameters(), edges, self.batch_first)
         return self.scores(emissions, mask, lengths=lengths, edges=edges).viterbi(allowed=allowed)
 
     def marginals(
@@ -238,8 +238,8 @@ class CRF(nn.Module):
         return ExportDecoder(self)
 
     def _check(self, emissions: Tensor, tags: Tensor | None, mask: Tensor | None) -> None:
-        if torch.compiler.is_compiling() or library.is_traced():  # the question itself is slow
-            library.refuse_exporters()
+        if torch.compiler.is_compiling() or operators.is_traced():  # the question itself is slow
+            operators.refuse_exporters()
         check_padded(emissions, tags, mask, self.num_tags)
 
     def _places(self, emissions: Tensor, mask: Tensor | None, lengths: Tensor | None) -> Tensor | None:
@@ -327,7 +327,7 @@ class ExportDecoder(nn.Module):
         """
         first = self.crf.batch_first
         by_time, places = (emissions.transpose(0, 1), mask.transpose(0, 1)) if first else (emissions, mask)
-        decode = _by_script() if library.is_traced() else _by_scan if library.is_exported() else by_loop
+        decode = _by_script() if operators.is_traced() else _by_scan if operators.is_exported() else by_loop
         scores = [given.detach() for given in (by_time, *self.crf.chain_parameters())]
         tags, marginals, total = decode(scores[0], places.bool(), *scores[1:])
         return (tags.t(), marginals.transpose(0, 1), total) if first else (tags, marginals, total)

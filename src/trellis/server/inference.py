@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from trellis.chain import marginals
 from trellis.lexicon import Entry, Lexicon
 from trellis.models import CRF, Labelling, Posterior, Tagged
 from trellis.models.data import Label
@@ -157,7 +156,7 @@ class TrellisInference(ModelInference):
 
 def steps_of(one: Posterior) -> list[list[float]]:
     """``[t, i, j, p]``: token t has label i and the next one label j with probability p; only where it is not tiny."""
-    pairs = marginals(one.scores, pairwise=True).pairwise
+    pairs = one.scores.marginals(pairwise=True).pairwise
     assert pairs is not None
     if one.state_labels is not None:
         by_second = sum_by_label(pairs, one.state_labels, len(one.tags))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.models.contract import TRAIN
-from trellis import chain, store
+from trellis import store
 from trellis.errors import ConfigError, DataError, ModelError, StoreError, TagError, TemplateError
 from trellis.models import CRF
 from trellis.models.crf.weights import Observed
@@ -26,7 +26,7 @@ def test_contributions_add_up_to_the_difference_of_scores(model):
             found = model.explain(sentence, position)
             paths = (found.labelling, found.alternative)
             ids = [model.states_.encode(tags.encode(path), scores.lengths) for path in paths]
-            best, other = (chain.score(scores, own)[0] for own in ids)
+            best, other = (scores.score(own)[0] for own in ids)
             assert found.score_difference == pytest.approx(best - other, abs=1e-10)
             total = sum(c.difference for c in found.contributions)
             assert total == pytest.approx(found.score_difference, abs=1e-10)

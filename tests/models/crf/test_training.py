@@ -163,10 +163,10 @@ def partial_loss(objective, w, x, options):
     p = objective.parameters(w)
     compiled = GivenExtractor().compile([x], objective.index, grow=False)
     scores = Observed(compiled).scores(p)
-    log_z = chain.log_partition(scores)[0]
+    log_z = scores.log_partition()[0]
     labels = objective.states.tags.labels
     paths = [[labels.index(label) for label in path] for path in itertools.product(*options)]
-    return log_z - logsumexp([chain.score(scores, path)[0] for path in paths])
+    return log_z - logsumexp([scores.score(path)[0] for path in paths])
 
 
 def test_partial_labels_teach_what_they_say():
@@ -383,7 +383,7 @@ def test_the_averaged_perceptron_is_the_mean_of_the_weights_along_the_way():
 def perceptron_step(objective, w, x, gold):
     """Features of the gold labels minus those of the best labels, as gradients of the two scores."""
     compiled = GivenExtractor().compile([x], objective.index, grow=False)
-    best = chain.viterbi(Observed(compiled).scores(objective.parameters(w))).tags
+    best = Observed(compiled).scores(objective.parameters(w)).viterbi().tags
     states, steps = np.zeros((len(objective.index), 3)), np.zeros((3, 3))
     for path, sign in ((objective.states.tags.encode(gold), 1.0), (best, -1.0)):
         for t, label in enumerate(path):

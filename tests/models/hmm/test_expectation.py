@@ -103,7 +103,7 @@ def test_counts_are_the_chains_marginals() -> None:
     _, counts = HMMObjective(tokens, lengths, 7, 300).expected_counts(p)
     with np.errstate(divide="ignore"):
         scores = chain.ChainScores(np.log(p.emissions)[tokens], lengths, np.log(p.transitions), np.log(p.start))
-    found = chain.marginals(scores)
+    found = scores.marginals()
     by_symbol = np.zeros_like(p.emissions)
     np.add.at(by_symbol, tokens, found.tokens)
     np.testing.assert_allclose(counts.emissions, by_symbol, rtol=1e-9, atol=1e-12)

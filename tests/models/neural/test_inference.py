@@ -108,7 +108,7 @@ def test_a_network_of_any_kind_answers_as_its_module(config: NeuralConfig, vecto
     np.testing.assert_allclose(found.emissions, wanted.emissions, rtol=1e-5, atol=1e-6)
     for name in ("lengths", "transitions", "start", "end"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
-    np.testing.assert_allclose(chain.marginals(found).tokens, chain.marginals(wanted).tokens, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.marginals().tokens, wanted.marginals().tokens, rtol=0, atol=1e-6)
 
 
 def test_long_sentences_and_many_of_them_in_the_order_of_the_input() -> None:

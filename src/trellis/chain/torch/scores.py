@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
+from trellis import _native
 from trellis.arrays import plain_tensor
 from trellis.chain import scores as arrays
-from trellis.chain._checks import (
+from trellis.chain.problems import (
+    BAD_CHAIN_SCORE,
+    FORBIDDEN_PATH,
+    NO_PATH,
+    NOT_FINITE,
+    TAG_RANGE,
+    OneSequence,
     check_kbest,
     check_loss,
     check_sample,
@@ -18,22 +30,59 @@ from trellis.chain._checks import (
     check_span_tags,
     check_spans,
 )
-from trellis.chain.tables import Sequences, Tabled
-from trellis.chain.torch import _scan, by_scan
-from trellis.chain.torch.answers import Decoded, Marginals, Paths
+from trellis.chain.tables import Tabled
+from trellis.chain.torch import scan
 from trellis.chain.torch.autograd import (
+    Arguments,
     BatchLoss,
     ChainLoss,
     Gradients,
+    Inference,
     WeightedLoss,
+    layout_lengths,
+    layout_of_mask,
     loss_and_gradient,
+    make_inference,
     native_gradient,
+    ragged,
+    raise_report,
+    token_rows,
 )
-from trellis.chain.torch.batch import Batch, to_numpy
 from trellis.errors import ShapeError
+from trellis.ragged import check_lengths
+
+Backend = Literal["auto", "scan"]
 
 
-class ChainScores(Batch, Tabled):
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded:
+    """The best label sequences: ``tags`` in the layout of the emissions, and ``scores[B]``."""
+
+    tags: Tensor
+    scores: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Paths:
+    """The k best label sequences of each sequence b: ``tags[b]`` is (k_b, T_b), ``scores[b]`` (k_b,), descending."""
+
+    tags: list[Tensor]
+    scores: list[Tensor]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marginals:
+    """The result of forward-backward; see ``trellis.chain.Marginals``. ``tokens`` has the layout of the emissions."""
+
+    log_partition: Tensor
+    tokens: Tensor
+    transitions: Tensor
+    start: Tensor
+    end: Tensor
+    pairwise: Tensor | None = None
+
+
+class ChainScores(Tabled):
     """The scores of a batch as tensors, with the questions of ``trellis.chain.ChainScores``.
 
     Args:
@@ -48,20 +97,153 @@ class ChainScores(Batch, Tabled):
 
     """
 
-    __slots__ = ()
+    __slots__ = ("edges", "emissions", "end", "layout", "native", "shape", "start", "transitions")
+
+    def __init__(
+        self,
+        emissions: Tensor,
+        lengths: Tensor | Sequence[int] | npt.NDArray[Any],
+        transitions: Tensor,
+        start: Tensor | None = None,
+        end: Tensor | None = None,
+        edges: Tensor | None = None,
+        *,
+        backend: Backend = "auto",
+    ) -> None:
+        if emissions.dim() != 2 or emissions.shape[1] < 1:
+            raise ShapeError(f"emissions must be (N, L) with L >= 1, got {tuple(emissions.shape)}")
+        checked = check_lengths(to_numpy(lengths), len(emissions))
+        self.layout = _native.layout_of_lengths(checked, len(checked), len(emissions))
+        self._set(emissions, transitions, start, end, backend)
+        if edges is not None:
+            self._set_edges(edges, "(P, L, L)", self.layout.pairs)
+
+    @classmethod
+    def padded(
+        cls,
+        emissions: Tensor,
+        mask: Tensor | None,
+        transitions: Tensor,
+        start: Tensor | None = None,
+        end: Tensor | None = None,
+        edges: Tensor | None = None,
+        *,
+        batch_first: bool = True,
+        tags: Tensor | None = None,
+        ignore_index: int = -100,
+        backend: Backend = "auto",
+    ) -> Self:
+        """The scores of a padded batch ``(B, T, L)``, or ``(T, B, L)`` with ``batch_first=False``.
+
+        The tokens of a sequence are the true places of its row of ``mask`` (B, T) (or column of (T, B)), in order:
+        holes, padding on the left and empty rows are all fine. Without a mask every place is a token. With ``tags``,
+        places whose tag is ``ignore_index`` are skipped too.
+
+        ``edges`` are ``(B, T - 1, L, L)``, or ``(T - 1, B, L, L)``: those of place t - 1 are added to the scores of
+        transitions into the token at place t, from the token before it, which is at t - 1 or, if the mask has holes,
+        further left. Those into places without a token, and into the first token of a sequence, are ignored.
+        """
+        shape = emissions.shape
+        if len(shape) != 3 or shape[2] < 1:
+            raise ShapeError(f"emissions must be (B, T, L) with L >= 1, got {tuple(shape)}")
+        first, second, _ = shape
+        for name, places in (("mask", mask), ("tags", tags)):
+            if places is not None and places.shape != (first, second):
+                raise ShapeError(
+                    f"{name} must be {(first, second)} to match emissions {tuple(shape)}, got {tuple(places.shape)}"
+                )
+        self = cls.__new__(cls)
+        self.layout = layout_of_mask(shape, mask, tags, ignore_index, batch_first)
+        self._set(emissions, transitions, start, end, backend)
+        if edges is not None:
+            if batch_first:
+                self._set_edges(edges, "(B, T - 1, L, L)", first, max(second - 1, 0))
+            else:
+                self._set_edges(edges, "(T - 1, B, L, L)", max(first - 1, 0), second)
+        return self
+
+    def _set(
+        self, emissions: Tensor, transitions: Tensor, start: Tensor | None, end: Tensor | None, backend: Backend
+    ) -> None:
+        L = emissions.shape[-1]
+        dtype = emissions.dtype if emissions.dtype == torch.float64 else torch.float32
+        self.shape = emissions.shape
+        self.native = backend == "auto" and emissions.is_cpu
+        # In its own shape: a view would add a node to the graph.
+        self.emissions = self._plain(emissions, dtype)
+        self.transitions = self._matching("transitions", transitions, "(L, L)", (L, L))
+        self.start = self._zeros() if start is None else self._matching("start", start, "(L,)", (L,))
+        self.end = self._zeros() if end is None else self._matching("end", end, "(L,)", (L,))
+        self.edges: Tensor | None = None
+
+    def _set_edges(self, edges: Tensor, letters: str, *places: int) -> None:
+        self.edges = self._matching("edges", edges, letters, (*places, self.num_labels, self.num_labels))
+
+    def _matching(self, name: str, x: Tensor, letters: str, shape: tuple[int, ...]) -> Tensor:
+        if not isinstance(x, Tensor):
+            raise ShapeError(f"{name} must be a tensor {letters} = {shape}, got {type(x).__name__}")
+        if x.shape != shape:
+            raise ShapeError(
+                f"{name} must be {letters} = {shape} to match emissions {tuple(self.shape)}, got {tuple(x.shape)}"
+            )
+        if self.native and not x.is_cpu:
+            raise ShapeError(f"{name} must be on the cpu to match emissions, got {x.device}")
+        return self._plain(x, self.emissions.dtype)
+
+    def _plain(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        return plain_tensor(x, dtype) if self.native else x.to(dtype).contiguous()  # it may have no address
+
+    def _zeros(self) -> Tensor:
+        return self.emissions.new_zeros(self.num_labels)
+
+    @property
+    def num_labels(self) -> int:
+        """L."""
+        return int(self.shape[-1])
+
+    @property
+    def _num_rows(self) -> int:
+        """Places in the layout of the emissions, including those without a token."""
+        return self.shape[:-1].numel()
+
+    @property
+    def _arguments(self) -> Arguments:
+        """Emissions, transitions, start, end, edges."""
+        return self.emissions, self.transitions, self.start, self.end, self.edges
+
+    def restricted(self, allowed: Tensor | None) -> Self:
+        """The same scores with every label outside ``allowed`` (shaped like the emissions) forbidden."""
+        if allowed is None:
+            return self
+        if allowed.shape != self.shape or allowed.dtype != torch.bool:
+            raise ShapeError(
+                f"allowed must be bool {tuple(self.shape)} to match emissions, "
+                f"got {allowed.dtype} {tuple(allowed.shape)}"
+            )
+        other = type(self).__new__(type(self))
+        for name in ChainScores.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.emissions = self.emissions.masked_fill(~allowed, -torch.inf)
+        return other
+
+    def requires_grad(self) -> bool:
+        """Whether an answer computed from these scores becomes part of a graph."""
+        e, a, s, z, edges = self._arguments
+        wanted = e.requires_grad or a.requires_grad or s.requires_grad or z.requires_grad
+        return torch.is_grad_enabled() and (wanted or (edges is not None and edges.requires_grad))
 
     def log_partition(self, *, allowed: Tensor | None = None) -> Tensor:
         """Log Z of each sequence, (B,). Its gradient is the marginals."""
         kept = self.restricted(allowed)
-        return kept._native_loss(None, None) if kept.native else by_scan.log_partition(kept)
+        return kept._native_loss(None, None) if kept.native else kept._scan_log_partition()
 
     def score(self, tags: Tensor) -> Tensor:
         """Score of the given labels of each sequence, (B,)."""
-        path = self.check_tags(tags)
+        path = self._check_tags(tags)
         if not self.native or self.requires_grad():
-            return by_scan.path_score(self, path)
-        out = self.by_sequence()
-        self.check(self.inference().score(path.data_ptr(), out.data_ptr()), path)
+            return self._scan_score(path)
+        out = self._by_sequence()
+        self._check(self._inference().score(path.data_ptr(), out.data_ptr()), path)
         return out.to(self.emissions.dtype)
 
     def nll(
@@ -79,25 +261,25 @@ class ChainScores(Batch, Tabled):
         """
         check_loss(tags, allowed, weights)
         if tags is not None and weights is None and self.native:
-            return self._native_loss(self.check_tags(tags), scale)
+            return self._native_loss(self._check_tags(tags), scale)
         losses = self._losses(tags, allowed, weights)
         return losses if scale is None else losses.sum() * scale
 
     def _losses(self, tags: Tensor | None, allowed: Tensor | None, weights: Tensor | None) -> Tensor:
         if tags is None:
             return (self.log_partition() - self.log_partition(allowed=allowed)).clamp_min(0)
-        path = self.check_tags(tags)
+        path = self._check_tags(tags)
         if weights is not None:
             return self._weighted_loss(path, weights)
-        return (by_scan.log_partition(self) - by_scan.gold_score(self, path)).clamp_min(0)
+        return (self._scan_log_partition() - self._scan_gold_score(path)).clamp_min(0)
 
     def _native_loss(self, path: Tensor | None, scale: float | None) -> Tensor:
         loss: Tensor
         if path is not None and scale is not None:
-            arguments = (self.requires_grad(), self.layout, path, scale, *self.arguments)
+            arguments = (self.requires_grad(), self.layout, path, scale, *self._arguments)
             loss = BatchLoss.apply(*arguments)  # type: ignore[no-untyped-call]
         else:
-            loss = ChainLoss.apply(self.requires_grad(), self.layout, path, *self.arguments)  # type: ignore[no-untyped-call]
+            loss = ChainLoss.apply(self.requires_grad(), self.layout, path, *self._arguments)  # type: ignore[no-untyped-call]
         return loss
 
     def _weighted_loss(self, path: Tensor, weights: Tensor) -> Tensor:
@@ -107,24 +289,24 @@ class ChainScores(Batch, Tabled):
             )
         plain = plain_tensor(weights, torch.float64)
         if self.native:
-            loss: Tensor = WeightedLoss.apply(self.layout, path, plain, *self.arguments)  # type: ignore[no-untyped-call]
+            loss: Tensor = WeightedLoss.apply(self.layout, path, plain, *self._arguments)  # type: ignore[no-untyped-call]
             return loss
-        by_scan.gold_score(self, path)
-        rows = self.rows()
-        kept = plain.reshape(-1)[rows].to(self.emissions.dtype)
-        return _scan.weighted_nll(self.ragged(), path.reshape(-1)[rows], kept)
+        self._scan_gold_score(path)
+        rows = self._rows()
+        by_token = plain.reshape(-1)[rows].to(self.emissions.dtype)
+        return scan.weighted_nll(self._ragged(), path.reshape(-1)[rows], by_token)
 
     def nll_gradient(self, tags: Tensor, grad: Tensor) -> list[Tensor]:
         """The gradient of ``(grad * nll(tags)).sum()``, for use when autograd is off.
 
         By emissions, transitions, start, end, and edges if there are any.
         """
-        path = self.check_tags(tags)
+        path = self._check_tags(tags)
         if not self.native:
-            return by_scan.nll_gradient(self, path, grad)
-        inference, values = self.inference(), self.by_sequence()
-        self.check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
-        grads = native_gradient(inference, self.arguments, grad, True)
+            return self._scan_nll_gradient(path, grad)
+        inference, values = self._inference(), self._by_sequence()
+        self._check(inference.nll(path.data_ptr(), values.data_ptr(), True), path)
+        grads = native_gradient(inference, self._arguments, grad, True)
         return [x for x in grads if x is not None]
 
     def total_nll_gradient(self, tags: Tensor) -> tuple[Tensor, Gradients]:
@@ -132,26 +314,26 @@ class ChainScores(Batch, Tabled):
 
         For use when autograd is off; the gradient is by emissions, transitions, start, end, and edges or None.
         """
-        return loss_and_gradient(self.inference(), self.layout, self.arguments, self.check_tags(tags), 1.0)
+        return loss_and_gradient(self._inference(), self.layout, self._arguments, self._check_tags(tags), 1.0)
 
     def viterbi(self, *, allowed: Tensor | None = None) -> Decoded:
         """The best label sequence of each sequence and its score, whose gradient is that of the path's score."""
         kept = self.restricted(allowed)
         if not kept.native:
-            by_scan.log_partition(kept)
-            flat, best = _scan.viterbi(kept.ragged())
-            return Decoded(kept.by_token(flat, -1), best)
+            kept._scan_log_partition()
+            flat, best = scan.viterbi(kept._ragged())
+            return Decoded(kept._by_token(flat, -1), best)
         tags = torch.empty(kept.shape[:-1], dtype=torch.int64)
         out = torch.empty(kept.layout.sequences, dtype=kept.emissions.dtype)
-        kept.check(kept.inference().viterbi_rounded(tags.data_ptr(), tags.numel(), out.data_ptr()))
+        kept._check(kept._inference().viterbi_rounded(tags.data_ptr(), tags.numel(), out.data_ptr()))
         return Decoded(tags, kept.score(tags) if kept.requires_grad() else out)
 
     def best_lists(self) -> list[list[int]]:
         """The best labels of each sequence as a list, one label per token."""
         if self.native:
-            report, found = self.inference().viterbi_lists(self.num_rows, self.num_labels)
-            self.check(report)
-            return found
+            report, lists = self._inference().viterbi_lists(self._num_rows, self.num_labels)
+            self._check(report)
+            return lists
         with torch.no_grad():
             tags = self.viterbi().tags.cpu()
         return self.layout.lists(tags.data_ptr(), tags.numel(), self.num_labels)
@@ -163,15 +345,15 @@ class ChainScores(Batch, Tabled):
         numbers for each label of each place of the padded batch, and these may be at most 2**27.
         """
         kept = self.restricted(allowed)
-        lengths = kept.lengths()
+        lengths = kept._lengths()
         wanted = check_kbest(k, lengths.numpy(), kept.num_labels, by_label=not kept.native)
         if kept.native:
-            report, *arrays = kept.inference().kbest(wanted)
-            kept.check(report)
-            counts, best, flat = (torch.from_numpy(array) for array in arrays)
+            report, *answer = kept._inference().kbest(wanted)
+            kept._check(report)
+            counts, best, flat = (torch.from_numpy(array) for array in answer)
         else:
-            by_scan.log_partition(kept)
-            counts, best, flat = _scan.kbest(kept.ragged(), wanted)
+            kept._scan_log_partition()
+            counts, best, flat = scan.kbest(kept._ragged(), wanted)
         sizes = counts.tolist()
         paths = torch.split(flat, (counts.cpu() * lengths).tolist())
         shapes = zip(paths, sizes, lengths.tolist(), strict=True)
@@ -182,17 +364,17 @@ class ChainScores(Batch, Tabled):
         """Probabilities of labels by forward-backward, and expected counts of transitions."""
         kept = self.restricted(allowed)
         if not kept.native or kept.requires_grad():
-            return by_scan.marginals(kept, pairwise)
+            return kept._scan_marginals(pairwise)
         tokens = torch.zeros_like(kept.emissions)
         a, s, e = (torch.empty_like(x) for x in (kept.transitions, kept.start, kept.end))
-        out, inference = kept.by_sequence(), kept.inference()
+        out, inference = kept._by_sequence(), kept._inference()
         pointers = (tokens.data_ptr(), a.data_ptr(), s.data_ptr(), e.data_ptr())
         pairs = None
         if pairwise:
             pairs = tokens.new_empty(kept.layout.pairs, *a.shape)
-            kept.check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
+            kept._check(inference.pairwise(out.data_ptr(), *pointers, pairs.data_ptr()))
         else:
-            kept.check(inference.marginals(out.data_ptr(), kept.num_rows, *pointers))
+            kept._check(inference.marginals(out.data_ptr(), kept._num_rows, *pointers))
         return Marginals(out.to(tokens.dtype), tokens, a, s, e, pairs)
 
     def sample(self, n: int = 1, *, seed: int = 0, allowed: Tensor | None = None) -> Tensor:
@@ -201,26 +383,26 @@ class ChainScores(Batch, Tabled):
         That may be at most 2**27 tags.
         """
         kept = self.restricted(allowed)
-        n = check_sample(n, kept.num_rows)
+        n = check_sample(n, kept._num_rows)
         if not kept.native:
-            by_scan.log_partition(kept)
+            kept._scan_log_partition()
             generator = torch.Generator(kept.emissions.device).manual_seed(check_seed(seed))
             with torch.no_grad():
-                drawn = _scan.sample(kept.ragged(), n, generator)
-            return torch.stack([kept.by_token(one, -1) for one in drawn])
-        rows = kept.num_rows
+                drawn = scan.sample(kept._ragged(), n, generator)
+            return torch.stack([kept._by_token(one, -1) for one in drawn])
+        rows = kept._num_rows
         tags = torch.full((n, rows), -1, dtype=torch.int64)
-        kept.check(kept.inference().sample(n, check_seed(seed), tags.data_ptr(), rows))
+        kept._check(kept._inference().sample(n, check_seed(seed), tags.data_ptr(), rows))
         return tags.view(n, *kept.shape[:-1])
 
     def entropy(self, *, allowed: Tensor | None = None) -> Tensor:
         """Entropy (nats) of each sequence's distribution over label sequences, (B,)."""
         kept = self.restricted(allowed)
         if not kept.native or kept.requires_grad():
-            by_scan.log_partition(kept)
-            return _scan.entropy(kept.ragged())
-        out = kept.by_sequence()
-        kept.check(kept.inference().entropy(out.data_ptr()))
+            kept._scan_log_partition()
+            return scan.entropy(kept._ragged())
+        out = kept._by_sequence()
+        kept._check(kept._inference().entropy(out.data_ptr()))
         return out.to(kept.emissions.dtype)
 
     def span_log_prob(
@@ -237,23 +419,143 @@ class ChainScores(Batch, Tabled):
         Positions count the tokens of a sequence, not its padding.
         """
         kept, L = self.restricted(allowed), self.num_labels
-        checked = check_spans(to_numpy(spans), kept.lengths().numpy())
+        checked = check_spans(to_numpy(spans), kept._lengths().numpy())
         path = check_span_tags(to_numpy(tags), checked, L)
         first, last = (
             check_side(name, to_numpy(side), len(checked), L) for name, side in (("before", before), ("after", after))
         )
         if not kept.native or kept.requires_grad():
-            by_scan.log_partition(kept)
+            kept._scan_log_partition()
             device = kept.emissions.device
             sides = (None if isinstance(side, int) else torch.from_numpy(side) for side in (first, last))
             masks = (None if side is None else side.bool().to(device) for side in sides)
             where = (torch.from_numpy(checked).to(device), torch.from_numpy(path).to(device))
-            return _scan.span_log_prob(kept.ragged(), *where, *masks)
+            return scan.span_log_prob(kept._ragged(), *where, *masks)
         out = torch.empty(len(checked), dtype=torch.float64)
-        kept.check(kept.inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr()))
+        kept._check(kept._inference().spans(checked, len(checked), path, first, last, 0, L, out.data_ptr()))
         return out.to(kept.emissions.dtype)
 
-    def _sequences(self, allowed: Tensor | None) -> Sequences:
+    def _sequences(self, allowed: Tensor | None) -> list[OneSequence]:
         """The scores as arrays: a table has no gradients, and its rows are tokens, not padding."""
-        plain = (to_numpy(x) for x in self.restricted(allowed).ragged())
+        plain = (to_numpy(x) for x in self.restricted(allowed)._ragged())
         return arrays.ChainScores(*plain)._sequences(None)
+
+    def _inference(self) -> Inference:
+        """The native side; it points into these tensors, which must be kept alive."""
+        return make_inference(self.layout, self._arguments)
+
+    def _rows(self) -> Tensor:
+        """The row of each token, int64[N]."""
+        return token_rows(self.layout).to(self.emissions.device)
+
+    def _lengths(self) -> Tensor:
+        """Length of each sequence, int64[B], on the CPU."""
+        return layout_lengths(self.layout)
+
+    def _ragged(self) -> scan.Chain:
+        """The input of ``scan``."""
+        return ragged(self.layout, self._arguments)
+
+    def _by_token(self, values: Tensor, fill: float = 0) -> Tensor:
+        """Put values of tokens ``(N, ...)`` back into the layout of the emissions."""
+        rest = values.shape[1:]
+        if len(self.shape) == 2:
+            return values
+        out = values.new_full((self._num_rows, *rest), fill)
+        return out.index_copy(0, self._rows(), values).reshape(*self.shape[:-1], *rest)
+
+    def _check(self, report: tuple[int, int], tags: Tensor | None = None) -> None:
+        """Raise the error for what the native side reports."""
+        if report[0]:
+            raise_report(report, self.layout, self._arguments, tags)
+
+    def _check_tags(self, tags: Tensor) -> Tensor:
+        """Tags as the native side expects them; it checks that each is a label."""
+        if tags.shape != self.shape[:-1] or tags.dtype.is_floating_point or tags.dtype.is_complex:
+            raise ShapeError(
+                f"tags must be integers {tuple(self.shape[:-1])} to match emissions {tuple(self.shape)}, "
+                f"got {tags.dtype} {tuple(tags.shape)}"
+            )
+        if self.native and not tags.is_cpu:
+            raise ShapeError(f"tags must be on the cpu to match emissions, got {tags.device}")
+        return plain_tensor(tags, torch.int64) if self.native else tags.to(torch.int64).contiguous()
+
+    def _by_sequence(self) -> Tensor:
+        """Where the native side writes a value for each sequence."""
+        return torch.empty(self.layout.sequences, dtype=torch.float64)
+
+    def _scan_log_partition(self) -> Tensor:
+        """Log Z of each sequence by the torch implementation, with the checks that the native side makes on the way."""
+        self._check_finite()
+        value = scan.log_partition(self._ragged())
+        dead = value == -torch.inf
+        if bool(dead.any()):
+            self._check((NO_PATH, int(dead.nonzero()[0])))
+        return value
+
+    def _scan_score(self, tags: Tensor) -> Tensor:
+        """Score of the given labels of each sequence by the torch implementation."""
+        self._check_finite()
+        path = tags.reshape(-1)[self._rows()]
+        bad = (path < 0) | (path >= self.num_labels)
+        if bool(bad.any()):
+            self._check((TAG_RANGE, self._sequence_of_token(int(bad.nonzero()[0]))), tags)
+        return scan.path_score(self._ragged(), path)
+
+    def _scan_gold_score(self, tags: Tensor) -> Tensor:
+        """The same, where forbidden labels are an error."""
+        gold = self._scan_score(tags)
+        forbidden = gold == -torch.inf
+        if bool(forbidden.any()):
+            self._check((FORBIDDEN_PATH, int(forbidden.nonzero()[0])), tags)
+        return gold
+
+    def _scan_marginals(self, pairwise: bool) -> Marginals:
+        self._scan_log_partition()
+        total, tokens, pairs = scan.marginals(self._ragged())
+        lengths = self._lengths()
+        stops = lengths.cumsum(0)[lengths > 0].to(tokens.device)
+        starts = stops - lengths[lengths > 0].to(tokens.device)
+        ends = (tokens[starts].sum(0), tokens[stops - 1].sum(0))
+        return Marginals(total, self._by_token(tokens), pairs.sum(0), *ends, pairs if pairwise else None)
+
+    def _scan_nll_gradient(self, tags: Tensor, grad: Tensor) -> list[Tensor]:
+        """The gradient of ``(grad * nll).sum()`` without autograd: emissions by row, transitions, start, end, edges."""
+        L, rows = self.num_labels, self._rows()
+        labels, lengths = tags.reshape(-1)[rows], self._lengths().to(grad.device)
+        weights = grad.repeat_interleave(lengths)  # [N]
+        _, tokens, pairs = scan.marginals(self._ragged())
+        d_tokens = (tokens - one_hot(labels, L)) * weights[:, None]
+        first = torch.ones_like(labels, dtype=torch.bool)
+        first[1:] = torch.arange(len(lengths), device=grad.device).repeat_interleave(lengths).diff() != 0
+        last = first.roll(-1)
+        observed = one_hot(labels[:-1][~first[1:]] * L + labels[1:][~first[1:]], L * L).view(-1, L, L)
+        d_pairs = (pairs - observed) * weights[~first][:, None, None]
+        d_emissions = torch.zeros_like(self.emissions).reshape(-1, L).index_copy_(0, rows, d_tokens)
+        grads = [d_emissions, d_pairs.sum(0), d_tokens[first].sum(0), d_tokens[last].sum(0)]
+        if self.edges is not None:
+            pair_rows = torch.from_numpy(self.layout.edge_rows).to(grad.device)
+            grads.append(torch.zeros_like(self.edges).view(-1, L, L).index_copy_(0, pair_rows, d_pairs))
+        return grads
+
+    def _check_finite(self) -> None:
+        """No score is NaN or plus infinity."""
+        if any(not bool((x < torch.inf).all()) for x in (self.transitions, self.start, self.end)):
+            self._check((BAD_CHAIN_SCORE, 0))
+        chain = self._ragged()
+        bad = ~(chain.emissions < torch.inf).all(dim=-1)  # [N]
+        if chain.edges is not None:
+            later = torch.ones_like(bad)
+            offsets = torch.from_numpy(self.layout.offsets).to(bad.device)
+            later[offsets[:-1][offsets.diff() > 0]] = False
+            bad[later] |= ~(chain.edges < torch.inf).flatten(1).all(dim=1)
+        if bool(bad.any()):
+            self._check((NOT_FINITE, self._sequence_of_token(int(bad.nonzero()[0]))))
+
+    def _sequence_of_token(self, token: int) -> int:
+        return int(np.searchsorted(self.layout.offsets, token, side="right")) - 1
+
+
+def to_numpy(x: Any) -> Any:
+    """Anything that NumPy accepts, unchanged, or a tensor's values."""
+    return x.detach().cpu().numpy() if isinstance(x, Tensor) else x

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,26 @@ from torch import Tensor
 
 from trellis.arrays import IntArray
 from trellis.chain import segments as arrays
-from trellis.chain._segment_paths import Paths, check_paths, places_of, raise_forbidden
-from trellis.chain.segments import Segmented, SegmentPaths
-from trellis.chain.torch._scan.segments import log_partition as scanned_log_partition
-from trellis.chain.torch.answers import SegmentMarginals
-from trellis.chain.torch.batch import to_numpy
-from trellis.chain.torch.inference import layout_lengths, layout_of_mask, token_rows
+from trellis.chain.segments import Paths, Segmented, SegmentPaths, check_paths, raise_forbidden, scores_used
+from trellis.chain.torch.autograd import graph_gradient, layout_lengths, layout_of_mask, token_rows
+from trellis.chain.torch.scan import logsumexp
+from trellis.chain.torch.scores import to_numpy
 from trellis.errors import ShapeError
-from trellis.ragged import check_lengths
+from trellis.ragged import check_lengths, offsets_of
 
 Scores = tuple[Tensor, Tensor, Tensor, Tensor]
 """Segments, transitions, start, end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentMarginals:
+    """The result of forward-backward over segments; see ``trellis.chain.SegmentMarginals``."""
+
+    log_partition: Tensor
+    segments: Tensor
+    transitions: Tensor
+    start: Tensor
+    end: Tensor
 
 
 class SegmentScores:
@@ -136,7 +146,7 @@ class SegmentScores:
         """Log Z of each sequence, (B,). Its gradient is the marginals."""
         if not self.segments.is_cpu:
             self.numpy().log_partition()  # says what is wrong with the scores
-            return scanned_log_partition(self.lengths, *self.tensors)
+            return scan_log_partition(self.lengths, *self.tensors)
         value: Tensor = SegmentLogPartition.apply(self.requires_grad(), self.lengths, *self.tensors)  # type: ignore[no-untyped-call]
         return value
 
@@ -178,10 +188,10 @@ class SegmentScores:
         return torch.from_numpy(self.numpy().entropy()).to(self.segments)
 
     def _score(self, counts: IntArray, flat: IntArray) -> Tensor:
-        """The sum of segments transitions, start and end of each sequence, by picking what the paths use."""
+        """The sum of the segments, transitions, start and end that the path of each sequence uses, (B,)."""
         device, total = self.segments.device, self.segments.new_zeros(len(counts))
-        for name, (places, owner) in places_of(counts, flat, self.lengths).items():
-            values = getattr(self, name)[tuple(torch.from_numpy(place).to(device) for place in places)]
+        for name, (indices, owner) in scores_used(counts, flat, self.lengths).items():
+            values = getattr(self, name)[tuple(torch.from_numpy(index).to(device) for index in indices)]
             total = total.index_add(0, torch.from_numpy(owner).to(device), values)
         return total
 
@@ -189,7 +199,7 @@ class SegmentScores:
         """The gradient of log Z as a graph."""
         with torch.enable_grad():
             inputs = [x if x.requires_grad else x.detach().requires_grad_() for x in self.tensors]
-            value = scanned_log_partition(self.lengths, *inputs)
+            value = scan_log_partition(self.lengths, *inputs)
             found = torch.autograd.grad(value.sum(), inputs, create_graph=True, materialize_grads=True)
         return SegmentMarginals(value, *found)
 
@@ -215,7 +225,7 @@ class SegmentLogPartition(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return (None, None, *_graph_gradient(ctx.lengths, scores, grad))
+            return (None, None, *graph_gradient(scan_log_partition(ctx.lengths, *scores), scores, grad))
         weights, found, factor = to_numpy(grad).astype(np.float64), ctx.found, 1.0
         if len(weights) and (weights == weights[0]).all():
             factor = float(weights[0])
@@ -225,15 +235,34 @@ class SegmentLogPartition(torch.autograd.Function):
         return (None, None, *(torch.from_numpy(p * factor).to(x) for p, x in zip(parts, scores, strict=True)))
 
 
-def _graph_gradient(lengths: IntArray, scores: Scores, grad: Tensor) -> list[Tensor | None]:
-    """The same gradient as a graph, for gradients of gradients."""
-    wanted = [x for x in scores if x.requires_grad]
-    value = scanned_log_partition(lengths, *scores)
-    found = iter(torch.autograd.grad(value, wanted, grad, create_graph=True, allow_unused=True))
-    return [next(found) if x.requires_grad else None for x in scores]
-
-
 def as_arrays(lengths: IntArray, *scores: Tensor) -> arrays.SegmentScores:
     """The scores in float64, which share memory with the tensors if they can."""
     segments, *others = (to_numpy(x.to(torch.float64)) for x in scores)
     return arrays.SegmentScores(segments, lengths, *others)
+
+
+def scan_log_partition(lengths: IntArray, segments: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """Log Z of each sequence in plain torch, (B,): position by position, for graphs of gradients and other devices."""
+    sizes = torch.from_numpy(lengths).to(segments.device)
+    B, T, L = len(lengths), int(lengths.max(initial=0)), segments.shape[2]
+    if T == 0:
+        return segments.new_zeros(B) + segments.sum()  # of nothing, but a part of the graph
+    padded = _padded(lengths, segments, T)
+    into, alphas = [start.expand(B, L)], list[Tensor]()
+    for t in range(T):
+        # alpha[t, l] = lse_k(into[t-k, l] + s[t, k, l]);  into[t+1, l] = lse_i(alpha[t, i] + A[i, l])
+        longest = min(segments.shape[1], t + 1)
+        begins = torch.stack([into[t - k] for k in range(longest)], dim=1)
+        alphas.append(logsumexp(begins + padded[:, t, :longest], 1))
+        into.append(logsumexp(alphas[t][:, :, None] + transitions, 1))
+    last = torch.stack(alphas)[(sizes - 1).clamp_min(0), torch.arange(B, device=segments.device)]
+    return torch.where(sizes > 0, logsumexp(last + end, 1), 0.0)
+
+
+def _padded(lengths: IntArray, segments: Tensor, T: int) -> Tensor:
+    """(B, T, K, L), minus infinity behind the end of each sequence."""
+    first, size = torch.from_numpy(offsets_of(lengths)[:-1].copy()), torch.from_numpy(lengths)
+    places = torch.arange(T)
+    inside = (places < size[:, None]).to(segments.device)
+    rows = (first[:, None] + torch.minimum(places, (size - 1).clamp_min(0)[:, None])).clamp_max(len(segments) - 1)
+    return torch.where(inside[:, :, None, None], segments[rows.to(segments.device)], -torch.inf)

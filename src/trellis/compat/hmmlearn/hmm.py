@@ -87,13 +87,13 @@ class CategoricalHMM:
     def score(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> float:
         """Log-likelihood of all sequences together; minus infinity if one is impossible."""
         try:
-            return float(chain.log_partition(self._scores(X, lengths)).sum())
+            return float(self._scores(X, lengths).log_partition().sum())
         except NoPathError:
             return -np.inf
 
     def score_samples(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> tuple[float, FloatArray]:
         """Log-likelihood and the posterior probability (n_samples, n_components) of each state."""
-        found = chain.marginals(self._scores(X, lengths))
+        found = self._scores(X, lengths).marginals()
         return float(found.log_partition.sum()), found.tokens
 
     def predict_proba(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None = None) -> FloatArray:
@@ -109,7 +109,7 @@ class CategoricalHMM:
         """
         chosen = algorithm or self.algorithm
         if chosen == "viterbi":
-            best = chain.viterbi(self._scores(X, lengths))
+            best = self._scores(X, lengths).viterbi()
             return float(best.scores.sum()), best.tags
         if chosen == "map":
             posteriors = self.predict_proba(X, lengths)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from trellis.arrays import FloatArray
-from trellis.chain.recursions import log_sum
-from trellis.chain.tables import ChainTable
+from trellis.chain.tables import ChainTable, log_sum
 from trellis.report import Grid, Report
 
 

@@ -206,7 +206,7 @@ class HMM(Tagger[HMMConfig]):
         """Gamma and xi of one sequence."""
         posterior = self.posterior([observations])
         with posterior.named():
-            found = chain.marginals(posterior.scores, pairwise=True)
+            found = posterior.scores.marginals(pairwise=True)
         assert found.pairwise is not None
         finer, L = self._state_labels(), len(self.labels_)
         second = sum_by_label(found.pairwise, finer, L)  # (T - 1, S, L)

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trellis.chain.torch.answers import Decoded
-from trellis.chain.torch.scores import ChainScores
+from trellis.chain.torch.scores import ChainScores, Decoded
 from trellis.errors import ChainError
 
 # Written out, since torch 2.4 cannot read them from annotations that are strings.

@@ -1,0 +1,481 @@
+"""Chain inference in plain torch: any device, differentiable any number of times.
+
+The native kernels answer for CPU tensors; this module answers for every other device and for gradients of
+gradients, and is an independent check on the kernels. It loops over time steps only.
+
+Nearly everything follows from one backward recursion and the Markov chain it defines, where A[t] are the scores of
+transitions into position t, those of the chain plus its edges:
+
+    beta[T-1, i] = end[i]
+    beta[t-1, i] = log sum_j exp(A[t, i, j] + e[t, j] + beta[t, j])
+    log Z        = log sum_j exp(start[j] + e[0, j] + beta[0, j])
+
+    log P(y_0 = j)             = start[j] + e[0, j] + beta[0, j] - log Z
+    log P(y_t = j | y_t-1 = i) = A[t, i, j] + e[t, j] + beta[t, j] - beta[t-1, i]
+
+Marginals push the first distribution through the conditionals, entropy is the sum of the conditionals'
+entropies, samples are drawn from one conditional after another, and the loss of a tag is minus its
+conditional log probability. No such sum has terms of opposite sign, so nothing cancels; beta is kept near
+zero by taking its maximum out at each step, so that float32 is enough for long sequences.
+
+Letters: B sequences, T positions of the longest, N tokens, P pairs of neighbours, L labels, S spans, K paths. Tokens
+arrive flat, one sequence after another, and are padded to time-major [T, B, L] inside. Minus infinity forbids;
+gradients of log Z and of probabilities with respect to a forbidden score are zero. An empty sequence has one path, the
+empty one, with score 0. half and bfloat16 are computed in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+NEG_INF = -math.inf
+
+
+class Chain(NamedTuple):
+    """The scores of a ragged batch, flat."""
+
+    emissions: Tensor  # [N, L]
+    lengths: Tensor  # [B], on the CPU
+    transitions: Tensor  # [L, L] from, to
+    start: Tensor  # [L]
+    end: Tensor  # [L]
+    edges: Tensor | None = None  # [P, L, L] what the place adds to the transitions
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where flat rows sit in a time-major padded grid."""
+
+    lengths: Tensor  # [B]
+    active: Tensor  # [T, B] bool
+    index: Tensor  # [T, B] flat row of each cell; N for padding
+    time: Tensor  # [N] position of each flat row
+    sequence: Tensor  # [N] sequence of each flat row
+
+    @property
+    def later(self) -> tuple[Tensor, Tensor]:
+        """Position and sequence of the later token of each pair of neighbours, [P] each."""
+        return self.time[self.time > 0], self.sequence[self.time > 0]
+
+    def pad(self, flat: Tensor) -> Tensor:
+        """[N, ...] -> [T, B, ...], zero where padded."""
+        return torch.cat([flat, flat.new_zeros(1, *flat.shape[1:])])[self.index]
+
+    def flatten(self, padded: Tensor) -> Tensor:
+        """[T, B, ...] -> [N, ...]."""
+        return padded[self.time, self.sequence]
+
+    def last(self, padded: Tensor) -> Tensor:
+        """[T, B, ...] -> [B, ...], the value at the last position; that of the padding if a sequence is empty."""
+        return padded[(self.lengths - 1).clamp(min=0), torch.arange(padded.shape[1], device=padded.device)]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded chain scores of one floating type."""
+
+    layout: Layout
+    emissions: Tensor  # [T, B, L]
+    transitions: Tensor  # [L, L] from, to
+    start: Tensor  # [L]
+    end: Tensor  # [L]
+    edges: Tensor | None  # [T, B, L, L]; those of padding and of first positions are zero
+    dead: Tensor | None = None  # [T, B, L] states on no complete path, whose emissions are minus infinity, if any
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        T, B, L = self.emissions.shape
+        return T, B, L
+
+    def steps(self, t: int | slice | Tensor, b: Tensor | slice = slice(None)) -> Tensor:
+        """Scores of transitions into positions t of sequences b, [..., L, L]; [L, L] if all are the same."""
+        return self.transitions if self.edges is None else self.transitions + self.edges[t, b]
+
+    def steps_from(self, previous: Tensor, t: int | slice | Tensor, b: Tensor | slice = slice(None)) -> Tensor:
+        """The same from the given previous labels [...], [..., L]."""
+        if self.edges is None:
+            return self.transitions[previous]
+        L = self.emissions.shape[-1]
+        matrices = self.steps(t, b).expand(*previous.shape, L, L)
+        rows = previous[..., None, None].expand(*previous.shape, 1, L)
+        return matrices.gather(-2, rows).squeeze(-2)
+
+
+def prepare(chain: Chain) -> Batch:
+    """Padded scores in the widest type among them, at least float32, without states on no complete path."""
+    batch = pad(chain)
+    if any(bool((x == NEG_INF).any()) for x in chain if x is not None and x is not chain.lengths):
+        dead = ~_on_complete_paths(batch)
+        batch = replace(batch, emissions=batch.emissions.masked_fill(dead, NEG_INF), dead=dead)
+    return batch
+
+
+def pad(chain: Chain) -> Batch:
+    """Padded scores in the widest type among them, at least float32."""
+    scores = [x for x in chain if x is not None and x is not chain.lengths]
+    dtype = scores[0].dtype
+    for other in scores:
+        dtype = torch.promote_types(dtype, other.dtype)
+    if dtype in (torch.float16, torch.bfloat16):
+        dtype = torch.float32
+    layout = make_layout(chain.lengths, chain.emissions.device)
+    emissions = layout.pad(chain.emissions.to(dtype))
+    edges = None if chain.edges is None else _pad_edges(layout, chain.edges.to(dtype))
+    return Batch(layout, emissions, chain.transitions.to(dtype), chain.start.to(dtype), chain.end.to(dtype), edges)
+
+
+@torch.no_grad()
+def _on_complete_paths(batch: Batch) -> Tensor:
+    """Which states lie on a path from start to end that nothing forbids, bool [T, B, L]; all of the padding.
+
+    The recursions shift their rows by the largest score, so the others must not take part: a label of score 1e8 from
+    which the end cannot be reached would round away what is left of the rest.
+    """
+    active, possible = batch.layout.active.unsqueeze(-1), batch.emissions != NEG_INF
+    T, B, L = batch.shape
+    forward = [(batch.start != NEG_INF) & possible[0]]
+    for t in range(1, T):
+        # forward[t, j] = any_i (forward[t-1, i] and a step from i to j) and an emission of j
+        reached = (forward[-1].unsqueeze(-1) & (batch.steps(t) != NEG_INF)).any(1) & possible[t]
+        forward.append(torch.where(active[t], reached, forward[-1]))
+    ends = (batch.end != NEG_INF).expand(B, L)
+    backward = [ends]
+    for t in range(T - 1, 0, -1):
+        # backward[t-1, i] = any_j (a step from i to j, an emission of j and backward[t, j])
+        leads = ((batch.steps(t) != NEG_INF) & (possible[t] & backward[-1]).unsqueeze(1)).any(-1)
+        backward.append(torch.where(active[t], leads, ends))
+    return torch.stack(forward) & torch.stack(backward[::-1]) | ~active
+
+
+def _pad_edges(layout: Layout, edges: Tensor) -> Tensor:
+    t, b = layout.later
+    return edges.new_zeros(*layout.active.shape, *edges.shape[1:]).index_put((t, b), edges)
+
+
+def make_layout(lengths: Tensor, device: torch.device) -> Layout:
+    """Lay out sequences of the given lengths (a CPU tensor).
+
+    T is at least 2: then no recursion has a special case, and every score is part of every graph.
+    """
+    T = max(2, int(lengths.max())) if len(lengths) else 2
+    time = torch.arange(T).unsqueeze(-1)
+    active = time < lengths
+    index = torch.where(active, lengths.cumsum(0) - lengths + time, lengths.sum())
+    sequence, position = active.T.nonzero(as_tuple=True)
+    return Layout(*(part.to(device) for part in (lengths, active, index, position, sequence)))
+
+
+def finite(x: Tensor) -> Tensor:
+    """Replace minus infinity by 0, so that subtracting it changes nothing and makes no NaN."""
+    return x.masked_fill(x == NEG_INF, 0.0)
+
+
+def logsumexp(x: Tensor, dim: int = -1) -> Tensor:
+    """Log-sum-exp over an axis whose derivatives of any order are finite under minus infinity."""
+    shift = finite(x.detach().amax(dim, keepdim=True))
+    total = (x - shift).exp().sum(dim)  # at least 1, or 0 when every term is minus infinity
+    return torch.where(total > 0, torch.where(total > 0, total, 1.0).log() + shift.squeeze(dim), NEG_INF)
+
+
+def log_softmax(x: Tensor) -> Tensor:
+    """Log-softmax over the last axis, never above 0; a row of minus infinities stays one."""
+    return x - finite(logsumexp(x)).unsqueeze(-1)
+
+
+def pick(x: Tensor, label: Tensor) -> Tensor:
+    """x[..., label[...]]."""
+    return x.gather(-1, label.unsqueeze(-1)).squeeze(-1)
+
+
+def backward(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return beta[T, B, L], its maximum taken out at each step, and the sum of what was taken out, [B]."""
+    T, B, L = batch.shape
+    beta = batch.end.expand(B, L)
+    if batch.dead is not None:
+        beta = beta.masked_fill(batch.layout.last(batch.dead), NEG_INF)
+    betas, shifts = [beta], [beta.new_zeros(B, 1)]
+    for t in range(T - 1, 0, -1):
+        # beta[t-1, i] = log sum_j exp(A[t, i, j] + e[t, j] + beta[t, j])
+        message = logsumexp(batch.steps(t) + (batch.emissions[t] + beta).unsqueeze(1))  # [B, L]
+        if batch.dead is not None:
+            message = message.masked_fill(batch.dead[t - 1], NEG_INF)
+        shift = finite(message.detach().amax(-1, keepdim=True))
+        active = batch.layout.active[t].unsqueeze(-1)
+        beta = torch.where(active, message - shift, beta)
+        betas.append(beta)
+        shifts.append(torch.where(active, shift, 0.0))
+    return torch.stack(betas[::-1]), torch.stack(shifts).sum(0).squeeze(-1)
+
+
+def total(batch: Batch, beta: Tensor, scale: Tensor) -> Tensor:
+    """Log Z, [B]."""
+    log_z = logsumexp(batch.start + batch.emissions[0] + beta[0]) + scale
+    return torch.where(batch.layout.active[0], log_z, 0.0)
+
+
+def log_first(batch: Batch, beta: Tensor) -> Tensor:
+    """Log P(y_0 = j), [B, L]."""
+    return log_softmax(batch.start + batch.emissions[0] + beta[0])
+
+
+def log_conditional(
+    batch: Batch,
+    beta: Tensor,
+    t: int | slice | Tensor,
+    b: Tensor | slice = slice(None),
+    previous: Tensor | None = None,
+) -> Tensor:
+    """Log P(y_t = j | y_t-1 = i) at positions t of sequences b, [..., L, L].
+
+    Given the previous labels i it is [..., L].
+    """
+    scores = batch.emissions[t, b] + beta[t, b]
+    if previous is None:
+        return log_softmax(batch.steps(t, b) + scores.unsqueeze(-2))
+    return log_softmax(batch.steps_from(previous, t, b) + scores)
+
+
+def log_marginals(batch: Batch, beta: Tensor) -> Tensor:
+    """Log P(y_t = j), [T, B, L]; garbage in the padding."""
+    current = log_first(batch, beta)
+    result = [current]
+    for t in range(1, batch.shape[0]):
+        # log P(y_t = j) = log sum_i exp(log P(y_t-1 = i) + log P(y_t = j | y_t-1 = i))
+        current = logsumexp((current.unsqueeze(-1) + log_conditional(batch, beta, t)).transpose(-1, -2))
+        # Probabilities sum to one: what is off by rounding is taken out before it adds up over time.
+        current = current - finite(logsumexp(current.detach())).unsqueeze(-1)
+        result.append(current)
+    return torch.stack(result)
+
+
+def log_partition(chain: Chain) -> Tensor:
+    """Log of the sum of exp(score) over all paths, [B]; minus infinity if no path is valid."""
+    batch = prepare(chain)
+    beta, scale = backward(batch)
+    return total(batch, beta, scale)
+
+
+def marginals(chain: Chain) -> tuple[Tensor, Tensor, Tensor]:
+    """Log partition [B], token marginals [N, L], and marginals of adjacent pairs [P, L, L] in flat order."""
+    batch = prepare(chain)
+    beta, scale = backward(batch)
+    log_tokens = log_marginals(batch, beta)  # [T, B, L]
+    t, b = batch.layout.later
+    # P(y_t-1 = i, y_t = j) = P(y_t-1 = i) P(y_t = j | y_t-1 = i)
+    pairwise = (log_tokens[t - 1, b].unsqueeze(-1) + log_conditional(batch, beta, t, b)).exp()
+    return total(batch, beta, scale), batch.layout.flatten(log_tokens).exp(), pairwise
+
+
+def entropy(chain: Chain) -> Tensor:
+    """Entropy of the distribution over paths in nats, [B]."""
+    batch = prepare(chain)
+    beta, _ = backward(batch)
+    T, B, L = batch.shape
+    active = batch.layout.active
+    rest = beta.new_zeros(B, L)  # entropy of what follows, given the label here
+    for t in range(T - 1, 0, -1):
+        # H[t-1, i] = sum_j P(j | i) * (H[t, j] - log P(j | i))
+        expected = _expected_surprise(log_conditional(batch, beta, t), rest.unsqueeze(1))
+        rest = torch.where(active[t].unsqueeze(-1), expected, rest)
+    return torch.where(active[0], _expected_surprise(log_first(batch, beta), rest), 0.0)
+
+
+def weighted_nll(chain: Chain, tags: Tensor, weights: Tensor) -> Tensor:
+    """Weighted sum of -log P(y_t | y_0 .. y_t-1) over each sequence, [B]; never negative for weights >= 0.
+
+    With all weights 1 it is log Z - score; with all transitions zero it is the weighted cross entropy.
+    """
+    batch = prepare(chain)
+    beta, _ = backward(batch)
+    layout = batch.layout
+    path = layout.pad(tags)  # [T, B]
+    first = pick(log_first(batch, beta).unsqueeze(0), path[:1])
+    later = pick(log_conditional(batch, beta, slice(1, None), previous=path[:-1]), path[1:])
+    loss = -torch.cat([first, later])  # [T, B]
+    weight = layout.pad(weights.to(loss.dtype))
+    counted = layout.active & ~((weight == 0) & loss.isinf())  # a forbidden tag of weight 0 costs nothing
+    return (weight * torch.where(counted, loss, 0.0)).sum(0)
+
+
+def span_log_prob(
+    chain: Chain, spans: Tensor, tags: Tensor, before: Tensor | None = None, after: Tensor | None = None
+) -> Tensor:
+    """Log probability that each span carries its tags, [S]; minus infinity if that is impossible.
+
+    `spans[S, 3]` holds (sequence, begin, end), half-open and not empty; `tags` those of all spans, flat.
+    `before` and `after`, bool [S, L], also restrict the labels next to the span, if there are any.
+    """
+    batch = prepare(chain)
+    beta, _ = backward(batch)
+    log_tokens = log_marginals(batch, beta)  # [T, B, L]
+    spans = spans.to(log_tokens.device)
+    inside = make_layout((spans[:, 2] - spans[:, 1]).cpu(), log_tokens.device)
+    path = inside.pad(tags)  # [T of spans, S]
+    log_prob = _span_entry(batch, beta, log_tokens, spans, path[0], before)
+    log_prob = log_prob + _span_inside(batch, beta, spans, inside, path)
+    if after is None:
+        return log_prob
+    return log_prob + _span_exit(batch, beta, spans, inside.last(path), after)
+
+
+def sample(chain: Chain, n: int, generator: torch.Generator | None = None) -> Tensor:
+    """Draw n independent paths of every sequence from the exact distribution, int64 [n, N]."""
+    with torch.no_grad():
+        batch = prepare(chain)
+        beta, _ = backward(batch)
+        tags = [draw(log_first(batch, beta).exp().expand(n, -1, -1), generator)]  # [n, B] at each position
+        for t in range(1, len(beta)):
+            # y[t] ~ P(y_t = . | y_t-1 = y[t-1])
+            tags.append(draw(log_conditional(batch, beta, t, previous=tags[-1]).exp(), generator))
+        return batch.layout.flatten(torch.stack(tags).movedim(1, -1)).T.contiguous()
+
+
+def draw(probabilities: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Draw from probabilities [..., L] by inverting their cumulative sum: never a label of probability 0."""
+    cumulative = probabilities.cumsum(-1)
+    device = probabilities.device if generator is None else generator.device
+    uniform = torch.rand((*cumulative.shape[:-1], 1), generator=generator, dtype=cumulative.dtype, device=device)
+    below = cumulative <= uniform.to(cumulative.device) * cumulative[..., -1:]
+    return below.sum(-1).clamp(max=cumulative.shape[-1] - 1)
+
+
+def _expected_surprise(log_prob: Tensor, rest: Tensor) -> Tensor:
+    """Return sum_j p[j] * (rest[j] - log p[j]) over the last axis, 0 log 0 being 0."""
+    return (log_prob.exp() * (rest - finite(log_prob))).sum(-1)
+
+
+def _span_entry(
+    batch: Batch, beta: Tensor, log_tokens: Tensor, spans: Tensor, label: Tensor, before: Tensor | None
+) -> Tensor:
+    """Return log P(first label of the span, a label of `before` left of it), [S]."""
+    sequence, begin, _ = spans.unbind(-1)
+    free = pick(log_tokens[begin, sequence], label)
+    if before is None:
+        return free
+    left = log_tokens[begin - 1, sequence].masked_fill(~before, NEG_INF)  # [S, L]
+    step = log_conditional(batch, beta, begin, sequence)  # [S, L, L]
+    bound = logsumexp(left + pick(step, label.unsqueeze(-1).expand_as(left)))
+    return torch.where(begin > 0, bound, free)
+
+
+def _span_inside(batch: Batch, beta: Tensor, spans: Tensor, inside: Layout, path: Tensor) -> Tensor:
+    """Return log P(later labels of the span | its first), [S]."""
+    sequence, begin, _ = spans.unbind(-1)
+    time = begin + torch.arange(len(path), device=path.device).unsqueeze(-1)  # [T of spans, S]
+    time = torch.where(inside.active, time, begin)[1:]
+    log_prob = pick(log_conditional(batch, beta, time, sequence, path[:-1]), path[1:])
+    return torch.where(inside.active[1:], log_prob, 0.0).sum(0)
+
+
+def _span_exit(batch: Batch, beta: Tensor, spans: Tensor, label: Tensor, after: Tensor) -> Tensor:
+    """Return log P(a label of `after` follows | last label of the span), [S]."""
+    sequence, _, end = spans.unbind(-1)
+    has_next = end < batch.layout.lengths[sequence]
+    time = torch.where(has_next, end, 0)
+    following = log_conditional(batch, beta, time, sequence, label).masked_fill(~after, NEG_INF)
+    return torch.where(has_next, logsumexp(following), 0.0)
+
+
+def path_score(chain: Chain, tags: Tensor) -> Tensor:
+    """Score of the given path of each sequence, [B]."""
+    batch = pad(chain)
+    return _path_score(batch, batch.layout.pad(tags))
+
+
+def viterbi(chain: Chain) -> tuple[Tensor, Tensor]:
+    """Best path of each sequence, flat [N], and its score [B]; ties go to the smallest label id."""
+    batch = prepare(chain)
+    with torch.no_grad():
+        last, pointers = _viterbi_forward(batch)
+        tags = _follow(last, pointers, batch.layout.active).squeeze(-1)  # [T, B]
+    return batch.layout.flatten(tags), _path_score(batch, tags)
+
+
+def kbest(chain: Chain, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the k best distinct paths as (counts, scores, paths).
+
+    `counts[B]` is the number of paths found, fewer than k if fewer exist; `scores` holds theirs flat,
+    descending inside a sequence; `paths` holds for each sequence its paths one after another.
+    """
+    batch = prepare(chain)
+    T, _, L = batch.shape
+    K = k if T * math.log(L) > 50 else min(k, L**T)  # there are L ** T paths
+    scores, slots, pointers = _kbest_forward(batch, K)  # [B, K] twice
+    active = batch.layout.active
+    tags = _follow(slots, pointers, active) // K  # [T, B, K]
+    found = scores > NEG_INF  # [B, K]
+    paths = tags.permute(1, 2, 0)[found.unsqueeze(-1) & active.T.unsqueeze(1)]
+    return found.sum(-1), scores[found], paths
+
+
+def _path_score(batch: Batch, tags: Tensor) -> Tensor:
+    """Score of padded tags [T, B]."""
+    active = batch.layout.active
+    last = batch.layout.last(tags)
+    emitted = torch.where(active, pick(batch.emissions, tags), 0.0).sum(0)
+    moved = torch.where(active[1:], _moves(batch, tags), 0.0).sum(0)
+    return emitted + moved + torch.where(active[0], batch.start[tags[0]] + batch.end[last], 0.0)
+
+
+def _moves(batch: Batch, tags: Tensor) -> Tensor:
+    """Score of each transition of padded tags, [T - 1, B]."""
+    if batch.edges is None:
+        return batch.transitions[tags[:-1], tags[1:]]
+    return pick(batch.steps_from(tags[:-1], slice(1, None)), tags[1:])
+
+
+def _viterbi_forward(batch: Batch) -> tuple[Tensor, list[Tensor]]:
+    """Return the best last label [B, 1] and for each later position the best previous label [B, L]."""
+    best = batch.start + batch.emissions[0]
+    pointers = []
+    for t in range(1, batch.shape[0]):
+        # best[t, j] = e[t, j] + max_i (best[t-1, i] + A[t, i, j])
+        value, pointer = (best.unsqueeze(-1) + batch.steps(t)).max(1)
+        value = value + batch.emissions[t]
+        value = value - finite(value.amax(-1, keepdim=True))
+        best = torch.where(batch.layout.active[t].unsqueeze(-1), value, best)
+        pointers.append(pointer)
+    return (best + batch.end).argmax(-1, keepdim=True), pointers
+
+
+def _kbest_forward(batch: Batch, K: int) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return scores and last slots of the K best paths, [B, K], and pointers [B, L * K] of later positions.
+
+    Slot j * K + r is the path of rank r among those that end in label j; its pointer is the slot before it.
+    """
+    T, B, L = batch.shape
+    first = (batch.start + batch.emissions[0]).unsqueeze(-1)
+    best = torch.cat([first, first.new_full((B, L, K - 1), NEG_INF)], -1)  # [B, L, K]
+    shifts, pointers = [best.new_zeros(B, 1)], []
+    for t in range(1, T):
+        # best[t, j, :] = e[t, j] + the K largest of best[t-1, i, r] + A[t, i, j] over i and r
+        moves = (best.unsqueeze(-1) + batch.steps(t).unsqueeze(-2)).flatten(1, 2).transpose(1, 2)
+        value, slot = (part[..., :K] for part in moves.sort(stable=True, dim=-1, descending=True))
+        value = value + batch.emissions[t].unsqueeze(-1)
+        shift = finite(value.detach().amax((1, 2)).unsqueeze(-1))
+        active = batch.layout.active[t].unsqueeze(-1)
+        best = torch.where(active.unsqueeze(-1), value - shift.unsqueeze(-1), best)
+        shifts.append(torch.where(active, shift, 0.0))
+        pointers.append(slot.flatten(1))
+    final = (best + batch.end.unsqueeze(-1)).flatten(1)
+    scores, slots = (part[:, :K] for part in final.sort(stable=True, dim=-1, descending=True))
+    empty = torch.full((K,), NEG_INF, dtype=scores.dtype, device=scores.device)
+    empty[:1] = 0.0
+    scores = torch.where(batch.layout.active[0].unsqueeze(-1), scores + torch.stack(shifts).sum(0), empty)
+    return scores, slots, pointers
+
+
+def _follow(last: Tensor, pointers: list[Tensor], active: Tensor) -> Tensor:
+    """Trace pointers back from the last states [B, K] to the states at every position, [T, B, K]."""
+    state = last
+    states = [state]
+    for t in range(len(pointers), 0, -1):
+        # state[t-1] = pointer[t][state[t]], and padding only repeats the last state
+        state = torch.where(active[t].unsqueeze(-1), pointers[t - 1].gather(1, state), state)
+        states.append(state)
+    return torch.stack(states[::-1])
