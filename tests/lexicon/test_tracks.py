@@ -136,10 +136,10 @@ def test_tracks_that_share_at_most_one_token_share_their_copies():
 
 
 def test_a_chain_with_states_finer_than_labels_is_rewarded_by_its_labels():
-    from trellis.tags import TagStates
+    from trellis.tags import StateMap
 
     tags = TAG_SETS["IOB2"]
-    finer = TagStates.of(tags, Scheme.BIOES)
+    finer = StateMap.of(tags, Scheme.BIOES)
     random = np.random.default_rng(2)
     masks = finer.allowed_transitions()
     S = len(finer)

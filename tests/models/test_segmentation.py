@@ -14,7 +14,7 @@ from trellis.errors import ModelError
 from trellis.models import CRF
 from trellis.models.posterior import Posterior
 from trellis.models.segmentation import segments_of
-from trellis.tags import Role, Scheme, Span, TagSet, TagStates, make_label
+from trellis.tags import Role, Scheme, Span, StateMap, TagSet, make_label
 
 SPANNED = [scheme for scheme in Scheme if scheme is not Scheme.PLAIN]
 
@@ -27,7 +27,7 @@ def tag_set(scheme: Scheme, kinds: tuple[str, ...] = ("A", "B")) -> TagSet:
 
 
 def chain_of(
-    tags: TagSet, lengths: list[int], seed: int, *, legal: bool, states: TagStates | None = None
+    tags: TagSet, lengths: list[int], seed: int, *, legal: bool, states: StateMap | None = None
 ) -> ChainScores:
     random = np.random.default_rng(seed)
     L = len(tags) if states is None else len(states)
@@ -85,7 +85,7 @@ def test_forbidden_labels_stay_forbidden(scheme: Scheme, seed: int) -> None:
 )
 def test_states_that_are_finer_than_labels(data: Scheme, learned: Scheme) -> None:
     tags = tag_set(data)
-    states = TagStates.of(tags, learned)
+    states = StateMap.of(tags, learned)
     scores = chain_of(tags, [4, 3], 7, legal=True, states=states)
     assert_same_spans(Posterior(scores, tags, states.finer), ("A", "B"))
 

@@ -14,7 +14,7 @@ from trellis.errors import ConfigError, DataError
 from trellis.models.data import are_characters
 from trellis.tags import Detection, OnBadTags, Scheme, Style, convert_tags, detect
 from trellis.tags.detection import MOST_ODD, respelled
-from trellis.tags.schemes import ALL_LETTERS
+from trellis.tags.scheme import ALL_LETTERS
 from trellis.text import Sentence
 
 Units = list[list[str]]

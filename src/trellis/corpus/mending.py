@@ -15,8 +15,8 @@ from typing import NoReturn
 
 from trellis.errors import CorpusError, DataError
 from trellis.tags import BadTag, Detection, Mended, OnBadTags, Scheme, detect, mend, refusal, summary
+from trellis.tags.bad_tags import counted, named, spelling_note
 from trellis.tags.detection import detect_pairs
-from trellis.tags.mending import counted, named, spelling_note
 from trellis.text import Sentence
 
 HINT = (

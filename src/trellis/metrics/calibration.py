@@ -20,7 +20,7 @@ from trellis.errors import ConfigError, DataError, number_of
 from trellis.metrics.matching import check_aligned
 from trellis.metrics.report import Grid, Report, percent
 from trellis.tags import Span
-from trellis.tags.chunks import Tags
+from trellis.tags.spans import Tags
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from trellis.metrics.matching import compare, tally, tally_sentences
 from trellis.metrics.prf import SCORE_COLUMNS, Score, averages, per_type
 from trellis.metrics.report import Grid, Report, percent
 from trellis.tags import Scheme, Style
-from trellis.tags.chunks import Tags
+from trellis.tags.spans import Tags
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from trellis.arrays import BoolArray, IntArray
 from trellis.errors import DataError, number_of
 from trellis.metrics.prf import Tally
 from trellis.tags import Scheme, Style
-from trellis.tags.chunks import Alphabet, Chunks, ChunkTables, Tags, find_chunks, locate, reading
-from trellis.tags.spans import scheme_alphabet
+from trellis.tags.spans import Alphabet, Chunks, ChunkTables, Tags, find_chunks, locate, reading, scheme_alphabet
 
 
 class Comparison(NamedTuple):

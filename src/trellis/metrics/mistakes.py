@@ -19,7 +19,7 @@ from typing import Any
 from trellis.metrics.matching import check_aligned
 from trellis.metrics.report import Grid, Report
 from trellis.tags import Scheme, Span, Style, spans_from_sequences
-from trellis.tags.chunks import Tags
+from trellis.tags.spans import Tags
 
 
 class Mistake(enum.Enum):

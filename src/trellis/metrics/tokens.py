@@ -17,7 +17,7 @@ from trellis.errors import DataError, number_of
 from trellis.metrics.matching import check_aligned
 from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, per_type
 from trellis.metrics.report import Grid, Report, percent
-from trellis.tags.chunks import Tags
+from trellis.tags.spans import Tags
 
 _MOST_LABELS = 1000
 

@@ -21,8 +21,8 @@ from trellis.lazy import cached
 from trellis.tags import (
     Detection,
     Scheme,
+    StateMap,
     TagSet,
-    TagStates,
 )
 from trellis.tags.detection import NumberedLabels, count_pairs, detect_pairs
 from trellis.text import Sentence, graphemes
@@ -218,11 +218,11 @@ class Labelled:
                 row += 1
         return mask
 
-    def encode_states(self, states: TagStates) -> IntArray:
+    def encode_states(self, states: StateMap) -> IntArray:
         """Ids of the states of all labels, flat, as `encode`."""
         return states.encode(self.encode(states.tags), self.lengths)
 
-    def allowed_states(self, states: TagStates) -> BoolArray:
+    def allowed_states(self, states: StateMap) -> BoolArray:
         """``(N, S)``: the states each token may have."""
         return states.allowed(self.allowed(states.tags))
 

@@ -10,8 +10,8 @@ from trellis.models.data import Labelled, as_given
 from trellis.tags import (
     Detection,
     OnBadTags,
+    StateMap,
     TagSet,
-    TagStates,
     check_on_bad_tags,
     detect,
     mend,
@@ -19,7 +19,7 @@ from trellis.tags import (
     scheme_to_learn,
     summary,
 )
-from trellis.tags.mending import SHOWN, spelling_note, spellings
+from trellis.tags.bad_tags import SHOWN, spelling_note, spellings
 
 
 def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
@@ -64,14 +64,14 @@ def check_held_out(dev: Labelled, tags: TagSet) -> None:
         )
 
 
-def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: TagStates | None) -> TagStates:
+def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: StateMap | None) -> StateMap:
     """The states to learn: in the scheme of an earlier model, else in the one asked for.
 
     If sequences need not be `legal`, these are the labels: another scheme could not write all of them.
     """
     if before is not None:
-        return TagStates.of(tags, before.scheme)
-    return TagStates.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
+        return StateMap.of(tags, before.scheme)
+    return StateMap.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
 
 
 def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled, list[int]]:

@@ -10,7 +10,7 @@ from trellis.arrays import IntArray
 from trellis.chain import ChainScores
 from trellis.models.data import Labelled
 from trellis.models.posterior import Posterior
-from trellis.tags import Scheme, TagSet, TagStates
+from trellis.tags import Scheme, StateMap, TagSet
 from trellis.training import DevScores
 
 Scores: TypeAlias = "metrics.EntityScores | metrics.TaggingScores"  # a text: to tag, neither is imported
@@ -29,7 +29,7 @@ def headline(scores: Scores) -> float:
 
 
 def held_out_scores(
-    blocks: Iterable[ChainScores], dev: Labelled, states: TagStates, histories: IntArray | None = None
+    blocks: Iterable[ChainScores], dev: Labelled, states: StateMap, histories: IntArray | None = None
 ) -> DevScores:
     """What a model under training gets on held-out sentences, given their chain scores block by block.
 
@@ -39,7 +39,7 @@ def held_out_scores(
 
 
 def best_labels(
-    blocks: Iterable[ChainScores], inputs: Sequence[Any], states: TagStates, histories: IntArray | None = None
+    blocks: Iterable[ChainScores], inputs: Sequence[Any], states: StateMap, histories: IntArray | None = None
 ) -> list[list[str]]:
     """The best labels of the inputs, given their chain scores block by block."""
     found: list[list[str]] = []
@@ -50,7 +50,7 @@ def best_labels(
     return found
 
 
-def scores_of_labels(found: Sequence[Sequence[str]], dev: Labelled, states: TagStates) -> DevScores:
+def scores_of_labels(found: Sequence[Sequence[str]], dev: Labelled, states: StateMap) -> DevScores:
     """What predicted labels of held-out sentences get."""
     result = compare(dev.strings(), found, states.tags)
     if isinstance(result, metrics.TaggingScores):

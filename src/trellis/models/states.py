@@ -12,8 +12,8 @@ import numpy as np
 from trellis import chain, store
 from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.errors import NoPathError
-from trellis.tags import Scheme, TagSet, TagStates
-from trellis.tags.finer import FINER
+from trellis.tags import Scheme, StateMap, TagSet
+from trellis.tags.states import FINER
 
 _PRODUCTS = 200_000
 
@@ -51,12 +51,12 @@ def score(scores: chain.ChainScores, tags: IntArray, labels: IntArray | None) ->
     return scores.score(tags) if labels is None else log_mass(scores, labels == tags[:, None])
 
 
-def stored_states(stored: store.Stored, tags: TagSet) -> TagStates:
+def stored_states(stored: store.Stored, tags: TagSet) -> StateMap:
     """The states that a saved model learned; one saved before there was a choice learned its labels."""
     if "learn_scheme" not in stored.manifest:
-        return TagStates.of(tags)
+        return StateMap.of(tags)
     schemes = dict.fromkeys([tags.scheme.value, *(scheme.value for scheme in FINER)])
-    return TagStates.of(tags, Scheme(stored.manifest.choice("learn_scheme", list(schemes))))
+    return StateMap.of(tags, Scheme(stored.manifest.choice("learn_scheme", list(schemes))))
 
 
 def _log_mass(one: chain.ChainScores) -> float:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from trellis.tags.checking import Violation, convert_tags, validate_tags
-from trellis.tags.detection import Detection, SchemeFit, detect, detect_schemes, detect_style, fit_schemes
-from trellis.tags.finer import TagStates, scheme_to_learn
-from trellis.tags.labels import Role, Style
-from trellis.tags.mending import (
+from trellis.tags.bad_tags import (
     BadTag,
     Mended,
     OnBadTags,
@@ -17,17 +13,21 @@ from trellis.tags.mending import (
     repair_tags,
     summary,
 )
-from trellis.tags.schemes import Scheme
+from trellis.tags.detection import Detection, SchemeFit, detect, detect_schemes, detect_style, fit_schemes
+from trellis.tags.scheme import Role, Scheme, Style
 from trellis.tags.spans import (
     Span,
+    Violation,
+    convert_tags,
     make_label,
     parse_label,
     spans_from_sequences,
     spans_from_tags,
     tags_from_spans,
+    validate_tags,
 )
-from trellis.tags.tagset import AllowedTransitions, SpanSteps, TagSet
-from trellis.tags.writing import SpanTable, SpanWay
+from trellis.tags.states import StateMap, scheme_to_learn
+from trellis.tags.tagset import AllowedTransitions, SpanSteps, SpanTable, SpanWay, TagSet
 
 __all__ = [
     "AllowedTransitions",
@@ -42,10 +42,10 @@ __all__ = [
     "SpanSteps",
     "SpanTable",
     "SpanWay",
+    "StateMap",
     "Style",
     "TagChange",
     "TagSet",
-    "TagStates",
     "Violation",
     "check_on_bad_tags",
     "convert_tags",

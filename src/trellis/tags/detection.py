@@ -19,8 +19,7 @@ from typing import Any
 
 from trellis import _native
 from trellis.errors import TagError
-from trellis.tags.labels import SEPARATOR, Role, Style, split_label
-from trellis.tags.schemes import ALL_LETTERS, Scheme, legal_steps
+from trellis.tags.scheme import ALL_LETTERS, SEPARATOR, Role, Scheme, Style, legal_steps, split_label
 from trellis.tags.spans import parse_label
 
 Pairs = Mapping[tuple[str, str], int]

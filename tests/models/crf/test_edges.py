@@ -16,7 +16,7 @@ from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron
 
 LABELS = ["A", "B", "C"]
@@ -34,7 +34,7 @@ def objective_of(X, y, *, text=TEXT, all_edges=False, min_freq=0.0, scheme="plai
     data, index, edges = Labelled.of(X, y), AttributeIndex(), AttributeIndex()
     observed = Observed.of(TemplateExtractor(Templates.parse(text)), X, index, edges, grow=True)
     choice = FeatureSelection(min_freq, False, True, True, constraints, all_edges)
-    states = TagStates.of(data.tag_set(scheme))
+    states = StateMap.of(data.tag_set(scheme))
     return CRFObjective(observed, index, data, states, choice, edge_index=edges, **options)
 
 

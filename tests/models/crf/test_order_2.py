@@ -15,7 +15,7 @@ from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron
 
 LABELS = ["A", "B", "C"]
@@ -33,7 +33,7 @@ def objective_of(X, y, *, pairs=4, every=False, min_freq=0.0, **options):
     data, index = Labelled.of(X, y), AttributeIndex()
     observed = Observed.of(TemplateExtractor(Templates.parse(TEXT)), X, index, None, grow=True)
     choice = FeatureSelection(min_freq, False, every, True, False, False, pairs)
-    return CRFObjective(observed, index, data, TagStates.of(data.tag_set("plain")), choice, **options)
+    return CRFObjective(observed, index, data, StateMap.of(data.tag_set("plain")), choice, **options)
 
 
 def named(p, names):

@@ -18,7 +18,7 @@ from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
-from trellis.tags import Scheme, TagSet, TagStates
+from trellis.tags import Scheme, StateMap, TagSet
 from trellis.text import Sentence
 from trellis.training import Descent, Perceptron, averaged_perceptron
 
@@ -46,7 +46,7 @@ def objective_of(X, y, *, c2=0.0, constraints=False, all_states=False, scheme="p
     index = AttributeIndex()
     compiled = GivenExtractor().compile(X, index, grow=True)
     choice = FeatureSelection(0.0, all_states, True, True, constraints)
-    return CRFObjective(Observed(compiled), index, data, TagStates.of(data.tag_set(scheme)), choice, c2=c2, **options)
+    return CRFObjective(Observed(compiled), index, data, StateMap.of(data.tag_set(scheme)), choice, c2=c2, **options)
 
 
 class Reference:

@@ -12,7 +12,7 @@ from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed
 from trellis.models.data import Labelled
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 
 PLACES = st.sampled_from(["", *(f"%x[{row},0]" for row in range(-3, 4)), "%type[0,0]", "%type[1,0]", "%lower[-1,0]"])
 LINES = st.lists(st.lists(PLACES, min_size=1, max_size=3).map("/".join), min_size=1, max_size=8)
@@ -30,7 +30,7 @@ def evaluated(extractor, inputs, y, index, *, min_freq=0.0, single=False):
     data = Labelled.of(inputs, y)
     observed = Observed.of(extractor, inputs, index, None, grow=True)
     choice = FeatureSelection(min_freq, False, True, True, False)
-    objective = CRFObjective(observed, index, data, TagStates.of(data.tag_set("plain")), choice, single=single)
+    objective = CRFObjective(observed, index, data, StateMap.of(data.tag_set("plain")), choice, single=single)
     weights = np.random.default_rng(3).normal(size=objective.size)
     gradient = np.empty_like(weights)
     return objective.evaluate(weights, gradient), gradient

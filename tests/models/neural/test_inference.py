@@ -25,7 +25,7 @@ from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pair
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.lstm import BiLSTM, Packing
 from trellis.symbols import Symbols
-from trellis.tags import Scheme, TagSet, TagStates
+from trellis.tags import Scheme, StateMap, TagSet
 from trellis.text import Sentence
 
 COLUMN = [dataclasses.replace(s, columns={"pos": [w[:1] for w in s.tokens]}) for s in TRAIN]
@@ -77,7 +77,7 @@ def made(config: NeuralConfig, vectors: bool = False, scale: float = 1.0) -> tup
         table = np.random.default_rng(1).normal(size=(5, own.words.size)).astype(np.float32)
         table[:2] = 0
     tags = TagSet.from_labels({tag for s in TRAIN for tag in s.tags}, Scheme.IOB2, complete=True)
-    states = TagStates.of(tags, tags.scheme if config.learn_scheme == "data" else Scheme.BIOES)
+    states = StateMap.of(tags, tags.scheme if config.learn_scheme == "data" else Scheme.BIOES)
     config = resolved(config, Facts(vector_size=None if table is None else table.shape[1]))
     network = build(config, vocabulary, states, table)
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """seqeval's scheme classes, for ``scheme=`` of strict mode.
 
-The rules are Trellis's own (:func:`trellis.tags.chunks.strict_tables`), which give seqeval's spans on
+The rules are Trellis's own (:func:`trellis.tags.spans.strict_tables`), which give seqeval's spans on
 every input, except for IOE1: seqeval does not let a span begin with E, except right after an E of the same
 type, so it misses spans of one token before another of their type. That is mirrored here, and only
 here.
@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from trellis.errors import ConfigError, TagError, shown
 from trellis.tags import Role, Scheme
-from trellis.tags.chunks import Alphabet, ChunkTables, find_chunks, locate, strict_tables
-from trellis.tags.schemes import steps
+from trellis.tags.scheme import steps
+from trellis.tags.spans import Alphabet, ChunkTables, find_chunks, locate, strict_tables
 
 
 class Prefix(enum.Flag):

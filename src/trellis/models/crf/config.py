@@ -11,7 +11,7 @@ import numpy as np
 from trellis.config import setting
 from trellis.errors import ConfigError
 from trellis.models.histories import MOST_PAIRS
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 
 SUMMED = ("lbfgs", "owlqn")
 """Algorithms that only ask for the loss and the gradient of all sentences."""
@@ -155,7 +155,7 @@ _STOPPING = {
 }
 
 
-def resolved(config: CRFConfig, states: TagStates, tokens: int) -> CRFConfig:
+def resolved(config: CRFConfig, states: StateMap, tokens: int) -> CRFConfig:
     """The settings that a training on this many tokens uses, with a value for everything that was left unset.
 
     Only the first step length of sgd is still unset if it was: it is found during the training.

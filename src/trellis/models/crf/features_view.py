@@ -13,7 +13,7 @@ from trellis.features import Compiled, Extractor
 from trellis.metrics import Grid, Report
 from trellis.models import explanation
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TransitionTable(Report):
 
 
 def explain_features(
-    sentence: Any, position: int, extractor: Extractor, p: CRFWeights, own: TagStates
+    sentence: Any, position: int, extractor: Extractor, p: CRFWeights, own: StateMap
 ) -> explanation.Explanation:
     """The explanation of a token's label by features and transitions."""
     observed = Observed.of(extractor, [sentence], p.index, None if p.edges is None else p.edges.index)
@@ -90,7 +90,7 @@ def _parts(
             yield weights.index.name(attribute), *pair
 
 
-def top_features(p: CRFWeights, states: TagStates, label: str | None, n: int) -> FeatureTable:
+def top_features(p: CRFWeights, states: StateMap, label: str | None, n: int) -> FeatureTable:
     """The n largest weights by size, of all states, of those that stand for a label, or of one that is no label."""
     named = np.ones(len(states), dtype=np.bool_)
     if label is not None:
@@ -114,7 +114,7 @@ def _largest(p: AttributeWeights, named: BoolArray, n: int) -> Iterator[tuple[st
         yield p.index.name(a), own, w
 
 
-def transitions(p: CRFWeights, states: TagStates) -> TransitionTable:
+def transitions(p: CRFWeights, states: StateMap) -> TransitionTable:
     """All transitions, as a table."""
     shown = p.weighted | np.isneginf(p.transitions)
     rows = zip(p.transitions.tolist(), shown.tolist(), strict=True)

@@ -42,7 +42,7 @@ from trellis.models.states import stored_states
 from trellis.models.streams.once import LabelledStream
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.text.widths import FOLDED_POINTS
 from trellis.training import History
 from trellis.training.process_group import ProcessGroup
@@ -61,7 +61,7 @@ class CRF(Tagger[CRFConfig]):
     )
     config_class: ClassVar[type[Any]] = CRFConfig
     parameters_: CRFWeights
-    states_: TagStates
+    states_: StateMap
     """What the weights are about: the labels, as the scheme that is learned tells them apart."""
     _cached: Extractor | None = None
     _scorer: tuple[CRFWeights, _native.TokenScorer] | None = None
@@ -139,7 +139,7 @@ class CRF(Tagger[CRFConfig]):
         self._cached = None  # made for other settings
         return None
 
-    def _keep(self, learned: tuple[CRFWeights, History, CRFConfig], states: TagStates, extractor: Extractor) -> None:
+    def _keep(self, learned: tuple[CRFWeights, History, CRFConfig], states: StateMap, extractor: Extractor) -> None:
         self.parameters_, self.history_, self.settings_ = learned
         self.states_, self.tagset_, self._cached = states, states.tags, extractor
 

@@ -23,7 +23,7 @@ from trellis.models.crf.attributes import CountedPairs, FeatureSelection, PairTa
 from trellis.models.crf.transitions import FlatLabels, Transitions, select_transitions
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, owners_of
 from trellis.models.data import Labelled, check_tokens
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron
 from trellis.training.objective import Aggression, Confidence, Vector
 from trellis.training.process_group import SINGLE, ProcessGroup
@@ -38,7 +38,7 @@ class FeatureObjective(ABC):
     transitions: Transitions
     index: AttributeIndex
     edge_index: AttributeIndex
-    states: TagStates
+    states: StateMap
     steps: Compiled | None = None
     """The features of steps, if there are such."""
     c2: float
@@ -82,7 +82,7 @@ class FeatureObjective(ABC):
             self.index, ends, labels, state.copy(), L, transitions, chain.weighted, start, end, edges, histories
         )
 
-    def weights_of(self, old: CRFWeights, old_states: TagStates) -> Vector:
+    def weights_of(self, old: CRFWeights, old_states: StateMap) -> Vector:
         """The weights of an earlier model, whose features are added to those selected here; new weights are zero."""
         L = len(self.states)  # the labels of the earlier model come first, with the same numbers
         table, states = _joined(self.native.states(), old, old.labels.astype(np.int64), L)
@@ -126,7 +126,7 @@ class CRFObjective(FeatureObjective):
         observed: Observed,
         index: AttributeIndex,
         labelled: Labelled,
-        states: TagStates,
+        states: StateMap,
         selection: FeatureSelection,
         *,
         edge_index: AttributeIndex | None = None,

@@ -30,7 +30,7 @@ from trellis.models.crf.weights import owners_of
 from trellis.models.data import Label, LabelFacts, Labelled, check_tokens, name_of
 from trellis.models.learned_tags import learned_tag_set
 from trellis.models.streams.once import LabelledStream, StreamBlock
-from trellis.tags import TagSet, TagStates, mend
+from trellis.tags import StateMap, TagSet, mend
 from trellis.text import Sentence
 from trellis.training.objective import Vector
 from trellis.training.process_group import ProcessGroup
@@ -156,7 +156,7 @@ class CompiledCorpus:
             tags: list[list[Label]] = [[values[code] for code in own.tolist()] for own in labels]
             yield Labelled(sentences_at(arrays["places"]), tags, self.facts.partial, self.facts, block.first)
 
-    def blocks(self, states: TagStates, label_weights: Any) -> Iterator[CompiledBlock]:
+    def blocks(self, states: StateMap, label_weights: Any) -> Iterator[CompiledBlock]:
         """The blocks with the numbers of attributes and states."""
         values = list(self._codes)
         every = Labelled([values], [values], self.facts.partial)  # each label once, as if it were a sentence
@@ -228,7 +228,7 @@ class DiskObjective(FeatureObjective):
         self,
         corpus: CompiledCorpus,
         folder: str | Path,
-        states: TagStates,
+        states: StateMap,
         selection: FeatureSelection,
         *,
         c2: float,

@@ -13,11 +13,11 @@ from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, HistoryWeights
 from trellis.models.histories import MOST_PAIRS
 from trellis.store import Stored, narrowed
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.untrusted import Fields
 
 
-def to_stored(p: CRFWeights, extractor: Extractor, states: TagStates) -> tuple[dict[str, Any], Arrays]:
+def to_stored(p: CRFWeights, extractor: Extractor, states: StateMap) -> tuple[dict[str, Any], Arrays]:
     """Manifest and arrays."""
     templates = None
     if isinstance(extractor, TemplateExtractor):

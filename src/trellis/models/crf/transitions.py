@@ -17,7 +17,7 @@ from trellis.arrays import BoolArray, IntArray
 from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.weights import HistoryWeights
 from trellis.models.histories import labels_of, most_common, states_of
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.training.objective import Vector
 from trellis.training.process_group import SINGLE, ProcessGroup
 
@@ -182,7 +182,7 @@ class FlatLabels:
 
 
 def select_transitions(
-    selection: FeatureSelection, states: TagStates, labels: LabelCounts, group: ProcessGroup = SINGLE
+    selection: FeatureSelection, states: StateMap, labels: LabelCounts, group: ProcessGroup = SINGLE
 ) -> Transitions:
     """The transitions that are possible, and those that have a weight, given what all processes have seen."""
     L, limits = len(states), states.allowed_transitions()

@@ -20,7 +20,7 @@ from trellis.features import AttributeIndex, Compiled, Extractor
 from trellis.lazy import cached
 from trellis.models.histories import labels_of, states_of
 from trellis.ragged import check_lengths
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.training.objective import Vector
 
 
@@ -104,7 +104,7 @@ class Earlier(NamedTuple):
     """What was learned before."""
 
     weights: CRFWeights
-    states: TagStates
+    states: StateMap
 
 
 def scores_per_token(states: int, *, steps: bool) -> int:

@@ -29,7 +29,7 @@ from trellis.models.probability import logs
 from trellis.models.scoring import held_out_scores
 from trellis.models.tagger import FitOptions
 from trellis.ragged import split
-from trellis.tags import AllowedTransitions, TagSet, TagStates
+from trellis.tags import AllowedTransitions, StateMap, TagSet
 from trellis.training import DevScores, History, Step, undisturbed
 from trellis.training.em import best_of_restarts
 from trellis.training.process_group import ProcessGroup
@@ -304,7 +304,7 @@ def _validation(
     end = logs(legal.end.astype(np.float64))
     floor = Probabilities(np.where(legal.start, _TINY, 0.0), np.where(legal.transitions, _TINY, 0.0), np.empty((0, 1)))
 
-    states = TagStates.of(tags)
+    states = StateMap.of(tags)
 
     def validate(weights: FloatArray) -> DevScores:
         p = Probabilities.from_flat(weights, len(tags))

@@ -24,7 +24,7 @@ from trellis.models.neural.vectors import add_vectors
 from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.models.tagger import FitOptions
 from trellis.symbols import Symbols
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.training import History
 from trellis.training.neural import train
 from trellis.training.process_group import process_slice
@@ -37,7 +37,7 @@ class Lesson:
     config: NeuralConfig
     data: Labelled
     dev: Labelled | None
-    states: TagStates
+    states: StateMap
     lexical: Sequence[str | None]
     options: FitOptions
     before: LearnedNetwork | None
@@ -121,7 +121,7 @@ class Lesson:
         return Targets.of(data, self.states, self.config.label_weights, self.options.sentence_weights)
 
 
-def longest_span(states: TagStates, data: Labelled) -> int:
+def longest_span(states: StateMap, data: Labelled) -> int:
     """The tokens of the longest span; 0 if there is none."""
     spans = states.tags.find_spans(data.encode(states.tags), data.lengths)
     return int((spans.end - spans.begin).max()) if len(spans.end) else 0

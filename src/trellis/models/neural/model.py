@@ -28,7 +28,7 @@ from trellis.models.streams.epochs import SentenceStream, stream_of
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.optional import required
 from trellis.store import Stored
-from trellis.tags import OnBadTags, Scheme, TagSet, TagStates
+from trellis.tags import OnBadTags, Scheme, StateMap, TagSet
 from trellis.training.neural.settings import FREE
 
 
@@ -42,7 +42,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         [f"encoder.pretrained.{name}" for name in ("cache", "store", "tagging")] + [f"training.{name}" for name in FREE]
     )
     model_: LearnedNetwork
-    states_: TagStates
+    states_: StateMap
     """What the emissions are about: the labels, as the scheme that is learned tells them apart."""
 
     def _stream(
@@ -73,7 +73,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
         self.tagset_, self.states_ = tags, states
         self._set_precision()
 
-    def _states(self, tags: TagSet, before: TagStates | None) -> TagStates:
+    def _states(self, tags: TagSet, before: StateMap | None) -> StateMap:
         own = self.config
         legal = own.constraints and (own.head == "crf" or own.decoding == "legal")
         if own.head == "semicrf":
@@ -127,7 +127,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
             set_precision(self.model_.network.transformer.model, encoder.pretrained.tagging)
 
 
-def _segment_states(tags: TagSet, learn_scheme: str | None, before: TagStates | None) -> TagStates:
+def _segment_states(tags: TagSet, learn_scheme: str | None, before: StateMap | None) -> StateMap:
     """States that tell where spans begin and end: a semi-Markov head makes segments of them."""
     states = learned_states(tags, learn_scheme, True, before)
     if states.scheme not in (Scheme.BIOES, Scheme.BILOU, Scheme.BMES, Scheme.PLAIN):  # plain: spans of one token

@@ -26,7 +26,7 @@ from trellis.nn.lstm import Packing
 from trellis.nn.subwords import Subwords
 from trellis.nn.transformer import FeatureCache, PretrainedPart, TransformerEncoder
 from trellis.symbols import FIRST, PADDING
-from trellis.tags import Role, TagStates
+from trellis.tags import Role, StateMap
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +122,7 @@ class Network(nn.Module):
 def build(
     config: NeuralConfig,
     vocabulary: Vocabulary,
-    states: TagStates,
+    states: StateMap,
     vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
@@ -138,7 +138,7 @@ def build(
 def build_empty(
     config: NeuralConfig,
     vocabulary: Vocabulary,
-    states: TagStates,
+    states: StateMap,
     vectors: Float32Array | None = None,
     transformer: TransformerEncoder | None = None,
 ) -> Network:
@@ -226,7 +226,7 @@ def _characters(plan: CharacterPlan, settings: CharacterSettings) -> CharacterCN
     return CharacterCNN(*plan.characters, plan.output_size, widths=plan.widths, dropout=settings.dropout)
 
 
-def _head(config: NeuralConfig, states: TagStates) -> Head:
+def _head(config: NeuralConfig, states: StateMap) -> Head:
     if config.head == "semicrf":
         assert config.longest is not None
         return SemiCRFHead(len(states), segment_states(states), config.longest, config.boundaries)
@@ -236,7 +236,7 @@ def _head(config: NeuralConfig, states: TagStates) -> Head:
     return head(len(states), legal)  # type: ignore[arg-type]
 
 
-def segment_states(states: TagStates) -> SegmentStates:
+def segment_states(states: StateMap) -> SegmentStates:
     """Which state each token of a span has, by type; outside is a type of its own."""
     order = {Role.S: 0, Role.B: 1, Role.I: 2, Role.E: 3, Role.O: 0}
     kinds: dict[tuple[bool, str], int] = {}

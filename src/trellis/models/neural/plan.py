@@ -17,7 +17,7 @@ from trellis.models.neural.config import CharacterSettings, EncoderSettings, Neu
 from trellis.models.neural.inputs import CASES
 from trellis.models.neural.vocabulary import Vocabulary
 from trellis.symbols import FIRST
-from trellis.tags import AllowedTransitions, Scheme, TagStates
+from trellis.tags import AllowedTransitions, Scheme, StateMap
 
 WEIGHTS, TRANSFORMER = "weights.", "transformer."
 """What the names of a network's arrays begin with in a file, and of those of its transformer, which are apart."""
@@ -162,7 +162,7 @@ def _lstm(name: str, inputs: int, H: int) -> Shapes:
 
 
 def plan_of(
-    config: NeuralConfig, vocabulary: Vocabulary, states: TagStates, vectors: TableSize | None = None
+    config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, vectors: TableSize | None = None
 ) -> Plan | None:
     """The plan of a resolved configuration; None for networks of other kinds, with a transformer or a semi-CRF."""
     if config.encoder.transformer is not None or config.head == "semicrf":
@@ -217,7 +217,7 @@ def _characters(settings: CharacterSettings, count: int) -> CharacterPlan:
     return CharacterPlan(table, output, settings.widths)
 
 
-def legal_steps(config: NeuralConfig, states: TagStates) -> AllowedTransitions | None:
+def legal_steps(config: NeuralConfig, states: StateMap) -> AllowedTransitions | None:
     """What the head's chain allows; None if everything is."""
     if config.head == "softmax" and len(states) > _MOST_LABELS:
         raise ConfigError(f"a softmax takes at most {_MOST_LABELS} labels, got {len(states)}")

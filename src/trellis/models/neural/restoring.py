@@ -16,10 +16,10 @@ from trellis.models.neural.vocabulary import Vocabulary
 from trellis.nn.state import blueprint, check_state
 from trellis.nn.transformer import TransformerEncoder
 from trellis.store import Stored
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 
 
-def with_weights(config: NeuralConfig, vocabulary: Vocabulary, states: TagStates, weights: Weights) -> Network:
+def with_weights(config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, weights: Weights) -> Network:
     """The module of a network with a plan, whose weights were checked against it."""
     with torch.random.fork_rng():
         network = build_empty(config, vocabulary, states, weights.get(VECTORS))
@@ -27,7 +27,7 @@ def with_weights(config: NeuralConfig, vocabulary: Vocabulary, states: TagStates
 
 
 def checked(
-    config: NeuralConfig, vocabulary: Vocabulary, states: TagStates, vectors: Float32Array | None, stored: Stored
+    config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, vectors: Float32Array | None, stored: Stored
 ) -> Network:
     """The module that the settings of a file describe; memory is taken only for what the file has arrays for."""
     try:

@@ -18,7 +18,7 @@ from trellis.models.neural.vocabulary import Vocabulary
 from trellis.optional import required
 from trellis.store import Stored, pack_strings
 from trellis.symbols import Symbols
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 
 _NAMES = ("words", "vectors", "characters", "pairs")
 
@@ -40,7 +40,7 @@ def to_stored(learned: LearnedNetwork, *, by_reference: bool) -> tuple[dict[str,
     return manifest, arrays
 
 
-def from_stored(config: NeuralConfig, states: TagStates, stored: Stored) -> tuple[LearnedNetwork, NeuralConfig]:
+def from_stored(config: NeuralConfig, states: StateMap, stored: Stored) -> tuple[LearnedNetwork, NeuralConfig]:
     """The inverse of `to_stored`; memory is taken only for what the file has arrays for.
 
     Version 0.1 stored settings as they were given: what they leave unset follows from the arrays.
@@ -65,7 +65,7 @@ def from_stored(config: NeuralConfig, states: TagStates, stored: Stored) -> tupl
 
 
 def _plan(
-    settings: NeuralConfig, vocabulary: Vocabulary, states: TagStates, vectors: Float32Array | None, stored: Stored
+    settings: NeuralConfig, vocabulary: Vocabulary, states: StateMap, vectors: Float32Array | None, stored: Stored
 ) -> Plan | None:
     if stored.manifest.optional_table("transformer") is not None:
         return None
@@ -92,14 +92,14 @@ def _check_labels(config: NeuralConfig, L: int, stored: Stored) -> None:
         stored.array(f"{WEIGHTS}head.crf.transitions", np.float32, (L, L))
 
 
-def _with_weights(config: NeuralConfig, vocabulary: Vocabulary, states: TagStates, weights: Weights) -> Any:
+def _with_weights(config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, weights: Weights) -> Any:
     from trellis.models.neural.restoring import with_weights
 
     return with_weights(config, vocabulary, states, weights)
 
 
 def _torch_network(
-    config: NeuralConfig, vocabulary: Vocabulary, states: TagStates, vectors: Float32Array | None, stored: Stored
+    config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, vectors: Float32Array | None, stored: Stored
 ) -> Callable[[], Any]:
     """The network of a file that only torch computes, built now: only then it is known to fit the file."""
     with required("a neural model with a transformer or a semi-CRF", "trellis-crf[neural]", ModelError):

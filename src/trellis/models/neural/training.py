@@ -14,7 +14,7 @@ from trellis.models.data import Labelled
 from trellis.models.neural.network import Network, NetworkInputs
 from trellis.models.neural.torch_tagging import scores_of
 from trellis.models.scoring import best_labels, scores_of_labels
-from trellis.tags import TagStates
+from trellis.tags import StateMap
 from trellis.training import DevScores
 from trellis.training.neural.task import Gather, alone
 
@@ -37,7 +37,7 @@ class Targets:
     def of(
         cls,
         data: Labelled,
-        states: TagStates,
+        states: StateMap,
         label_weights: Mapping[str, float] | None,
         sentence_weights: FloatArray | None,
     ) -> Targets:
@@ -160,7 +160,7 @@ class Validation:
     share: slice
     """Which sentences `inputs` are."""
     dev: Labelled
-    states: TagStates
+    states: StateMap
 
     def __call__(self, gather: Gather) -> DevScores:
         """Of the network in its present state."""

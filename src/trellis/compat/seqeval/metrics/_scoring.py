@@ -16,7 +16,7 @@ from trellis.errors import ConfigError, shown
 from trellis.metrics.matching import compare_read, tally
 from trellis.metrics.prf import Tally, divide, f_measure
 from trellis.tags import Role
-from trellis.tags.chunks import Alphabet
+from trellis.tags.spans import Alphabet
 
 Average = Literal["micro", "macro", "weighted"] | None
 ZeroDivision = Literal["warn", 0, 1]

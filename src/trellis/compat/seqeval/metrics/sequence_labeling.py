@@ -27,7 +27,7 @@ from trellis.compat.seqeval.metrics._scoring import (
 )
 from trellis.compat.seqeval.scheme import Token
 from trellis.errors import DataError
-from trellis.tags.chunks import conlleval_tables, find_chunks
+from trellis.tags.spans import conlleval_tables, find_chunks
 
 Tags = list[list[str]]
 

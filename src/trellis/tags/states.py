@@ -20,12 +20,9 @@ import numpy as np
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
 from trellis.lazy import cached
-from trellis.tags.chunks import conlleval_tables
-from trellis.tags.labels import Role
-from trellis.tags.schemes import Scheme, legal_steps
-from trellis.tags.spans import Span, make_label, parse_label, spans_from_tags, tags_from_spans
-from trellis.tags.tagset import AllowedTransitions, TagSet
-from trellis.tags.writing import roles_of_spans
+from trellis.tags.scheme import Role, Scheme, legal_steps
+from trellis.tags.spans import Span, conlleval_tables, make_label, parse_label, spans_from_tags, tags_from_spans
+from trellis.tags.tagset import AllowedTransitions, TagSet, roles_of_spans
 
 FINER = (Scheme.IOB2, Scheme.IOE2, Scheme.BIOES, Scheme.BILOU, Scheme.BMES)
 """Schemes to learn in: the role of a token does not depend on the neighbours of its span."""
@@ -46,7 +43,7 @@ def scheme_to_learn(tags: TagSet, wanted: str | None) -> Scheme:
 
 
 @dataclass(frozen=True, eq=False)
-class TagStates:
+class StateMap:
     """The states of a chain that answers with the labels of `tags` and learns them in `scheme`."""
 
     tags: TagSet
@@ -55,7 +52,7 @@ class TagStates:
     roles: IntArray  # [S] its role in the scheme that is learned
 
     @classmethod
-    def of(cls, tags: TagSet, scheme: Scheme | None = None) -> TagStates:
+    def of(cls, tags: TagSet, scheme: Scheme | None = None) -> StateMap:
         """The states for learning in `scheme`; those of an earlier set of labels stay the first of a longer one.
 
         Where the labels tell apart as much themselves, or have no scheme, the states are the labels.

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from trellis.errors import TagError
-from trellis.tags import Scheme, Style, TagSet, TagStates, convert_tags, make_label, scheme_to_learn, validate_tags
-from trellis.tags.finer import FINER
+from trellis.tags import Scheme, StateMap, Style, TagSet, convert_tags, make_label, scheme_to_learn, validate_tags
+from trellis.tags.states import FINER
 
 COARSE = [Scheme.IO, Scheme.IOB1, Scheme.IOB2, Scheme.IOE1, Scheme.IOE2]
 
@@ -34,7 +34,7 @@ def paths_of(states, length):
 @pytest.mark.parametrize("scheme", COARSE)
 def test_every_legal_sequence_has_exactly_one_path_and_every_path_is_one(scheme, learn):
     tags = complete(scheme)
-    states = TagStates.of(tags, learn)
+    states = StateMap.of(tags, learn)
     for length in (1, 2, 3, 4):
         found = [tuple(tags.decode(states.labels[list(path)])) for path in paths_of(states, length)]
         assert sorted(found) == sorted(legal(tags, length))
@@ -45,7 +45,7 @@ def test_every_legal_sequence_has_exactly_one_path_and_every_path_is_one(scheme,
 @pytest.mark.parametrize("scheme", COARSE)
 def test_encoding_is_the_conversion_to_the_scheme_that_is_learned(scheme, learn, style):
     tags = complete(scheme, style=style)
-    states = TagStates.of(tags, learn)
+    states = StateMap.of(tags, learn)
     for own in legal(tags, 4):
         path = states.encode(tags.encode(own), np.array([4]))
         assert tags.decode(states.labels[path]) == list(own)
@@ -55,36 +55,36 @@ def test_encoding_is_the_conversion_to_the_scheme_that_is_learned(scheme, learn,
 
 def test_sequences_of_a_batch_are_encoded_each_by_itself():
     tags = TagSet(("O", "B-X", "I-X"), Scheme.IOB2)
-    states = TagStates.of(tags, Scheme.BIOES)
+    states = StateMap.of(tags, Scheme.BIOES)
     path = states.encode(tags.encode(["B-X", "B-X", "I-X", "O"]), np.array([1, 0, 3]))
     assert [states.names[state] for state in path] == ["S-X", "B-X", "E-X", "O"]
 
 
 def test_the_states_are_the_labels_where_these_tell_apart_as_much():
     for tags in (complete(Scheme.BIOES), TagSet(("DET", "NOUN")), complete(Scheme.BMES)):
-        states = TagStates.of(tags, Scheme.BIOES)
+        states = StateMap.of(tags, Scheme.BIOES)
         assert states.finer is None
         assert states.names == tags.labels
         assert np.array_equal(states.allowed_transitions().transitions, tags.allowed_transitions().transitions)
 
 
 def test_labels_that_never_occur_make_no_states():
-    states = TagStates.of(TagSet(("O", "B-X"), Scheme.IOB2), Scheme.BIOES)
+    states = StateMap.of(TagSet(("O", "B-X"), Scheme.IOB2), Scheme.BIOES)
     assert states.names == ("O", "S-X")
 
 
 def test_adjoining_spans_of_iob1_have_states_of_their_own_only_where_b_occurs():
-    assert TagStates.of(TagSet(("O", "I-X"), Scheme.IOB1), Scheme.BIOES).names == ("O", "B-X", "I-X", "E-X", "S-X")
-    names = TagStates.of(TagSet(("O", "I-X", "B-X"), Scheme.IOB1), Scheme.BIOES).names
+    assert StateMap.of(TagSet(("O", "I-X"), Scheme.IOB1), Scheme.BIOES).names == ("O", "B-X", "I-X", "E-X", "S-X")
+    names = StateMap.of(TagSet(("O", "I-X", "B-X"), Scheme.IOB1), Scheme.BIOES).names
     assert {"S-X (I-X)", "S-X (B-X)", "B-X (I-X)", "B-X (B-X)", "I-X", "E-X"} <= set(names)
 
 
 @pytest.mark.parametrize("scheme", COARSE)
 def test_the_states_of_a_longer_set_of_labels_begin_with_those_of_the_shorter(scheme):
     labels = complete(scheme).labels
-    longest = TagStates.of(TagSet(labels, scheme), Scheme.BIOES)
+    longest = StateMap.of(TagSet(labels, scheme), Scheme.BIOES)
     for count in range(1, len(labels)):
-        states = TagStates.of(TagSet(labels[:count], scheme), Scheme.BIOES)
+        states = StateMap.of(TagSet(labels[:count], scheme), Scheme.BIOES)
         assert longest.labels[: len(states)].tolist() == states.labels.tolist()
         assert longest.roles[: len(states)].tolist() == states.roles.tolist()
 

@@ -15,11 +15,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from trellis.errors import TagError, number_of
-from trellis.tags.checking import validate_tags
 from trellis.tags.detection import Detection, respelled
-from trellis.tags.labels import Role, Style
-from trellis.tags.schemes import Scheme
-from trellis.tags.spans import make_label, parse_label, spans_from_tags, tags_from_spans
+from trellis.tags.scheme import Role, Scheme, Style
+from trellis.tags.spans import make_label, parse_label, spans_from_tags, tags_from_spans, validate_tags
 
 OnBadTags = Literal["error", "repair", "drop"]
 SHOWN = 10
