@@ -14,7 +14,7 @@ $(shell mkdir -p build && find src -name '*.py' | sort > $(MODULES).new && \
 SOURCES := pyproject.toml constraints.txt $(MODULES) $(shell find native -type f)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve test test-engines browser faults siege fuzz fuzz-native sanitize wheel test-wheel web matrix check format bench docs clean
+.PHONY: help demo serve test test-engines browser nginx faults siege fuzz fuzz-native sanitize wheel test-wheel web matrix check format bench docs clean
 
 help:  ## what each target does
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ test: $(VENV)/.dev  ## all tests, with the same random examples in each run
 
 browser:  ## Debian's chromium for the tests of the page, if there is no browser; as root
 	@sh tools/prerequisites.sh browser
+
+nginx:  ## Debian's nginx for the test of the server behind it, if there is none; as root
+	@sh tools/prerequisites.sh nginx
 
 $(VENV)/.engines: $(VENV)/.dev
 	$(PIP) install --quiet -c constraints.txt -e '.[ray,spark,dask,datasets,spacy]'

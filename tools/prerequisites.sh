@@ -4,6 +4,7 @@
 #   tools/prerequisites.sh python [COMMAND]   prints the newest Python from 3.11 on that runs, or COMMAND if it will do
 #   tools/prerequisites.sh compiler           fails unless there is a C++ compiler that works
 #   tools/prerequisites.sh browser            installs Debian's chromium if there is no browser for the tests of the page
+#   tools/prerequisites.sh nginx              installs Debian's nginx if there is none for the test of the server behind it
 #
 # Every candidate is run, since pyenv and the like have commands on the path that only print an error.
 
@@ -63,16 +64,29 @@ find_compiler() {
     fi
 }
 
+# Debian's packages, as root; the lists are fetched if they are missing or old.
+install_packages() {
+    { apt-get install -y -qq --no-install-recommends "$@" ||
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends "$@"; }
+    } > /dev/null 2>&1 || fail "apt-get could not install $1"
+}
+
 find_browser() {
     for candidate in "$TRELLIS_CHROMIUM" chromium chromium-browser; do
         [ -n "$candidate" ] && command -v "$candidate" && return
     done
     [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null 2>&1 ||
         fail "there is no browser: install chromium, or name one in TRELLIS_CHROMIUM"
-    { apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core ||
-        { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
-    } > /dev/null 2>&1 || fail "apt-get could not install chromium"
+    install_packages chromium fonts-dejavu-core
     command -v chromium
+}
+
+find_nginx() {
+    PATH=$PATH:/usr/sbin:/usr/local/sbin
+    command -v nginx && return
+    [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null 2>&1 || fail "there is no nginx: install nginx-light"
+    install_packages nginx-light
+    command -v nginx
 }
 
 case "$1 $2" in
@@ -81,5 +95,6 @@ case "$1 $2" in
     "python "*) find_python "$2" "PYTHON=$2 is not a Python 3.11 or newer that runs: install python3, or unset PYTHON" ;;
     "compiler ") find_compiler ;;
     "browser ") find_browser ;;
-    *) fail "usage: tools/prerequisites.sh python [COMMAND] | compiler | browser" ;;
+    "nginx ") find_nginx ;;
+    *) fail "usage: tools/prerequisites.sh python [COMMAND] | compiler | browser | nginx" ;;
 esac

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.server.conftest import client_of
+from trellis.server import Keys, ModelRegistry
 from trellis.server.batcher import BatchRecord
 from trellis.server.metrics import Metrics
 
@@ -29,6 +31,19 @@ def test_requests_and_batches_are_counted() -> None:
     assert 'trellis_request_seconds_bucket{le="0.001",path="/v1/tag"} 1.0' in lines
     assert "trellis_tokens_total 100.0" in lines
     assert "trellis_queued_tokens 3.0" in lines
+
+
+def test_what_the_guard_refuses_is_counted_and_unknown_addresses_are_one(registry: ModelRegistry) -> None:
+    for client in client_of(registry, keys=Keys(["correct-horse-battery"])):
+        assert client.get("/v1/models").status_code == 401
+        assert client.get("/healthz", headers={"host": "evil.example"}).status_code == 400
+        allowed = {"authorization": "Bearer correct-horse-battery"}
+        for path in ("/nothing", "/nowhere", "/page/nothing.js"):
+            assert client.get(path, headers=allowed).status_code == 404
+        lines = client.get("/metrics", headers=allowed).text.splitlines()
+    assert 'trellis_requests_total{path="/v1/models",status="401"} 1.0' in lines
+    assert 'trellis_requests_total{path="/healthz",status="400"} 1.0' in lines
+    assert 'trellis_requests_total{path="other",status="404"} 3.0' in lines
 
 
 def test_figures_of_processes_are_added_and_a_dead_one_has_no_queue(tmp_path: Path) -> None:

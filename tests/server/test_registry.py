@@ -41,6 +41,18 @@ def test_a_changed_model_takes_the_place_and_old_requests_end_on_the_old_one(own
     assert registry.refresh() == []
 
 
+def test_the_version_is_that_of_the_content_not_of_the_file(own_folders: dict[str, Path]) -> None:
+    registry, file = ModelRegistry(own_folders), own_folders["ner"] / MODEL
+    before = registry.get("ner")
+    file.write_bytes(file.read_bytes())
+    os.utime(file, ns=(1, 1))
+    assert registry.refresh() == []
+    assert (registry.get("ner").tagger, registry.get("ner").version) == (before.tagger, before.version)
+    assert ModelRegistry(own_folders).get("ner").version == before.version
+    other_model(own_folders["ner"])
+    assert registry.refresh() == ["ner"]
+
+
 @pytest.mark.parametrize("how", ["truncated", "garbage", "empty", "missing", "no folder", "a folder"])
 def test_a_broken_model_changes_nothing_but_what_is_said(own_folders: dict[str, Path], how: str) -> None:
     place = own_folders["ner"]

@@ -10,14 +10,13 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
 from trellis.errors import ConfigError, StoreError, TrellisError, did_you_mean
-from trellis.lazy import cached
 from trellis.models import Tagger, load
 from trellis.models.folder import model_file
 from trellis.server.problems import RequestError
@@ -38,11 +37,8 @@ class ServedModel:
     name: str
     tagger: Tagger[Any]
     signature: Signature
-
-    @cached
-    def version(self) -> str:
-        """The same in all processes that opened the same file, another one for another file."""
-        return hashlib.sha256(repr(self.signature).encode()).hexdigest()[:12]
+    version: str
+    """A digest of the file: the same for the same content, wherever and whenever it was opened."""
 
     def about(self) -> ModelAnswer:
         """What clients may know."""
@@ -109,21 +105,30 @@ class ModelRegistry:
             if signature == self._tried[name]:
                 return False
             self._tried[name] = signature
-            self._models[name] = _opened(name, path)
+            before, model = self._models[name], _opened(name, path, self._models[name])
+            self._models[name] = model
         except Exception as error:  # whatever is wrong with a file, the old model goes on
             reason = str(error) if isinstance(error, TrellisError) else f"it cannot be opened: {type(error).__name__}"
             self._problems[name] = _without_path(reason, path, name)
             if time.time_ns() - self._tried[name][1] < _SETTLED:
                 self._tried[name] = _NOTHING
             return False
-        self._tried[name] = self._models[name].signature
+        self._tried[name] = model.signature
         self._problems.pop(name, None)
-        return True
+        return model.tagger is not before.tagger
 
 
-def _opened(name: str, path: Path) -> ServedModel:
+def _opened(name: str, path: Path, before: ServedModel | None = None) -> ServedModel:
+    """The model of a file; it is not loaded if it has the content that it had before."""
     signature = _signature(path)  # before it is read: if it changes meanwhile, it is opened again
-    return ServedModel(name, load(path), signature)
+    try:
+        with open(model_file(path), "rb") as file:
+            version = hashlib.file_digest(file, "sha256").hexdigest()[:12]
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
+    if before is not None and version == before.version:
+        return replace(before, signature=signature)
+    return ServedModel(name, load(path), signature, version)
 
 
 def _signature(path: Path) -> Signature:
