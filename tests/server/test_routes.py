@@ -189,6 +189,14 @@ def test_a_bad_line_gets_an_error_in_its_place(client: Client, ner: Any) -> None
     assert found[4]["tags"] == []
 
 
+@pytest.mark.parametrize("wrong", [b'{"text": "a"}{"text": "b"}', b'{"text": "a"} {"text": "b"}', b'{"text":', b'"b"}'])
+def test_a_line_is_one_object(client: Client, wrong: bytes) -> None:
+    body = b'{"text": "Anna"}\n' + wrong + b'\n{"text": "Paul"}\n'
+    response = client.post("/v1/tag", content=body, headers={"content-type": "application/x-ndjson"})
+    first, error, last = [json.loads(line) for line in response.text.splitlines()]
+    assert (first["text"], error["error"]["input"], last["text"]) == ("Anna", 1, "Paul")
+
+
 def test_bad_options_of_lines_are_refused_before_the_first(client: Client) -> None:
     for query in (
         "k_best=x",

@@ -113,15 +113,13 @@ class JobBuilder:
 
         return BatchJob(ExplainInference(model, request.top), parts, finish, self._seconds(request.timeout))
 
-    def lines(self, options: TagOptions) -> Callable[[bytes], list[BatchJob]]:
+    def lines(self, options: TagOptions) -> Callable[[Sequence[bytes]], list[BatchJob]]:
         """``/v1/tag`` with JSON Lines: how some lines become jobs, with the options of the query."""
         self._check(options)
         model = self._registry.get(options.model)
 
-        def jobs(body: bytes) -> list[BatchJob]:
-            lines = decode_lines(TagLine, body)
-            if lines is None:
-                lines = [decode(TagLine, body)]
+        def jobs(given: Sequence[bytes]) -> list[BatchJob]:
+            lines = decode_lines(TagLine, given)
             for line in lines:
                 if (line.text is UNSET) is (line.tokens is UNSET):
                     _only(line, "text", "tokens")

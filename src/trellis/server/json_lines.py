@@ -8,7 +8,7 @@ in its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple
 
 from starlette.requests import ClientDisconnect
@@ -21,6 +21,8 @@ from trellis.server.limits import ServerLimits
 from trellis.server.problems import RequestError, logged
 from trellis.server.schemas import LINES
 
+LineReader = Callable[[Sequence[bytes]], list[BatchJob]]
+
 
 class LineBlock(NamedTuple):
     """Lines that came together; `first` is the number of the first one in the body."""
@@ -32,7 +34,7 @@ class LineBlock(NamedTuple):
 class LinesResponse:
     """An ASGI response that reads lines and writes their answers in turns."""
 
-    def __init__(self, batcher: Batcher, limits: ServerLimits, read: Callable[[bytes], list[BatchJob]]) -> None:
+    def __init__(self, batcher: Batcher, limits: ServerLimits, read: LineReader) -> None:
         self._batcher, self._limits, self._read = batcher, limits, read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,7 +57,7 @@ class LinesResponse:
         lines = [line for line in block.lines if line]
         if 1 < len(lines) == len(block.lines) and all(map(bytes.strip, lines)):
             try:
-                return await self._asked(b"\n".join(lines))
+                return await self._asked(lines)
             except Exception as error:
                 if isinstance(error, RequestError) and error.status == 503:
                     return b"".join(_told(error, block.first + i) for i in range(len(block.lines)))
@@ -67,12 +69,12 @@ class LinesResponse:
                 answers.append(_told(long, number))
             elif line.strip():
                 try:
-                    answers.append(await self._asked(line))
+                    answers.append(await self._asked([line]))
                 except Exception as error:
                     answers.append(_told(error, number))
         return b"".join(answers)
 
-    async def _asked(self, lines: bytes) -> bytes:
+    async def _asked(self, lines: Sequence[bytes]) -> bytes:
         """The answers to lines that are all right; they wait while there is no room for them."""
         seconds, answers = self._limits.seconds, []
         for job in self._read(lines):
