@@ -26,6 +26,7 @@ from trellis.server.schemas import (
     ExplainAnswer,
     ExplainRequest,
     LexiconEntry,
+    SingleRequest,
     TagAnswer,
     TagLine,
     TagOptions,
@@ -187,7 +188,7 @@ class JobBuilder:
         if options.spans_only and not options.probabilities:
             raise invalid("spans_only needs probabilities: spans come with theirs")
 
-    def _single(self, request: TrellisRequest | ExplainRequest) -> tuple[ServedModel, InputColumns]:
+    def _single(self, request: SingleRequest) -> tuple[ServedModel, InputColumns]:
         """The model of a request about one text or token list, and that input."""
         model = self._registry.get(request.model)
         if _only(request, "text", "tokens") == "text":

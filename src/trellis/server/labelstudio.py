@@ -9,13 +9,11 @@ The labelling interface says which field of a task is the text, and under which 
 
 from __future__ import annotations
 
-import re
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
-from html import unescape
 from itertools import chain
 from typing import Any, Literal
+from xml.etree import ElementTree
 
 from msgspec import UNSET, Struct
 from msgspec.json import encode
@@ -29,10 +27,6 @@ from trellis.server.limits import ServerLimits
 from trellis.server.problems import invalid, too_large
 from trellis.server.registry import ModelRegistry, ServedModel
 from trellis.server.schemas import Count, Probability, StrictStruct, decode
-
-_NAME, _VALUE = r"[A-Za-z_][\w:.-]*+", r"""(?:"[^"]*+"|'[^']*+')"""
-_ATTRIBUTE = re.compile(rf"({_NAME})\s*+=\s*+({_VALUE})")
-_TAG = re.compile(rf"<({_NAME})((?:\s++{_NAME}\s*+=\s*+{_VALUE})*+)\s*+/?>")
 
 
 class LabelStudioTask(Struct):
@@ -107,30 +101,19 @@ class Interface:
     """The field of a task that is the text; None if it does not say."""
 
 
-def _tags_in(config: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The opening tags of a labelling interface with their attributes, names in small letters; whatever it is.
-
-    Parsers of XML resolve entities, and that of HTML takes time that grows with the square of what is not closed.
-    """
-    for tag in _TAG.finditer(_without_comments(config)):
-        yield tag[1].lower(), {name.lower(): unescape(value[1:-1]) for name, value in _ATTRIBUTE.findall(tag[2])}
-
-
-def _without_comments(config: str) -> str:
-    before, *rest = config.split("<!--")
-    return before + "".join(piece.partition("-->")[2] for piece in rest)
-
-
 def interface(config: str) -> Interface:
-    """The first labels of text in a labelling interface.
+    """The first labels of text in a labelling interface; one that is not XML, or defines entities, says nothing.
 
     >>> interface('<View><Labels name="ner" toName="doc"/><Text name="doc" value="$body"/></View>')
     Interface(from_name='ner', to_name='doc', field='body')
     """
-    tags = list(_tags_in(config))
-    labels: dict[str, str] = next((own for tag, own in tags if tag == "labels"), {})
-    to_name = labels.get("toname") or "text"
-    texts = [own for tag, own in tags if tag in ("text", "hypertext") and own.get("name") == to_name]
+    try:
+        elements = [] if "<!DOCTYPE" in config else list(ElementTree.fromstring(config).iter())
+    except (ElementTree.ParseError, ValueError):
+        elements = []
+    labels = next((element for element in elements if element.tag == "Labels"), ElementTree.Element("Labels"))
+    to_name = labels.get("toName") or "text"
+    texts = [element for element in elements if element.tag in ("Text", "HyperText") and element.get("name") == to_name]
     value = (texts[0].get("value") or "") if texts else ""
     return Interface(labels.get("name") or "label", to_name, value.removeprefix("$") or None)
 

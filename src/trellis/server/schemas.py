@@ -80,28 +80,29 @@ class TagLine(StrictStruct):
     id: str | UnsetType = UNSET
 
 
-class TrellisRequest(StrictStruct):
+class SingleRequest(StrictStruct):
     """A text or a token list."""
 
     text: str | UnsetType = UNSET
     tokens: list[Token] | UnsetType = UNSET
     model: ModelName | UnsetType = UNSET
+    timeout: Timeout | UnsetType = UNSET
+
+
+class TrellisRequest(SingleRequest):
+    """A text or a token list."""
+
     known: list[Label] | UnsetType = UNSET
     known_spans: list[KnownSpan] | UnsetType = UNSET
     lexicon: list[LexiconEntry] | UnsetType = UNSET
     k_best: Annotated[int, Meta(ge=1)] = 3
-    timeout: Timeout | UnsetType = UNSET
 
 
-class ExplainRequest(StrictStruct):
+class ExplainRequest(SingleRequest):
     """A text or a token list, and which of its tokens to explain; all if it is left out."""
 
-    text: str | UnsetType = UNSET
-    tokens: list[Token] | UnsetType = UNSET
-    model: ModelName | UnsetType = UNSET
     positions: list[Count] | UnsetType = UNSET
     top: Annotated[int, Meta(ge=1, le=1000)] = 10
-    timeout: Timeout | UnsetType = UNSET
 
 
 class Correction(StrictStruct):
