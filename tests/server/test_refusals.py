@@ -152,6 +152,7 @@ def test_other_types_are_refused(strict: Client) -> None:
 def test_addresses_and_methods_that_are_not_there(strict: Client) -> None:
     for response, status in (
         (strict.http.get("/nothing"), 404),
+        (strict.http.get("/healthz/", follow_redirects=False), 404),
         (strict.http.get("/page/nothing.js"), 404),
         (strict.http.get("/page/..%2f__init__.py"), 404),
         (strict.http.get("/v1/tag"), 405),

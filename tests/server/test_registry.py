@@ -53,7 +53,7 @@ def test_the_version_is_that_of_the_content_not_of_the_file(own_folders: dict[st
     assert registry.refresh() == ["ner"]
 
 
-@pytest.mark.parametrize("how", ["truncated", "garbage", "empty", "missing", "no folder", "a folder"])
+@pytest.mark.parametrize("how", ["truncated", "garbage", "empty", "missing", "no folder", "a folder", "a device"])
 def test_a_broken_model_changes_nothing_but_what_is_said(own_folders: dict[str, Path], how: str) -> None:
     place = own_folders["ner"]
     file, whole = place / MODEL, (place / MODEL).read_bytes()
@@ -67,6 +67,8 @@ def test_a_broken_model_changes_nothing_but_what_is_said(own_folders: dict[str, 
         file.unlink()
         if how == "a folder":
             file.mkdir()
+        elif how == "a device":
+            file.symlink_to("/dev/zero")
     for _ in range(2):
         assert registry.refresh() == []
         assert registry.get("ner") is before
@@ -75,6 +77,8 @@ def test_a_broken_model_changes_nothing_but_what_is_said(own_folders: dict[str, 
     assert place.parent.name not in registry.problems["ner"]
     if how == "a folder":
         file.rmdir()
+    elif how == "a device":
+        file.unlink()
     place.mkdir(exist_ok=True)
     other_model(place)
     assert registry.refresh() == ["ner"]

@@ -58,6 +58,7 @@ def create_app(registry: ModelRegistry, settings: ServerSettings | None = None) 
 
     table = routes.table()
     app = Starlette(routes=table, exception_handlers={HTTPException: _not_here}, lifespan=lifespan)
+    app.router.redirect_slashes = False  # nobody is sent to an address that is made of the Host header
     return RequestCounter(Guard(app, chosen.hosts, chosen.keys), metrics, {route.path for route in table})
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -136,6 +137,8 @@ def _signature(path: Path) -> Signature:
         found = os.stat(model_file(path))
     except OSError as error:
         raise StoreError(f"{path} cannot be opened: {error.strerror}") from None
+    if not stat.S_ISREG(found.st_mode):  # of a device or a pipe, reading may never end
+        raise StoreError(f"{path} cannot be opened: it is not a file")
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
