@@ -33,7 +33,7 @@ TORCH_AT_HOME = (
     "nn/",
     "compat/torchcrf.py",
     "training/neural/",
-    *(f"models/neural/{name}.py" for name in ("learning", "network", "restoring", "torch_tagging", "training")),
+    *(f"models/neural/{name}.py" for name in ("network", "training")),
 )
 FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 MODELS = [file for file in FILES if file.startswith("models/") and file != "models/__init__.py"]

@@ -177,7 +177,7 @@ class TestResuming:
 
     def test_a_killed_training_is_refused_before_anything_is_read(self, tmp_path, monkeypatch):
         self.killed(tmp_path)
-        monkeypatch.setattr("trellis.models.neural.learning.add_vectors", lambda *_: pytest.fail("vectors were read"))
+        monkeypatch.setattr("trellis.models.neural.training.add_vectors", lambda *_: pytest.fail("vectors were read"))
         message = r"holds a neural training that did not end, begun 20.*: continue it with --resume"
         with pytest.raises(ModelError, match=message):
             neural()[0].fit(None, folder=tmp_path)

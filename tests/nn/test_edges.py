@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from trellis.models.neural.learning import take_over
+from trellis.models.neural.training import take_over
 from trellis.nn.heads import BilinearEdges
 
 

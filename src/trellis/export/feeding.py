@@ -12,7 +12,7 @@ from trellis.errors import ModelError
 from trellis.export.network import plan_around
 from trellis.export.transformer import INPUTS
 from trellis.models.data import tokens_of
-from trellis.models.neural.learned import LearnedNetwork
+from trellis.models.neural.inference import LearnedNetwork
 from trellis.models.tagger import Tagger
 from trellis.ragged import pad
 

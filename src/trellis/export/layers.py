@@ -8,7 +8,7 @@ import numpy as np
 
 from trellis.arrays import AnyArray
 from trellis.export.graph import Graph
-from trellis.models.neural.layers import Weights
+from trellis.models.neural.plan import Weights
 
 
 def lstm(graph: Graph, features: str, lengths: str, weights: Weights, name: str) -> tuple[str, str]:

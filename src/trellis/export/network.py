@@ -7,9 +7,8 @@ from trellis.export.graph import Graph
 from trellis.export.layers import bilstm, character_cnn, character_lstm, embedded
 from trellis.export.transformer import add_transformer
 from trellis.models.neural.config import NeuralConfig
-from trellis.models.neural.layers import Weights
-from trellis.models.neural.learned import LearnedNetwork
-from trellis.models.neural.plan import VECTORS, CharacterPlan, PartPlan, Plan, TableSize, WordPlan, parts_of
+from trellis.models.neural.inference import LearnedNetwork
+from trellis.models.neural.plan import VECTORS, CharacterPlan, PartPlan, Plan, TableSize, Weights, WordPlan, parts_of
 
 
 def add_network(graph: Graph, learned: LearnedNetwork, settings: NeuralConfig, mask: str) -> str:

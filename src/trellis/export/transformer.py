@@ -21,7 +21,7 @@ import numpy as np
 from trellis.errors import ModelError
 from trellis.export.graph import OPSET, Graph
 from trellis.export.layers import bilstm
-from trellis.models.neural.layers import Weights
+from trellis.models.neural.plan import Weights
 
 INPUTS = {
     "ids": "input_ids",

@@ -14,14 +14,12 @@ from tests.models.contract import TRAIN
 from tests.models.neural.test_contract import TINY
 from trellis import _native, chain, models
 from trellis.models import Ensemble, NeuralTagger
-from trellis.models.neural import layers, torch_tagging
+from trellis.models.neural import inference as layers
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
-from trellis.models.neural.inference import Inference
-from trellis.models.neural.inputs import Spelt
+from trellis.models.neural.inference import Inference, gathered
 from trellis.models.neural.network import Network, build
 from trellis.models.neural.plan import Plan, TableSize, plan_of
-from trellis.models.neural.tagging import gathered, scores_of
-from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
+from trellis.models.neural.vocabulary import Spelt, TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM
 from trellis.nn.lstm import BiLSTM, Packing
 from trellis.symbols import Symbols
@@ -103,8 +101,8 @@ def test_a_network_of_any_kind_answers_as_its_module(config: NeuralConfig, vecto
     weights = weights_of(network)
     assert dict(plan.shapes()) == {name: array.shape for name, array in weights.items()}
     inputs = sentences_with_columns(given)
-    found = scores_of(Inference(plan, weights), vocabulary.encode(inputs))
-    wanted = torch_tagging.scores_of(network, network.encode(vocabulary, inputs))
+    found = Inference(plan, weights).chain_scores(vocabulary.encode(inputs))
+    wanted = network.chain_scores(network.encode(vocabulary, inputs))
     np.testing.assert_allclose(found.emissions, wanted.emissions, rtol=1e-5, atol=1e-6)
     for name in ("lengths", "transitions", "start", "end"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
@@ -116,10 +114,10 @@ def test_long_sentences_and_many_of_them_in_the_order_of_the_input() -> None:
     random = np.random.default_rng(0)
     inputs = [list(random.choice(WORDS, n)) for n in (0, 3000, 1, *random.integers(0, 40, 500))]
     inference = Inference(plan, weights_of(network))
-    found = scores_of(inference, vocabulary.encode(inputs)).emissions
-    wanted = torch_tagging.scores_of(network, network.encode(vocabulary, inputs)).emissions
+    found = inference.chain_scores(vocabulary.encode(inputs)).emissions
+    wanted = network.chain_scores(network.encode(vocabulary, inputs)).emissions
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    alone = [scores_of(inference, vocabulary.encode([own])).emissions for own in inputs]
+    alone = [inference.chain_scores(vocabulary.encode([own])).emissions for own in inputs]
     np.testing.assert_array_equal(found, np.concatenate(alone), "the same bits in any batch")
 
 
@@ -132,7 +130,7 @@ def test_any_number_of_threads_gives_the_same_bits() -> None:
     try:
         for threads in (1, 2, 5):
             chain.set_num_threads(threads)
-            found.append([scores_of(inference, part).emissions for part in (encoded, vocabulary.encode(inputs[:20]))])
+            found.append([inference.chain_scores(part).emissions for part in (encoded, vocabulary.encode(inputs[:20]))])
     finally:
         chain.set_num_threads(before)
     for other in found[1:]:

@@ -20,8 +20,7 @@ from trellis import models
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.models import NeuralTagger
 from trellis.models.neural.config import Facts, NeuralConfig, resolved
-from trellis.models.neural.inputs import CASES, case_of
-from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, learn_pairs, learn_vocabulary
+from trellis.models.neural.vocabulary import CASES, TokenCounts, Vocabulary, case_of, learn_pairs, learn_vocabulary
 from trellis.nn.encoder import LookupPart
 from trellis.symbols import FIRST, PADDING, UNKNOWN, Symbols
 from trellis.text import Sentence

@@ -16,7 +16,7 @@ from tests.nn.tiny import bert, save_folder
 from trellis import demo, models
 from trellis.errors import ConfigError, ModelError
 from trellis.models import NeuralTagger
-from trellis.models.neural import learning as neural
+from trellis.models.neural import training as neural
 from trellis.nn.lstm import Packing
 from trellis.nn.transformer import TransformerEncoder
 from trellis.tags import Scheme, validate_tags

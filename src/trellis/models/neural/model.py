@@ -21,7 +21,7 @@ from trellis.errors import ConfigError, ModelError
 from trellis.models.data import Labelled
 from trellis.models.learned_tags import check_held_out, learned_states, learned_tag_set
 from trellis.models.neural.config import NeuralConfig
-from trellis.models.neural.learned import LearnedNetwork
+from trellis.models.neural.inference import LearnedNetwork
 from trellis.models.neural.storage import from_stored, to_stored
 from trellis.models.states import stored_states
 from trellis.models.streams.epochs import SentenceStream, stream_of
@@ -59,7 +59,7 @@ class NeuralTagger(Tagger[NeuralConfig]):
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
         with required("training a neural model", "trellis-crf[neural]", ModelError):
-            from trellis.models.neural.learning import Lesson
+            from trellis.models.neural.training import NeuralTraining
 
         before, tags_before = (self.model_, self.tagset_) if self._goes_on(options) else (None, None)
         tags = learned_tag_set(data, self.config.scheme, self.config.constraints, tags_before)
@@ -68,8 +68,8 @@ class NeuralTagger(Tagger[NeuralConfig]):
             check_held_out(dev, tags)
         if options.stream is not None and self.lexical_:
             raise ModelError("matches of a lexicon are learned from all sentences at once: a stream never has them")
-        lesson = Lesson(self.config, data, dev, states, self.lexical_, options, before, self._seen)
-        self.model_, self.settings_, self.history_ = lesson.learn()
+        training = NeuralTraining(self.config, data, dev, states, self.lexical_, options, before, self._seen)
+        self.model_, self.settings_, self.history_ = training.run()
         self.tagset_, self.states_ = tags, states
         self._set_precision()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,20 +12,35 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trellis.arrays import Float32Array, IntArray
-from trellis.errors import ConfigError
+from trellis import chain
+from trellis.arrays import AnyArray, Float32Array, IntArray
+from trellis.errors import ConfigError, StoreError
 from trellis.models.data import tokens_of
 from trellis.models.neural.config import CharacterSettings, EncoderSettings, NeuralConfig
-from trellis.models.neural.inputs import EncodedSentences
-from trellis.models.neural.plan import CharacterPlan, PartPlan, TableSize, WordPlan, legal_steps, parts_of
-from trellis.models.neural.vocabulary import Vocabulary
+from trellis.models.neural.inference import SMALL, by_length, gathered
+from trellis.models.neural.plan import (
+    PRETRAINED,
+    TRANSFORMER,
+    VECTORS,
+    WEIGHTS,
+    CharacterPlan,
+    PartPlan,
+    TableSize,
+    Weights,
+    WordPlan,
+    legal_steps,
+    parts_of,
+)
+from trellis.models.neural.vocabulary import EncodedSentences, Vocabulary
 from trellis.nn.characters import CharacterCNN, CharacterLSTM, CharacterPart
 from trellis.nn.encoder import Batch, Characters, Encoder, LookupPart, Part, WordPart
 from trellis.nn.heads import BilinearEdges, CRFHead, Head, SegmentStates, SemiCRFHead, SoftmaxHead
 from trellis.nn.loss import supports, tagging_loss
-from trellis.nn.lstm import Packing
+from trellis.nn.lstm import Packing, one_thread
+from trellis.nn.state import blueprint, check_state
 from trellis.nn.subwords import Subwords
 from trellis.nn.transformer import FeatureCache, PretrainedPart, TransformerEncoder
+from trellis.store import Stored
 from trellis.symbols import FIRST, PADDING
 from trellis.tags import Role, StateMap
 
@@ -109,6 +125,35 @@ class Network(nn.Module):
         features = self.encoder(batch)
         edges = None if self.edges is None else self.edges(features, batch.packing.lengths)
         return self.emission(features).float(), edges
+
+    def chain_scores(self, inputs: NetworkInputs) -> chain.ChainScores:
+        """The scores of encoded sentences, from which every answer comes: batches of similar length on all cores."""
+        self.eval()
+        device, of_words, head = self.device, self.encoder.of_words, self.head
+
+        def answer(examples: IntArray) -> tuple[AnyArray, AnyArray | None]:
+            with torch.inference_mode():
+                batch = inputs.batch(examples, self.parts, of_words=of_words)
+                scores, edges = self.scores(batch.to(device))
+            return scores.cpu().numpy(), None if edges is None else edges.cpu().numpy()
+
+        if inputs.subwords is not None:  # a transformer takes most of the time, and it does compute on padding
+            batches = inputs.subwords.by_length(device.type)
+        else:
+            batches = by_length(inputs, torch.get_num_threads())
+        workers = min(torch.get_num_threads(), len(batches)) if device.type == "cpu" else 1
+        small = workers < 2 and int(inputs.lengths.sum()) <= SMALL and inputs.subwords is None
+        with one_thread() if small else nullcontext():
+            emissions, edges = gathered(
+                answer,
+                inputs,
+                head.num_scores,
+                self.edges is not None,
+                batches,
+                workers,
+                partial(torch.set_num_threads, 1),
+            )
+        return head.answers(emissions, inputs.lengths, edges)
 
     def joined_loss(self, batch: Batch, tags: Tensor) -> Tensor | None:
         """The summed loss of the sentences in one node of the graph; None if the network is of another kind."""
@@ -250,3 +295,41 @@ def segment_states(states: StateMap) -> SegmentStates:
             )
         places[kind, order[Role(role)]] = state
     return SegmentStates(places[: len(kinds), :4].copy())
+
+
+def with_weights(config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, weights: Weights) -> Network:
+    """The module of a network with a plan, whose weights were checked against it."""
+    with torch.random.fork_rng():
+        network = build_empty(config, vocabulary, states, weights.get(VECTORS))
+    return _filled(network, weights)
+
+
+def checked(
+    config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, vectors: Float32Array | None, stored: Stored
+) -> Network:
+    """The module that the settings of a file describe; memory is taken only for what the file has arrays for."""
+    try:
+        with torch.random.fork_rng():
+            make = partial(build_empty, config, vocabulary, states, vectors, _transformer(stored))
+            network = blueprint(make, len(stored.arrays), stored.where)
+    except ConfigError as error:
+        raise StoreError(f"{stored.where}: the saved settings make no network: {error}") from None
+    check_state(network.state_dict(), stored, WEIGHTS, left_out=PRETRAINED)
+    own = {name.removeprefix(WEIGHTS): a for name, a in stored.arrays.items() if name.startswith(WEIGHTS)}
+    return _filled(network, own)
+
+
+def _filled(network: Network, weights: Weights) -> Network:
+    """The network with weights that fit, where there is most room to compute; a transformer has its own."""
+    # The encoder's weights have no memory yet: they become these tensors.
+    state = {name: torch.tensor(array) for name, array in weights.items()}
+    network.load_state_dict(state, strict=False, assign=True)
+    return network.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _transformer(stored: Stored) -> TransformerEncoder | None:
+    description = stored.manifest.optional_table("transformer")
+    if description is None:
+        return None
+    own = {name.removeprefix(TRANSFORMER): a for name, a in stored.arrays.items() if name.startswith(TRANSFORMER)}
+    return TransformerEncoder.from_arrays(own, description.values, where=stored.where)

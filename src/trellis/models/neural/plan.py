@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from trellis.arrays import Float32Array, IntArray
 from trellis.errors import ConfigError
 from trellis.models.neural.config import CharacterSettings, EncoderSettings, NeuralConfig
-from trellis.models.neural.inputs import CASES
-from trellis.models.neural.vocabulary import Vocabulary
+from trellis.models.neural.vocabulary import CASES, TokenIds, Vocabulary
 from trellis.symbols import FIRST
 from trellis.tags import AllowedTransitions, Scheme, StateMap
 
@@ -25,6 +25,9 @@ PRETRAINED = "encoder.parts.transformer.transformer."
 """What the names of a transformer's weights begin with in the network."""
 VECTORS = "encoder.parts.words.vectors.weight"
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
+Weights = Mapping[str, Float32Array]
+"""By their names in the network."""
+_LSTM = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 _MOST_LABELS = 4096  # of a softmax: its table of legal transitions is (L, L), and a file has no array of that size
 
 
@@ -100,6 +103,14 @@ class LookupPlan:
         """Of what a token gets."""
         return self.table.size * (2 if self.of == "pairs" else 1)
 
+    def ids(self, tokens: TokenIds) -> IntArray:
+        """What is looked up for each token: ``(N,)``, for pairs ``(N, 2)``."""
+        if self.of == "column":
+            return tokens.columns[self.column]
+        ids = tokens.pairs if self.of == "pairs" else tokens.case
+        assert ids is not None
+        return ids
+
     def shapes(self) -> Shapes:
         """Names and shapes of the weights."""
         yield "embedding.weight", self.table
@@ -154,11 +165,14 @@ def _linear(name: str, inputs: int, outputs: int) -> Shapes:
 
 
 def _lstm(name: str, inputs: int, H: int) -> Shapes:
+    shapes = ((4 * H, inputs), (4 * H, H), (4 * H,), (4 * H,))
     for way in ("", "_reverse"):
-        yield f"{name}.weight_ih_l0{way}", (4 * H, inputs)
-        yield f"{name}.weight_hh_l0{way}", (4 * H, H)
-        yield f"{name}.bias_ih_l0{way}", (4 * H,)
-        yield f"{name}.bias_hh_l0{way}", (4 * H,)
+        yield from ((f"{name}.{kind}_l0{way}", shape) for kind, shape in zip(_LSTM, shapes, strict=True))
+
+
+def lstm_weights(weights: Weights, name: str) -> list[list[Float32Array]]:
+    """Of the inputs, of the states, and both biases of a bidirectional layer, each forward and backward."""
+    return [[weights[f"{name}.{kind}_l0{way}"] for way in ("", "_reverse")] for kind in _LSTM]
 
 
 def plan_of(
