@@ -26,10 +26,17 @@ const Table& kernels_in_use() {
 
 }  // namespace trellis
 
-// At the end of X_kernels.cpp, which is compiled once for each instruction set: `table`, a name of that file alone, has the
-// kernels of this one.
-#define TRELLIS_KERNELS(room, Table, table)                                                          \
-  template <>                                                                                        \
+// At the end of X_kernels.cpp, which is compiled once for each instruction set: the kernels of this one, in the order of
+// the table of a room. BY_TYPE makes two tables, in whose kernels R is float and double.
+#define TRELLIS_KERNELS(room, Table, ...) TRELLIS_KERNELS_OF(room, Table, double, __VA_ARGS__)
+#define TRELLIS_KERNELS_BY_TYPE(room, Table, ...)           \
+  TRELLIS_KERNELS_OF(room, Table<float>, float, __VA_ARGS__) \
+  TRELLIS_KERNELS_OF(room, Table<double>, double, __VA_ARGS__)
+#define TRELLIS_KERNELS_OF(room, Table, Number, ...)                                                               \
+  template <>                                                                                                      \
   const trellis::room::Table& trellis::kernels_for<trellis::room::Table, trellis::InstructionSet::TRELLIS_ISA>() { \
-    return trellis::room::TRELLIS_ISA::table;                                                        \
+    using namespace trellis::room::TRELLIS_ISA;                                                                    \
+    using R [[maybe_unused]] = Number;                                                                             \
+    static constexpr trellis::room::Table table = {__VA_ARGS__};                                                   \
+    return table;                                                                                                  \
   }

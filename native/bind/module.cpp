@@ -45,7 +45,7 @@ NB_MODULE(_native, m) {
   bind_attributes(m);
   bind_dataset(m);
   bind_dense(m);
-  bind_descent(m);
+  bind_adam(m);
   bind_dropout(m);
   bind_expectation(m);
   bind_inference(m);

@@ -8,7 +8,7 @@ namespace trellis::bind {
 void bind_attributes(nanobind::module_& m);
 void bind_dataset(nanobind::module_& m);
 void bind_dense(nanobind::module_& m);
-void bind_descent(nanobind::module_& m);
+void bind_adam(nanobind::module_& m);
 void bind_dropout(nanobind::module_& m);
 void bind_expectation(nanobind::module_& m);
 void bind_inference(nanobind::module_& m);

@@ -2,7 +2,7 @@
 #include "chain/gradient.h"
 
 #include "chain/inference.h"
-#include "chain/widened.h"
+#include "chain/float_retry.h"
 
 #include <algorithm>
 #include <cmath>
@@ -61,7 +61,7 @@ void Inference<R>::backward_group(const int64_t* sequences, int count, const Tap
   }
   for (int g = 0; g < count; ++g) {
     const bool lost = status_[size_t(sequences[g])] == underflow;
-    if (lost && widens) continue;
+    if (lost && retries_in_double) continue;
     if (lost) log_marginals(sequences[g], job, sums);
     if (!kept_tags_.empty()) subtract_tags(sequences[g], job, sums);
   }
@@ -97,8 +97,8 @@ void Inference<float>::backward_lost(const Backward& job, double* out, TaskSums&
   const std::vector<int64_t> lost = lost_sequences();
   if (lost.empty()) return;
   std::vector<double> log_partition(size_t(batch_.B));
-  Widened widened(batch_, lost);
-  widened.log_partition(log_partition.data(), true);
+  FloatRetry retry(batch_, lost);
+  retry.log_partition(log_partition.data(), true);
   bool dead = false;
   for (const int64_t b : lost) {
     if (out && std::isnan(out[b])) out[b] = log_partition[size_t(b)];
@@ -106,7 +106,7 @@ void Inference<float>::backward_lost(const Backward& job, double* out, TaskSums&
   }
   if (dead) return;  // an error follows, and no gradient
   Sums& mine = sums.of(tasks_.count());
-  widened.gradient(job.weights, job.gradient, job.pairs, mine);
+  retry.gradient(job.weights, job.gradient, job.pairs, mine);
   if (kept_tags_.empty()) return;
   for (const int64_t b : lost) subtract_tags(b, job, mine);
 }
@@ -148,7 +148,7 @@ void Inference<R>::both_passes(const int64_t* sequences, int count, Both& found,
   forward_group(sequences, count, &tape, found.log_partition);
   for (int g = 0; g < count; ++g) {
     const size_t b = size_t(sequences[g]);
-    if (widens && status_[b] == underflow) found.log_partition[b] = unknown;
+    if (retries_in_double && status_[b] == underflow) found.log_partition[b] = unknown;
     if (found.tags) found.status[b] = path_score(sequences[g], found.tags, found.gold[b], kept_tags_.data());
   }
   backward_group(sequences, count, tape, job, sums);

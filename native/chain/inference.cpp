@@ -2,7 +2,7 @@
 
 #include "base/numbers.h"
 #include "chain/kbest.h"
-#include "chain/widened.h"
+#include "chain/float_retry.h"
 
 #include <algorithm>
 #include <limits>
@@ -114,9 +114,9 @@ Outcome Inference<R>::log_partition(double* out, bool keep) {
   for_groups(threads_for(forward_cost()), [&](int64_t, const int64_t* sequences, int count) {
     forward_group(sequences, count, keep ? &tape_ : nullptr, out);
   });
-  if constexpr (widens) {
+  if constexpr (retries_in_double) {
     const std::vector<int64_t> lost = lost_sequences();
-    if (!lost.empty()) Widened(batch_, lost).log_partition(out, false);
+    if (!lost.empty()) FloatRetry(batch_, lost).log_partition(out, false);
   }
   return settle(out);
 }
@@ -140,14 +140,14 @@ std::vector<int64_t> Inference<R>::lost_sequences() const {
   return found;
 }
 
-// log Z of the group. What scaled doubles lose is redone in log space here, what floats lose is left to Widened.
+// log Z of the group. What scaled doubles lose is redone in log space here, what floats lose is left to FloatRetry.
 template <typename R>
 void Inference<R>::forward_group(const int64_t* sequences, int count, const Tape<R>* tape, double* out) {
   prune(sequences, count);
   if (!batch_.edges) kernels_.forward(batch_, prepared_, sequences, count, tape, out, status_.data());
   for (int g = 0; g < count && batch_.edges; ++g)
     kernels_.edge_forward(batch_, prepared_, sequences[g], tape, out, status_.data());
-  for (int g = 0; g < count && !widens; ++g)
+  for (int g = 0; g < count && !retries_in_double; ++g)
     if (status_[size_t(sequences[g])] == underflow)
       out[sequences[g]] = kernels_.log_partition(batch_, log_prepared(), sequences[g]);
 }

@@ -67,7 +67,7 @@ class Inference {
 
  private:
   // What scaled floats lose is redone in scaled double first; only double goes to log space at once.
-  static constexpr bool widens = std::is_same_v<R, float>;
+  static constexpr bool retries_in_double = std::is_same_v<R, float>;
 
   // What the backward pass of a group needs to know.
   struct Backward {

@@ -1,5 +1,5 @@
 // Scaled forward and backward for a group of sequences that go through time in lockstep. The hot loops are `multiply`
-// and `accumulate` of products_kernels.h; everything else is one pass over a row.
+// and `accumulate` of semiring_kernels.h; everything else is one pass over a row.
 //
 // Scaled arithmetic. With E[t, j] = exp(e[t, j] - peak[t]) and A = exp(transitions - transition_max),
 //   alpha[0, j] = start[j] E[0, j] / scale[0]         alpha[t, j] = sum_i alpha[t-1, i] A[i, j] * E[t, j] / scale[t]
@@ -22,7 +22,7 @@
 #include "base/memory.h"
 #include "chain/batch.h"
 #include "chain/emission.h"
-#include "chain/products_kernels.h"
+#include "chain/semiring_kernels.h"
 
 #include <cmath>
 

@@ -94,14 +94,6 @@ void add_gram(const GramTable<R>& table, const GramSlot& slot, const int32_t* ro
   }
 }
 
-namespace {
-
-template <typename R>
-constexpr GramKernels<R> table = {find_grams, add_gram<R>, add_grams<R>};
-
-}  // namespace
-
 }  // namespace trellis::features::TRELLIS_ISA
 
-TRELLIS_KERNELS(features, GramKernels<float>, table<float>)
-TRELLIS_KERNELS(features, GramKernels<double>, table<double>)
+TRELLIS_KERNELS_BY_TYPE(features, GramKernels, find_grams, add_gram<R>, add_grams<R>)

@@ -189,15 +189,7 @@ void sum_lists(const R* rows, int64_t L, const RowLists& lists, int64_t first, i
   }
 }
 
-namespace {
-
-template <typename R>
-constexpr RowKernels<R> table = {sum_lists<R, R, R>, sum_lists<R, double, R>, sum_lists<R, double, double>,
-                                   add_places<R>, collect_places<R>};
-
-}  // namespace
-
 }  // namespace trellis::features::TRELLIS_ISA
 
-TRELLIS_KERNELS(features, RowKernels<float>, table<float>)
-TRELLIS_KERNELS(features, RowKernels<double>, table<double>)
+TRELLIS_KERNELS_BY_TYPE(features, RowKernels, sum_lists<R, R, R>, sum_lists<R, double, R>,
+                        sum_lists<R, double, double>, add_places<R>, collect_places<R>)

@@ -119,22 +119,7 @@ void measure(const double* from, const double* to, const double* uphill, int64_t
   sums[0] = fold(lengths), sums[1] = fold(slopes);
 }
 
-namespace {
-
-constexpr VectorKernels table = {dot,
-                                 dot_three_two<double>,
-                                 dot_three_two<float>,
-                                 add_scaled<double>,
-                                 add_scaled<float>,
-                                 add_row,
-                                 subtract,
-                                 pseudo_gradient,
-                                 keep_downhill,
-                                 step_in_orthant,
-                                 measure};
-
-}  // namespace
-
 }  // namespace trellis::features::TRELLIS_ISA
 
-TRELLIS_KERNELS(features, VectorKernels, table)
+TRELLIS_KERNELS(features, VectorKernels, dot, dot_three_two<double>, dot_three_two<float>, add_scaled<double>,
+                add_scaled<float>, add_row, subtract, pseudo_gradient, keep_downhill, step_in_orthant, measure)

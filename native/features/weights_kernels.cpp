@@ -79,13 +79,6 @@ void add_weights(const WeightView<R>& weights, const AttributeRange& range, R* r
   }
 }
 
-namespace {
-
-template <typename R>
-constexpr WeightKernels<R> table = {add_weights<R>};
-
-}  // namespace
-
 }  // namespace trellis::features::TRELLIS_ISA
 
-TRELLIS_KERNELS(features, WeightKernels<double>, table<double>)
+TRELLIS_KERNELS(features, WeightKernels<double>, add_weights<R>)

@@ -133,12 +133,6 @@ void gather(const int64_t* tokens, int64_t count, const int64_t* symbols, const 
   }
 }
 
-namespace {
-
-constexpr HmmKernels table = {width<double>, group_size, expect, gather};
-
-}  // namespace
-
 }  // namespace trellis::hmm::TRELLIS_ISA
 
-TRELLIS_KERNELS(hmm, HmmKernels, table)
+TRELLIS_KERNELS(hmm, HmmKernels, width<double>, group_size, expect, gather)

@@ -1,7 +1,7 @@
 // The kernels of dense_product.h for one instruction set: a block of columns, whose weights stay in the first cache, for all
 // rows; then the next one.
 #include "layers/dense_product.h"
-#include "layers/product_kernels.h"
+#include "layers/gemm_kernels.h"
 
 namespace trellis::layers::TRELLIS_ISA {
 
@@ -41,12 +41,6 @@ void apply_dense(const DenseProduct& at) {
     });
 }
 
-namespace {
-
-constexpr DenseKernels table = {padded_columns, pack_dense, apply_dense};
-
-}  // namespace
-
 }  // namespace trellis::layers::TRELLIS_ISA
 
-TRELLIS_KERNELS(layers, DenseKernels, table)
+TRELLIS_KERNELS(layers, DenseKernels, padded_columns, pack_dense, apply_dense)

@@ -71,14 +71,6 @@ void apply_dropout(const Dropout& dropout, const Masked<R>& at) {
   }
 }
 
-namespace {
-
-template <typename R>
-constexpr DropoutKernels<R> table = {apply_dropout<R>};
-
-}  // namespace
-
 }  // namespace trellis::layers::TRELLIS_ISA
 
-TRELLIS_KERNELS(layers, DropoutKernels<float>, table<float>)
-TRELLIS_KERNELS(layers, DropoutKernels<double>, table<double>)
+TRELLIS_KERNELS_BY_TYPE(layers, DropoutKernels, apply_dropout<R>)

@@ -40,7 +40,7 @@ class Shares {
 
   int64_t count() const { return int64_t(begins_.size()) - 1; }
 
-  Strand strand(int64_t share, bool reversed) const {
+  SequenceGroup group(int64_t share, bool reversed) const {
     const size_t begin = begins_[size_t(share)], end = begins_[size_t(share) + 1];
     return {first_.data() + begin, lengths_.data() + begin, int64_t(end - begin), reversed};
   }
@@ -51,7 +51,7 @@ class Shares {
 };
 
 template <typename R>
-using Step = void (*)(const Strand&, const Recurrence<R>&);
+using Step = void (*)(const SequenceGroup&, const Recurrence<R>&);
 
 // Calls task(share, direction, its arrays) for both directions of each share, on the threads of `run_on`; `packed` are
 // the weights of both.
@@ -71,7 +71,7 @@ void run_shares(decltype(run_tasks)* run_on, const Shares& shares, int threads, 
       own.gate_gradient += way * 4 * H;
       own.previous += way * H;
     }
-    task(shares.strand(number / 2, way == 1), way, own);
+    task(shares.group(number / 2, way == 1), way, own);
   });
 }
 
@@ -84,9 +84,9 @@ void run(const Sequences& sequences, int threads, const R* weights, const Recurr
   const auto pack_way = [&](int64_t way) { pack(weights + way * 4 * H * H, H, packed + way * size); };
   const bool alone = shares.count() == 1;  // then each direction is one task, which packs its own weights
   if (!alone) run_beside_torch(2, threads, pack_way);
-  const auto task = [&](const Strand& strand, int64_t way, const Recurrence<R>& own) {
+  const auto task = [&](const SequenceGroup& group, int64_t way, const Recurrence<R>& own) {
     if (alone) pack_way(way);
-    step(strand, own);
+    step(group, own);
   };
   run_shares<R>(run_beside_torch, shares, threads, packed, size, arrays, task);
 }
@@ -119,7 +119,7 @@ void StoredLstm::run(const float* features, int64_t rows, const int64_t* row_of,
                                  cells, states,     nullptr, nullptr, nullptr, false};
   const Shares shares(sequences.lengths, sequences.count, threads);
   run_shares<float>(run_tasks, shares, threads, recurrent_, kernels_.packed_size(H_), arrays,
-                    [&](const Strand& strand, int64_t, const Recurrence<float>& own) { kernels_.forward(strand, own); });
+                    [&](const SequenceGroup& group, int64_t, const Recurrence<float>& own) { kernels_.forward(group, own); });
 }
 
 template void lstm_forward<float>(const Sequences&, int, const float*, const Recurrence<float>&);

@@ -4,7 +4,7 @@
 #include "base/memory.h"
 #include "base/simd.h"
 #include "layers/recurrence.h"
-#include "layers/product_kernels.h"
+#include "layers/gemm_kernels.h"
 
 namespace trellis::layers::TRELLIS_ISA {
 
@@ -93,22 +93,22 @@ inline void forward_tile(const Recurrence<R>& at, int64_t j, const int64_t* now,
   }
 }
 
-inline int64_t row_of(const Strand& strand, int64_t b, int64_t step) {
-  return strand.first[b] + (strand.reversed ? strand.lengths[b] - 1 - step : step);
+inline int64_t row_of(const SequenceGroup& group, int64_t b, int64_t step) {
+  return group.first[b] + (group.reversed ? group.lengths[b] - 1 - step : step);
 }
 
 // The rows of the sequences that are as long as a step; returns how many.
-inline int64_t rows_at(const Strand& strand, int64_t step, int64_t* rows) {
+inline int64_t rows_at(const SequenceGroup& group, int64_t step, int64_t* rows) {
   int64_t n = 0;
-  for (; n < strand.count && strand.lengths[n] > step; ++n) rows[n] = row_of(strand, n, step);
+  for (; n < group.count && group.lengths[n] > step; ++n) rows[n] = row_of(group, n, step);
   return n;
 }
 
 template <typename R>
-void forward_steps(const Strand& strand, const Recurrence<R>& at) {
-  Block<int64_t> rows(2 * strand.count);
-  int64_t *now = rows, *before = rows + strand.count;
-  for (int64_t step = 0, n; (n = rows_at(strand, step, now)) > 0; ++step) {
+void forward_steps(const SequenceGroup& group, const Recurrence<R>& at) {
+  Block<int64_t> rows(2 * group.count);
+  int64_t *now = rows, *before = rows + group.count;
+  for (int64_t step = 0, n; (n = rows_at(group, step, now)) > 0; ++step) {
     for (int64_t j = 0; j < at.H; j += width<R>)
       for (int64_t b = 0; b < n; b += tile_rows)
         with_count<tile_rows>(n - b, [&](auto M) {
@@ -171,31 +171,24 @@ inline void backward_states(const Recurrence<R>& at, const int64_t* now, int64_t
 }
 
 template <typename R>
-void backward_steps(const Strand& strand, const Recurrence<R>& at) {
-  if (!strand.count) return;
+void backward_steps(const SequenceGroup& group, const Recurrence<R>& at) {
+  if (!group.count) return;
   const int64_t P = vectors_of<R>(at.H) * width<R>;
   // What a step leaves for the one before it, for each sequence: gradients of its state and of its cell.
-  Block<R> carried(2 * strand.count * P, R(0));
-  R *state = carried, *cell = carried + strand.count * P;
-  Block<int64_t> rows(2 * strand.count);
-  int64_t *now = rows, *before = rows + strand.count;
-  for (int64_t step = strand.lengths[0] - 1; step >= 0; --step) {
-    const int64_t n = rows_at(strand, step, now);
-    if (step) rows_at(strand, step - 1, before);
+  Block<R> carried(2 * group.count * P, R(0));
+  R *state = carried, *cell = carried + group.count * P;
+  Block<int64_t> rows(2 * group.count);
+  int64_t *now = rows, *before = rows + group.count;
+  for (int64_t step = group.lengths[0] - 1; step >= 0; --step) {
+    const int64_t n = rows_at(group, step, now);
+    if (step) rows_at(group, step - 1, before);
     for (int64_t b = 0; b < n; ++b)
       backward_token<R>(at, now[b], step ? before + b : nullptr, state + b * P, cell + b * P);
     if (step) backward_states<R>(at, now, n, P, state);
   }
 }
 
-namespace {
-
-template <typename R>
-constexpr LstmKernels<R> table = {packed_size<R>, pack_forward<R>, pack_backward<R>, forward_steps<R>, backward_steps<R>};
-
-}  // namespace
-
 }  // namespace trellis::layers::TRELLIS_ISA
 
-TRELLIS_KERNELS(layers, LstmKernels<float>, table<float>)
-TRELLIS_KERNELS(layers, LstmKernels<double>, table<double>)
+TRELLIS_KERNELS_BY_TYPE(layers, LstmKernels, packed_size<R>, pack_forward<R>, pack_backward<R>, forward_steps<R>,
+                        backward_steps<R>)

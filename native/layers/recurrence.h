@@ -10,7 +10,7 @@
 namespace trellis::layers {
 
 // Some sequences of a batch, longest first. The tokens of a sequence are neighbouring rows of all arrays.
-struct Strand {
+struct SequenceGroup {
   const int64_t* first;    // row of each sequence's first token
   const int64_t* lengths;  // above 0, none longer than the one before
   int64_t count;
@@ -39,8 +39,8 @@ struct LstmKernels {
   int64_t (*packed_size)(int64_t H);
   void (*pack_forward)(const R* weights, int64_t H, R* packed);  // weights[4H, H]
   void (*pack_backward)(const R* weights, int64_t H, R* packed);
-  void (*forward)(const Strand& strand, const Recurrence<R>& at);
-  void (*backward)(const Strand& strand, const Recurrence<R>& at);
+  void (*forward)(const SequenceGroup& group, const Recurrence<R>& at);
+  void (*backward)(const SequenceGroup& group, const Recurrence<R>& at);
 };
 
 // Those of the instruction set in use.

@@ -69,14 +69,6 @@ void add_gradient(const Spelling<R>& in, const R* gradient, const int32_t* place
   }
 }
 
-namespace {
-
-template <typename R>
-constexpr SpellingKernels<R> table = {find_largest<R>, add_gradient<R>};
-
-}  // namespace
-
 }  // namespace trellis::layers::TRELLIS_ISA
 
-TRELLIS_KERNELS(layers, SpellingKernels<float>, table<float>)
-TRELLIS_KERNELS(layers, SpellingKernels<double>, table<double>)
+TRELLIS_KERNELS_BY_TYPE(layers, SpellingKernels, find_largest<R>, add_gradient<R>)

@@ -239,19 +239,7 @@ double segment_sample(const SegmentBatch& batch, const LogPrepared<double>& prep
   return total;
 }
 
-namespace {
-
-constexpr SegmentKernels table = {width<double>,
-                                  scaled_segment_log_partition,
-                                  scaled_segment_marginals,
-                                  segment_log_partition,
-                                  segment_marginals,
-                                  segment_entropy,
-                                  segment_viterbi,
-                                  segment_sample};
-
-}  // namespace
-
 }  // namespace trellis::segments::TRELLIS_ISA
 
-TRELLIS_KERNELS(segments, SegmentKernels, table)
+TRELLIS_KERNELS(segments, SegmentKernels, width<double>, scaled_segment_log_partition, scaled_segment_marginals,
+                segment_log_partition, segment_marginals, segment_entropy, segment_viterbi, segment_sample)

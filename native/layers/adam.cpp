@@ -1,4 +1,4 @@
-#include "layers/descent.h"
+#include "layers/adam.h"
 
 #include "base/threads.h"
 
@@ -31,7 +31,7 @@ template <typename R>
 double gradient_length(const Weights<R>* weights, int64_t arrays, int threads) {
   const std::vector<Piece> pieces = pieces_of(weights, arrays);
   std::vector<double> sums(pieces.size());
-  const auto& kernels = kernels_in_use<DescentKernels<R>>();
+  const auto& kernels = kernels_in_use<AdamKernels<R>>();
   run_beside_torch(int64_t(pieces.size()), threads, [&](int64_t task) {
     const Piece& own = pieces[size_t(task)];
     sums[size_t(task)] = kernels.squared_length(weights[own.array].gradient + own.first, own.count);
@@ -44,7 +44,7 @@ double gradient_length(const Weights<R>* weights, int64_t arrays, int threads) {
 template <typename R>
 void adam(const Weights<R>* weights, const AdamStep* steps, int64_t arrays, int threads) {
   const std::vector<Piece> pieces = pieces_of(weights, arrays);
-  const auto& kernels = kernels_in_use<DescentKernels<R>>();
+  const auto& kernels = kernels_in_use<AdamKernels<R>>();
   run_beside_torch(int64_t(pieces.size()), threads, [&](int64_t task) {
     const Piece& own = pieces[size_t(task)];
     const Weights<R>& all = weights[own.array];

@@ -1,4 +1,4 @@
-#include "layers/descent.h"
+#include "layers/adam.h"
 
 #include "bind/module.h"
 #include "bind/python.h"
@@ -57,7 +57,7 @@ void step(int threads, const Addresses& addresses, const Counts& counts, const N
 
 }  // namespace
 
-void bind_descent(nb::module_& m) {
+void bind_adam(nb::module_& m) {
   m.def("gradient_length", by_type(&length<float>, &length<double>));
   m.def("adam_step", by_type(&step<float>, &step<double>));
 }

@@ -15,10 +15,10 @@ namespace trellis::chain {
 template <typename R>
 class Inference;
 
-class Widened {
+class FloatRetry {
  public:
-  Widened(const Batch<float>& batch, std::vector<int64_t> sequences);
-  ~Widened();
+  FloatRetry(const Batch<float>& batch, std::vector<int64_t> sequences);
+  ~FloatRetry();
 
   // log Z of each sequence, to out[b]; minus infinity if it has no path.
   void log_partition(double* out, bool keep);

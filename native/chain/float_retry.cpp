@@ -1,4 +1,4 @@
-#include "chain/widened.h"
+#include "chain/float_retry.h"
 
 #include "chain/complete_paths.h"
 #include "chain/inference.h"
@@ -16,7 +16,7 @@ int64_t tokens_of(const Batch<float>& batch, const std::vector<int64_t>& sequenc
 
 }  // namespace
 
-Widened::Widened(const Batch<float>& batch, std::vector<int64_t> sequences)
+FloatRetry::FloatRetry(const Batch<float>& batch, std::vector<int64_t> sequences)
     : batch_(batch),
       sequences_(std::move(sequences)),
       tokens_(tokens_of(batch, sequences_)),
@@ -34,9 +34,9 @@ Widened::Widened(const Batch<float>& batch, std::vector<int64_t> sequences)
                                                    chain_.data() + L * L + L, L, batch.edges ? &edges_[0] : nullptr);
 }
 
-Widened::~Widened() = default;
+FloatRetry::~FloatRetry() = default;
 
-void Widened::copy_scores() {
+void FloatRetry::copy_scores() {
   const int64_t L = batch_.L;
   double *emission = emissions_, *edge = edges_;
   for (const int64_t b : sequences_) {
@@ -48,13 +48,13 @@ void Widened::copy_scores() {
   }
 }
 
-void Widened::log_partition(double* out, bool keep) {
+void FloatRetry::log_partition(double* out, bool keep) {
   std::vector<double> found(sequences_.size());
   inference_->log_partition(found.data(), keep);
   for (size_t i = 0; i < found.size(); ++i) out[sequences_[i]] = found[i];
 }
 
-void Widened::gradient(const double* weights, float* emissions, const Neighbours<float>* pairs, Sums& sums) {
+void FloatRetry::gradient(const double* weights, float* emissions, const Neighbours<float>* pairs, Sums& sums) {
   const int64_t L = batch_.L;
   std::vector<double> own;
   for (const int64_t b : sequences_) own.push_back(weights[b]);
@@ -68,14 +68,14 @@ void Widened::gradient(const double* weights, float* emissions, const Neighbours
     for (int64_t j = 0; j < L; ++j) sums.memory[i * sums.P + j] += counts[i * L + j];
 }
 
-void Widened::write_marginals(const double* marginals, float* emissions) const {
+void FloatRetry::write_marginals(const double* marginals, float* emissions) const {
   const int64_t L = batch_.L;
   for (const int64_t b : sequences_)
     for (int64_t n = batch_.offsets[b]; n < batch_.offsets[b + 1]; ++n, marginals += L)
       std::copy_n(marginals, L, emissions + batch_.row(n) * L);
 }
 
-void Widened::write_pairs(const double* marginals, const Neighbours<float>& pairs) const {
+void FloatRetry::write_pairs(const double* marginals, const Neighbours<float>& pairs) const {
   const int64_t cells = batch_.L * batch_.L;
   for (const int64_t b : sequences_)
     for (int64_t n = batch_.offsets[b] + 1; n < batch_.offsets[b + 1]; ++n, marginals += cells)

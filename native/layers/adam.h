@@ -1,5 +1,5 @@
 // Steps of Adam over weights that lie in several arrays, and the length of their gradient. The plain data that the driver
-// (descent.cpp) and its kernels of every instruction set (descent_kernels.cpp) share.
+// (adam.cpp) and its kernels of every instruction set (adam_kernels.cpp) share.
 #pragma once
 
 #include "base/instruction_set.h"
@@ -25,7 +25,7 @@ struct AdamStep {
 };
 
 template <typename R>
-struct DescentKernels {
+struct AdamKernels {
   double (*squared_length)(const R* values, int64_t count);
   void (*adam)(const AdamStep& step, const Weights<R>& at);
 };

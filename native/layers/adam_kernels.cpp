@@ -1,6 +1,6 @@
-// The kernels of descent.h for one instruction set.
+// The kernels of adam.h for one instruction set.
 #include "base/simd.h"
-#include "layers/descent.h"
+#include "layers/adam.h"
 
 namespace trellis::layers::TRELLIS_ISA {
 
@@ -52,14 +52,6 @@ void adam(const AdamStep& step, const Weights<R>& at) {
   }
 }
 
-namespace {
-
-template <typename R>
-constexpr DescentKernels<R> table = {squared_length<R>, adam<R>};
-
-}  // namespace
-
 }  // namespace trellis::layers::TRELLIS_ISA
 
-TRELLIS_KERNELS(layers, DescentKernels<float>, table<float>)
-TRELLIS_KERNELS(layers, DescentKernels<double>, table<double>)
+TRELLIS_KERNELS_BY_TYPE(layers, AdamKernels, squared_length<R>, adam<R>)
