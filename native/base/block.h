@@ -1,4 +1,4 @@
-// Block of memory.h for code that is compiled once.
+// What memory.h has, for code that is compiled once.
 #pragma once
 
 #define TRELLIS_ISA driver
@@ -8,5 +8,7 @@
 namespace trellis {
 
 using driver::Block;
+using driver::parts_of;
+using driver::round_up;
 
 }  // namespace trellis

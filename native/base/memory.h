@@ -1,5 +1,5 @@
-// An aligned block of plain numbers that frees itself; C allocation only, so that it may be used in every
-// instruction set's namespace.
+// An aligned block of plain numbers that frees itself, and the arithmetic of sizes; C allocation only, so that it may be
+// used in every instruction set's namespace.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,18 @@
 
 namespace TRELLIS_ISA {
 
+constexpr int64_t parts_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+constexpr int64_t round_up(int64_t count, int64_t step) { return parts_of(count, step) * step; }
+
 template <typename T>
 class Block {
  public:
   explicit Block(int64_t count) {
     if (count <= 0) return;
-    constexpr size_t huge_page = size_t(1) << 21;
-    const size_t wanted = size_t(count) * sizeof(T), step = wanted < 4 * huge_page ? 64 : huge_page;
-    const size_t bytes = (wanted + step - 1) / step * step;
-    data_ = static_cast<T*>(allocate(step, bytes));
+    constexpr int64_t huge_page = int64_t(1) << 21;
+    const int64_t wanted = count * int64_t(sizeof(T)), step = wanted < 4 * huge_page ? 64 : huge_page;
+    const size_t bytes = size_t(round_up(wanted, step));
+    data_ = static_cast<T*>(allocate(size_t(step), bytes));
     if (!data_) throw std::bad_alloc();
 #if defined(__linux__)
     if (step == huge_page) madvise(data_, bytes, MADV_HUGEPAGE);  // else there is a page fault every four kilobytes

@@ -1,6 +1,8 @@
 // Small arithmetic that every room needs, and the one place that compares counts with what 32 bits can number.
 #pragma once
 
+#include "base/block.h"
+
 #include <cstdint>
 #include <limits>
 #include <stdexcept>
@@ -19,8 +21,5 @@ inline int64_t checked_count(int64_t count, const char* of_what) {
   throw std::length_error(std::string("there are ") + std::to_string(count) + " " + of_what + ", and at most " +
                           std::to_string(most_numbered) + " can be numbered");
 }
-
-constexpr int64_t round_up(int64_t count, int64_t step) { return (count + step - 1) / step * step; }
-constexpr int64_t parts_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 }  // namespace trellis

@@ -38,6 +38,24 @@ struct Batch {
   int64_t length(int64_t b) const { return offsets[b + 1] - offsets[b]; }
 };
 
+// The range of scaled arithmetic; lockstep_kernels.h says why these numbers are enough.
+template <typename R>
+struct Range;
+template <>
+struct Range<float> {
+  static constexpr float tiny = 1e-19f, huge = 1e28f, lowest = -3.4e38f;
+  static constexpr double least_log = -41.0;   // exp(least_log) * tiny is a normal number
+  static constexpr double mixing_log = -29.9;  // twice that is e^27 above exp_lowest, below which things are lost
+  static constexpr float mixing_scale = 9.3e-14f;  // just below exp(mixing_log)
+};
+template <>
+struct Range<double> {
+  static constexpr double tiny = 1e-150, huge = 1e250, lowest = -1.79e308;
+  static constexpr double least_log = -340.0;
+  static constexpr double mixing_log = -220.0;
+  static constexpr double mixing_scale = 2e-96;
+};
+
 // Scores of a batch's chain, made ready once per call.
 template <typename R>
 struct Prepared {

@@ -1,5 +1,7 @@
 #include "chain/complete_paths.h"
 
+#include "base/numbers.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -8,9 +10,6 @@ namespace {
 
 bool has(const std::vector<uint64_t>& set, int64_t label) { return set[size_t(label / 64)] >> (label % 64) & 1; }
 void put(std::vector<uint64_t>& set, int64_t label) { set[size_t(label / 64)] |= uint64_t(1) << (label % 64); }
-
-template <typename R>
-constexpr R forbidden = -R(__builtin_inf());
 
 }  // namespace
 
@@ -25,7 +24,7 @@ CompletePaths<R>::CompletePaths(const Batch<R>& batch, bool chain_forbids)
   predecessors_.assign(size_t(L), none());
   for (int64_t i = 0; i < L; ++i)
     for (int64_t j = 0; j < L; ++j)
-      if (batch.transitions[i * L + j] > forbidden<R>) put(successors_[size_t(i)], j), put(predecessors_[size_t(j)], i);
+      if (batch.transitions[i * L + j] > forbidden) put(successors_[size_t(i)], j), put(predecessors_[size_t(j)], i);
   if (!chain_forbids) return;
   from_start_ = masks(possible(batch.start), successors_);
   to_end_ = masks(possible(batch.end), predecessors_);
@@ -42,7 +41,7 @@ template <typename R>
 typename CompletePaths<R>::Labels CompletePaths<R>::possible(const R* scores) const {
   Labels set = none();
   for (int64_t j = 0; j < batch_.L; ++j)
-    if (scores[j] > forbidden<R>) put(set, j);
+    if (scores[j] > forbidden) put(set, j);
   return set;
 }
 
@@ -55,7 +54,7 @@ typename CompletePaths<R>::Labels CompletePaths<R>::step(const Labels& from, con
     const Labels& own = next[size_t(i)];
     for (size_t w = 0; w < set.size() && !edges; ++w) set[w] |= own[w];
     for (int64_t j = 0; j < batch_.L && edges; ++j)
-      if (has(own, j) && edges[i * row + j * column] > forbidden<R>) put(set, j);
+      if (has(own, j) && edges[i * row + j * column] > forbidden) put(set, j);
   }
   return set;
 }
@@ -72,7 +71,7 @@ std::vector<R> CompletePaths<R>::masks(Labels set, const std::vector<Labels>& ne
   std::vector<R> found;
   size_t needed = 0;
   for (int64_t k = 0; k < longest && !(set == before && set == all); ++k) {
-    for (int64_t j = 0; j < L; ++j) found.push_back(has(set, j) ? R(0) : forbidden<R>);
+    for (int64_t j = 0; j < L; ++j) found.push_back(has(set, j) ? R(0) : R(forbidden));
     if (set != all) needed = found.size();
     Labels after = set == before ? set : step(set, next, nullptr, 0, 0);
     before = std::exchange(set, std::move(after));
@@ -100,7 +99,7 @@ void CompletePaths<R>::prune(int64_t b) {
   Labels ends;
   for (int64_t t = T - 1; t >= 0; --t) {
     ends = both(reached[size_t(t)], t < T - 1 ? step(ends, predecessors_, edges(t + 1), 1, L) : possible(batch_.end));
-    for (int64_t j = 0; j < L; ++j) copy[t * L + j] = has(ends, j) ? row(t)[j] : forbidden<R>;
+    for (int64_t j = 0; j < L; ++j) copy[t * L + j] = has(ends, j) ? row(t)[j] : R(forbidden);
   }
   rows_[size_t(b)] = copy;
 }

@@ -3,6 +3,7 @@
 // end cannot be reached would round away what is left of the others.
 #pragma once
 
+#include "base/numbers.h"
 #include "chain/batch.h"
 #define TRELLIS_ISA driver
 #include "chain/emission.h"
@@ -30,7 +31,7 @@ class CompletePaths {
  private:
   using Labels = std::vector<uint64_t>;  // a set of labels, as bits
 
-  Labels none() const { return Labels(size_t((batch_.L + 63) / 64), 0); }
+  Labels none() const { return Labels(size_t(parts_of(batch_.L, 64)), 0); }
   Labels possible(const R* scores) const;
   // The labels that one step leads to from those of a set, or from which it leads to them. `next` are those of each
   // label; edges, if given, forbid steps too: that of labels i and j is edges[i * row + j * column].

@@ -5,6 +5,7 @@
 
 #include "base/block.h"
 #include "chain/batch.h"
+#include "chain/scores.h"
 #include "chain/sums.h"
 
 #include <memory>
@@ -26,14 +27,10 @@ class FloatRetry {
   void gradient(const double* weights, float* emissions, const Neighbours<float>* pairs, Sums& sums);
 
  private:
-  void copy_scores();
-  void write_marginals(const double* marginals, float* emissions) const;
-  void write_pairs(const double* marginals, const Neighbours<float>& pairs) const;
-
   const Batch<float>& batch_;
   std::vector<int64_t> sequences_;
   int64_t tokens_ = 0;
-  std::vector<double> chain_;  // transitions, then start, then end
+  DoubleChain chain_;
   Block<double> emissions_, edges_;
   std::unique_ptr<Inference<double>> inference_;
 };

@@ -1,7 +1,7 @@
 // The gradients of Inference: marginals and expected counts.
-#include "chain/gradient.h"
-
 #include "chain/inference.h"
+
+#include "base/numbers.h"
 #include "chain/float_retry.h"
 
 #include <algorithm>
@@ -16,24 +16,12 @@ constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-// The kernels' backward pass for a group. If a sequence underflows, the group's counts are wrong: it is run again
-// without that sequence, which is then left to a wider range.
 template <typename R>
 void Inference<R>::backward_chain(const int64_t* sequences, int count, const Tape<R>& tape, const Backward& job,
                                   Sums& sums) {
-  Sums group(batch_.L, P_);
-  for (bool again = true; again;) {
-    int64_t kept[64];
-    int n = 0;
-    for (int g = 0; g < count; ++g)
-      if (status_[size_t(sequences[g])] == exact) kept[n++] = sequences[g];
-    if (n == 0) break;
-    group.clear();
-    kernels_.backward(batch_, prepared_, kept, n, tape, job.weights, job.gradient, group.counts, status_.data());
-    again = false;
-    for (int g = 0; g < n; ++g) again |= status_[size_t(kept[g])] != exact;
-    if (!again) sums.add(group);
-  }
+  add_exact(sequences, count, status_, sums, [&](const int64_t* kept, int n, const Counts& counts) {
+    kernels_.backward(batch_, prepared(), kept, n, tape, job.weights, job.gradient, counts, status_.data());
+  });
 }
 
 // The same with edges, one sequence after another.
@@ -45,7 +33,7 @@ void Inference<R>::backward_edges(const int64_t* sequences, int count, const Tap
     const int64_t b = sequences[g];
     if (status_[size_t(b)] != exact) continue;
     own.clear();
-    kernels_.edge_backward(batch_, prepared_, b, tape, job.weights[b], job.gradient, job.pairs, own.counts,
+    kernels_.edge_backward(batch_, prepared(), b, tape, job.weights[b], job.gradient, job.pairs, own.counts,
                            status_.data());
     if (status_[size_t(b)] == exact) sums.add(own);
   }
@@ -102,7 +90,7 @@ void Inference<float>::backward_lost(const Backward& job, double* out, TaskSums&
   bool dead = false;
   for (const int64_t b : lost) {
     if (out && std::isnan(out[b])) out[b] = log_partition[size_t(b)];
-    dead |= !(log_partition[size_t(b)] > -std::numeric_limits<double>::infinity());
+    dead |= !(log_partition[size_t(b)] > forbidden);
   }
   if (dead) return;  // an error follows, and no gradient
   Sums& mine = sums.of(tasks_.count());
@@ -158,7 +146,7 @@ template <typename R>
 Outcome Inference<R>::forward_backward(const int64_t* tags, double* out, const double* weights,
                                        const Gradient<R>& to) {
   if (!check_chain()) return {bad_chain_score, 0};
-  prepare();
+  scaled_scores_.emplace(batch_);
   clear(to);
   kept_tags_.assign(size_t(tags ? layout_->tokens() : 0), 0);
   const Neighbours<R> pairs = edge_pairs(to.edges);

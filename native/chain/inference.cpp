@@ -5,13 +5,11 @@
 #include "chain/float_retry.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace trellis::chain {
 namespace {
 
 constexpr double score_cost = 3.0;  // nanoseconds per token
-
 
 }  // namespace
 
@@ -43,15 +41,8 @@ double Inference<R>::forward_cost() const {
 
 template <typename R>
 const LogPrepared<double>& Inference<R>::log_prepared() {
-  std::call_once(log_once_, [this] { log_scores_.emplace(batch_, round_up(batch_.L, kernels<double>().width)); });
+  std::call_once(log_once_, [this] { log_scores_.emplace(batch_); });
   return log_scores_->view();
-}
-
-template <typename R>
-uint8_t Inference<R>::chain_contents() const {
-  const int64_t L = batch_.L;
-  return kernels_.contents(batch_.transitions, L * L) | kernels_.contents(batch_.start, L) |
-         kernels_.contents(batch_.end, L);
 }
 
 template <typename R>
@@ -71,7 +62,7 @@ uint8_t Inference<R>::sequence_contents(int64_t b) const {
 
 template <typename R>
 bool Inference<R>::check_chain() {
-  const uint8_t found = chain_contents();
+  const uint8_t found = chain_contents(batch_);
   if (found & some_invalid) return false;
   paths_.emplace(batch_, found & some_forbidden);
   batch_.pruning = paths_->view();
@@ -93,19 +84,10 @@ bool Inference<R>::check_sequence(int64_t b) {
 }
 
 template <typename R>
-void Inference<R>::prepare() {
-  const int64_t L = batch_.L;
-  prepared_memory_ = std::make_unique<Block<R>>((2 * L + 2) * P_);
-  R* memory = *prepared_memory_;
-  prepared_ = {L, P_, memory, memory + L * P_, memory + 2 * L * P_, memory + (2 * L + 1) * P_, 0, 0, 0, 0, false};
-  kernels_.prepare(batch_, prepared_);
-}
-
-template <typename R>
 Outcome Inference<R>::log_partition(double* out, bool keep) {
   kept_tags_.clear();
   if (!check_chain()) return {bad_chain_score, 0};
-  prepare();
+  scaled_scores_.emplace(batch_);
   if (keep) {
     const int64_t N = layout_->tokens();
     tape_memory_ = std::make_unique<Block<R>>(Tape<R>::size(N, batch_.L, P_, batch_.edges));
@@ -144,9 +126,9 @@ std::vector<int64_t> Inference<R>::lost_sequences() const {
 template <typename R>
 void Inference<R>::forward_group(const int64_t* sequences, int count, const Tape<R>* tape, double* out) {
   prune(sequences, count);
-  if (!batch_.edges) kernels_.forward(batch_, prepared_, sequences, count, tape, out, status_.data());
+  if (!batch_.edges) kernels_.forward(batch_, prepared(), sequences, count, tape, out, status_.data());
   for (int g = 0; g < count && batch_.edges; ++g)
-    kernels_.edge_forward(batch_, prepared_, sequences[g], tape, out, status_.data());
+    kernels_.edge_forward(batch_, prepared(), sequences[g], tape, out, status_.data());
   for (int g = 0; g < count && !retries_in_double; ++g)
     if (status_[size_t(sequences[g])] == underflow)
       out[sequences[g]] = kernels_.log_partition(batch_, log_prepared(), sequences[g]);
@@ -168,7 +150,7 @@ uint8_t Inference<R>::path_score(int64_t b, const int64_t* tags, double& out, in
     previous = tag;
   }
   out = batch_.length(b) ? sum + double(batch_.end[previous]) : 0.0;
-  return out < std::numeric_limits<double>::infinity() ? exact : sum_too_large;
+  return out < -forbidden ? uint8_t(exact) : uint8_t(sum_too_large);
 }
 
 template <typename R>
@@ -178,7 +160,7 @@ Outcome Inference<R>::score(const int64_t* tags, double* out) const {
 
 template <typename R>
 Outcome Inference<R>::score(const int64_t* tags, double* out, int32_t* kept) const {
-  if (chain_contents() & some_invalid) return {bad_chain_score, 0};
+  if (chain_contents(batch_) & some_invalid) return {bad_chain_score, 0};
   for (int64_t b = 0; b < batch_.B; ++b) {
     if (sequence_contents(b) & some_invalid) return {not_finite, b};
     const uint8_t status = path_score(b, tags, out[b], kept);
@@ -219,25 +201,12 @@ uint8_t Inference<R>::settle_loss(double gold, uint8_t status, double& out) cons
   return status;
 }
 
-// f(b) -> a value that is minus infinity if sequence b has no path; sequences are shared out in tasks.
 template <typename R>
 template <typename F>
 Outcome Inference<R>::for_sequences(F f) {
   if (!check_chain()) return {bad_chain_score, 0};
   log_prepared();
-  for_groups(threads_for(100), [&](int64_t task, const int64_t* sequences, int count) {
-    for (int g = 0; g < count; ++g) {
-      const int64_t b = sequences[g];
-      if (!check_sequence(b)) {
-        status_[size_t(b)] = not_finite;
-        continue;
-      }
-      const double value = f(task, b);
-      if (value == forbidden) status_[size_t(b)] = no_path;
-      check_range(value, status_[size_t(b)]);
-    }
-  });
-  return first_problem(status_);
+  return for_valid_sequences(tasks_, threads_for(100), status_, [&](int64_t b) { return check_sequence(b); }, f);
 }
 
 template <typename R>

@@ -6,10 +6,9 @@
 #include "base/tasks.h"
 #include "chain/batch.h"
 #include "chain/complete_paths.h"
-#include "chain/gradient.h"
 #include "chain/kernels.h"
 #include "chain/layout.h"
-#include "chain/log_scores.h"
+#include "chain/scores.h"
 #include "chain/outcome.h"
 #include "chain/spans.h"
 #include "chain/sums.h"
@@ -21,6 +20,15 @@
 #include <vector>
 
 namespace trellis::chain {
+
+// Where gradients go.
+template <typename R>
+struct Gradient {
+  R *emissions, *transitions, *start, *end;
+  int64_t rows;            // of the emissions
+  R* edges = nullptr;      // null if nobody asks
+  int64_t edge_count = 0;  // matrices
+};
 
 template <typename R>
 class Inference {
@@ -87,16 +95,14 @@ class Inference {
   };
 
   const LogPrepared<double>& log_prepared();
-  void prepare();
+  const Prepared<R>& prepared() const { return scaled_scores_->view(); }
   std::vector<int64_t> lost_sequences() const;
   Outcome settle(double* out);
   uint8_t path_score(int64_t b, const int64_t* tags, double& out, int32_t* kept = nullptr) const;
   Outcome score(const int64_t* tags, double* out, int32_t* kept) const;
   int32_t* keep_tags();
   uint8_t settle_loss(double gold, uint8_t status, double& out) const;
-  // Bits of Contents.
-  uint8_t chain_contents() const;
-  uint8_t sequence_contents(int64_t b) const;
+  uint8_t sequence_contents(int64_t b) const;  // bits of Contents
   // Whether the scores of the chain are valid; every operation on the batch begins with this.
   bool check_chain();
   // Prunes sequences (see CompletePaths): no kernel may read their emissions before.
@@ -136,8 +142,8 @@ class Inference {
   std::vector<uint8_t> status_;
   std::optional<CompletePaths<R>> paths_;
 
-  std::unique_ptr<Block<R>> prepared_memory_, tape_memory_;
-  Prepared<R> prepared_{};
+  std::optional<ScaledScores<R>> scaled_scores_;
+  std::unique_ptr<Block<R>> tape_memory_;
   Tape<R> tape_{};
   std::vector<int32_t> kept_tags_;
   std::once_flag log_once_;

@@ -11,9 +11,6 @@
 #include "chain/viterbi_kernels.h"
 #include "chain/weighted_kernels.h"
 
-namespace trellis::chain::TRELLIS_ISA {
-}  // namespace trellis::chain::TRELLIS_ISA
-
 TRELLIS_KERNELS_BY_TYPE(chain, Kernels, width<R>, group_size, contents<R>, prepare<R>, forward<R>, backward<R>,
                         viterbi<R>, edge_forward<R>, edge_backward<R>, edge_viterbi<R>, log_partition<R>,
                         log_marginals<R>, entropy<R>, sample<R>, spans<R>, weighted_nll<R>)

@@ -30,23 +30,6 @@ namespace trellis::chain::TRELLIS_ISA {
 
 using namespace ::TRELLIS_ISA;
 
-template <typename R>
-struct Range;
-template <>
-struct Range<float> {
-  static constexpr float tiny = 1e-19f, huge = 1e28f, lowest = -3.4e38f;
-  static constexpr double least_log = -41.0;   // exp(least_log) * tiny is a normal number
-  static constexpr double mixing_log = -29.9;  // twice that is e^27 above exp_lowest, below which things are lost
-  static constexpr float mixing_scale = 9.3e-14f;  // just below exp(mixing_log)
-};
-template <>
-struct Range<double> {
-  static constexpr double tiny = 1e-150, huge = 1e250, lowest = -1.79e308;
-  static constexpr double least_log = -340.0;
-  static constexpr double mixing_log = -220.0;
-  static constexpr double mixing_scale = 2e-96;
-};
-
 constexpr double negligible_log = 46.0;  // exp(-46) = 1e-20, far below the rounding of a double
 
 // A product of many scales, none of them far from the range of Range<R>; one logarithm at the end is enough.
@@ -120,19 +103,28 @@ struct Runner {
   bool bad() const { return any<R>(bad_lanes); }
 };
 
+// With `begin` [B], the row of each sequence's first token on a tape.
 template <typename R>
-void start_runners(const Batch<R>& batch, const int64_t* sequences, int count, Runner<R>* runners) {
+void start_runners(const int64_t* offsets, const int64_t* sequences, int count, const int64_t* begin,
+                   Runner<R>* runners) {
   for (int g = 0; g < count; ++g) {
     const int64_t b = sequences[g];
     runners[g].b = b;
-    runners[g].first = batch.offsets[b];
-    runners[g].length = batch.length(b);
+    runners[g].first = offsets[b];
+    runners[g].length = offsets[b + 1] - offsets[b];
+    if (begin) runners[g].row = begin[b];
   }
 }
 
+// Puts their rows one after another; returns how many there are.
 template <typename R>
-void find_rows(const Tape<R>& tape, int count, Runner<R>* runners) {
-  for (int g = 0; g < count; ++g) runners[g].row = tape.begin[runners[g].b];
+int64_t lay_out(int count, Runner<R>* runners) {
+  int64_t total = 0;
+  for (int g = 0; g < count; ++g) {
+    runners[g].row = total;
+    total += runners[g].length;
+  }
+  return total;
 }
 
 // E[j] = exp(emission[j] - peak); returns the peak, their maximum. An emission that is not forbidden but so far below
@@ -197,15 +189,34 @@ void finish(const Prepared<R>& prepared, double gap, const R* alpha, Runner<R>& 
   status = runner.bad() ? chain::not_finite : runner.lost ? chain::underflow : chain::exact;
 }
 
-template <typename R, int NV>
-void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
-                   const Tape<R>* tape, double* log_partition, uint8_t* status) {
+// The emission factors of a chain: exponentials, which the backward pass finds on the tape again.
+template <typename R>
+struct ExpFactors {
+  static constexpr int64_t fold_every = 64;  // steps whose expected transitions are added up in R
+  const Batch<R>& batch;
+  const Tape<R>* tape;
+  int64_t L, P;
+  Block<R> row;
+  ExpFactors(const Batch<R>& batch, const Tape<R>* tape, int64_t P) : batch(batch), tape(tape), L(batch.L), P(P), row(P) {}
+
+  // E[P] of position t of a sequence, in memory[P] if there is no other place, and its peak added to the runner's.
+  const R* forward(Runner<R>& runner, int64_t t, R* memory) {
+    R* E = tape ? tape->factor + (runner.row + t) * P : memory;
+    runner.peaks += exp_emissions(emission<R>(batch, runner.b, runner.first + t, row), L, P, E, runner);
+    return E;
+  }
+  // The same in the backward pass.
+  const R* backward(const Runner<R>& runner, int64_t t) { return tape->factor + (runner.row + t) * P; }
+};
+
+// log Z of each sequence; `factors` are as ExpFactors. The tape keeps alpha and scale unless it is null.
+template <typename R, int NV, typename Factors>
+void forward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, const Tape<R>* tape, Factors& factors,
+                  double* log_partition, uint8_t* status) {
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
-  Runner<R> runners[group_size];
-  start_runners(batch, sequences, count, runners);
-  if (tape) find_rows(*tape, count, runners);
-  Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), factors(group_size * P), row(P);
-  R *x = current, *y = next, *E[group_size];
+  Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), memory(group_size * P);
+  R *x = current, *y = next;
+  const R* E[group_size];
   for (int64_t t = 0, active = count;; ++t) {
     for (; active && runners[active - 1].length == t; --active) {
       Runner<R>& runner = runners[active - 1];
@@ -213,12 +224,7 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
     }
     if (!active) return;
     // The emissions first: they do not wait for the step before, so the processor overlaps the two.
-    for (int g = 0; g < active; ++g) {
-      const int64_t token = runners[g].first + t;
-      E[g] = tape ? tape->factor + (runners[g].row + t) * P : factors + g * P;
-      const R* own = emission<R>(batch, runners[g].b, token, row);
-      runners[g].peaks += exp_emissions(own, L, P, E[g], runners[g]);
-    }
+    for (int g = 0; g < active; ++g) E[g] = factors.forward(runners[g], t, memory + g * P);
     if (t == 0) {
       for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
     } else {
@@ -240,8 +246,11 @@ void forward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int
 template <typename R>
 void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
              const Tape<R>* tape, double* log_partition, uint8_t* status) {
+  Runner<R> runners[group_size];
+  start_runners(batch.offsets, sequences, count, tape ? tape->begin : nullptr, runners);
   with_vectors<R>(prepared.P, [&](auto NV) {
-    forward_group<R, NV>(batch, prepared, sequences, count, tape, log_partition, status);
+    ExpFactors<R> factors(batch, tape, NV ? NV * width<R> : prepared.P);
+    forward_pass<R, NV>(prepared, runners, count, tape, factors, log_partition, status);
   });
 }
 
@@ -279,14 +288,12 @@ void fold_transitions(const Prepared<R>& prepared, R* sum, double* counts) {
   }
 }
 
-template <typename R, int NV>
-void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
-                    const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
-  constexpr int64_t fold_every = 64;
+// Marginals times weight (1 if there are no weights) to row rows[n] (n if null) of `gradient` for token n, and expected
+// counts, from what the forward pass left on the tape.
+template <typename R, int NV, typename Factors>
+void backward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, const Tape<R>& tape, Factors& factors,
+                   const double* weights, const int64_t* rows, R* gradient, const Counts& counts, uint8_t* status) {
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
-  Runner<R> runners[group_size];
-  start_runners(batch, sequences, count, runners);
-  find_rows(tape, count, runners);
   Block<R> betas(group_size * P, R(0)), ws(group_size * P, R(0)), us(group_size * P, R(0)), sums(L * P, R(0));
   const R* previous[group_size];
   for (int g = 0; g < group_size; ++g) previous[g] = prepared.end;  // not running yet: us is zero there
@@ -297,19 +304,19 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
     for (int64_t g = running; g < active; ++g) __builtin_memcpy(betas + g * P, prepared.end, P * sizeof(R));
     for (int g = 0; g < active; ++g) {
       Runner<R>& runner = runners[g];
-      const int64_t row = runner.row + t;
+      const int64_t at = runner.row + t, token = runner.first + t;
       const R weight = weights ? R(weights[runner.b]) : R(1);
-      R* out = gradient + batch.row(runner.first + t) * L;
-      absorb_backward(tape.factor + row * P, L, P, tape.alpha + row * P, tape.scale[row], weight,
+      R* out = gradient + (rows ? rows[token] : token) * L;
+      absorb_backward(factors.backward(runner, t), L, P, tape.alpha + at * P, tape.scale[at], weight,
                       (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
       if (t == 0)
         for (int64_t j = 0; j < L; ++j) counts.start[j] += double(out[j]);
       if (t == runner.length - 1)
         for (int64_t j = 0; j < L; ++j) counts.end[j] += double(out[j]);
-      previous[g] = tape.alpha + (row - (t > 0)) * P;
+      previous[g] = tape.alpha + (at - (t > 0)) * P;
     }
     if (t > 0) accumulate<R>(int(active), previous, us, L, P, sums);
-    if (t % fold_every == 0) fold_transitions(prepared, (R*)sums, counts.transitions);
+    if (t % Factors::fold_every == 0) fold_transitions(prepared, (R*)sums, counts.transitions);
   }
   for (int g = 0; g < count; ++g)
     if (runners[g].lost) status[runners[g].b] = chain::underflow;
@@ -318,8 +325,11 @@ void backward_group(const Batch<R>& batch, const Prepared<R>& prepared, const in
 template <typename R>
 void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* sequences, int count,
               const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
+  Runner<R> runners[group_size];
+  start_runners(batch.offsets, sequences, count, tape.begin, runners);
   with_vectors<R>(prepared.P, [&](auto NV) {
-    backward_group<R, NV>(batch, prepared, sequences, count, tape, weights, gradient, counts, status);
+    ExpFactors<R> factors(batch, &tape, NV ? NV * width<R> : prepared.P);
+    backward_pass<R, NV>(prepared, runners, count, tape, factors, weights, batch.rows, gradient, counts, status);
   });
 }
 

@@ -1,6 +1,8 @@
 // What a batch of inference reports.
 #pragma once
 
+#include "base/numbers.h"
+#include "base/tasks.h"
 #include "chain/batch.h"
 
 #include <vector>
@@ -22,10 +24,24 @@ struct Outcome {
 
 // The first problem among the statuses of the sequences.
 Outcome first_problem(const std::vector<uint8_t>& status);
-// Whether no score is NaN or plus infinity.
-template <typename R>
-bool all_below_infinity(const R* x, int64_t n);
 // A result that is not finite although nothing was forbidden: scores near the end of a double's range.
 void check_range(double result, uint8_t& status);
+
+// f(task, b) for every sequence that has tokens and whose scores are valid(b); it gives minus infinity if b has no path.
+template <typename Valid, typename F>
+Outcome for_valid_sequences(const Tasks& tasks, int threads, std::vector<uint8_t>& status, Valid valid, F f) {
+  tasks.for_groups(1, threads, [&](int64_t task, const int64_t* sequences, int) {
+    const int64_t b = *sequences;
+    uint8_t& own = status[size_t(b)];
+    if (!valid(b)) {
+      own = not_finite;
+      return;
+    }
+    const double result = f(task, b);
+    if (result == forbidden) own = no_path;
+    check_range(result, own);
+  });
+  return first_problem(status);
+}
 
 }  // namespace trellis::chain

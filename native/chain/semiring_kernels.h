@@ -13,8 +13,6 @@ using namespace ::TRELLIS_ISA;
 // Sequences side by side: enough independent sums to fill the multiply-add pipeline, few enough for the registers.
 constexpr int group_size = TRELLIS_VECTOR_BYTES == 64 ? 8 : 4;
 
-inline int64_t padded(int64_t L, int lanes) { return (L + lanes - 1) / lanes * lanes; }
-
 template <typename R>
 inline int lanes_left(int64_t L, int64_t j) {
   return L - j < width<R> ? int(L - j) : width<R>;

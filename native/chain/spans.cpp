@@ -6,18 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 namespace trellis::chain {
-namespace {
-
-int64_t padded(int64_t L) {
-  const int64_t width = kernels<double>().width;
-  return round_up(L, width);
-}
-
-}  // namespace
 
 LabelStates::LabelStates(const int64_t* labels, int64_t count, int64_t L)
     : label(size_t(L)), ends(size_t(count)), members(size_t(L)) {
@@ -123,21 +114,12 @@ class SpanProducts {
 
 template <typename R>
 ScaledSpans<R>::ScaledSpans(const Batch<R>& batch, const StateLabels& labels)
-    : batch_(batch), labels_(labels), memory_((2 * batch.L + 2) * padded(batch.L)) {
-  const int64_t L = batch.L, P = padded(L);
-  scores_.assign(batch.transitions, batch.transitions + L * L);
-  scores_.insert(scores_.end(), batch.start, batch.start + L);
-  scores_.insert(scores_.end(), batch.end, batch.end + L);
-  const double* start = scores_.data() + L * L;
-  chain_ = {nullptr, nullptr, nullptr, scores_.data(), start, start + L, 0, L};
-  prepared_ = {L, P, memory_, memory_ + L * P, memory_ + 2 * L * P, memory_ + (2 * L + 1) * P, 0, 0, 0, 0, false};
-  kernels<double>().prepare(chain_, prepared_);
-}
+    : batch_(batch), labels_(labels), chain_(batch), scaled_(chain_.batch()) {}
 
 template <typename R>
 typename ScaledSpans<R>::Rows ScaledSpans<R>::rows_of(const int64_t* sequences, int count,
                                                       std::vector<uint8_t>& status) const {
-  const int64_t L = batch_.L, P = prepared_.P;
+  const int64_t L = batch_.L, P = scaled_.view().P;
   std::vector<int64_t> offsets{0}, order;
   for (int g = 0; g < count; ++g) offsets.push_back(offsets.back() + batch_.length(sequences[g]));
   Rows rows(std::move(offsets), L, P);
@@ -145,16 +127,16 @@ typename ScaledSpans<R>::Rows ScaledSpans<R>::rows_of(const int64_t* sequences, 
     for (int64_t t = 0; t < batch_.length(sequences[g]); ++t)
       driver::copy_emission(batch_, sequences[g], batch_.offsets[sequences[g]] + t,
                            rows.emissions + (rows.offsets[size_t(g)] + t) * L);
-  Batch<double> own = chain_;
+  Batch<double> own = chain_.batch();
   own.emissions = rows.emissions, own.offsets = rows.offsets.data(), own.B = count;
   for (int g = 0; g < count; ++g) order.push_back(g);
   std::vector<double> log_partition(static_cast<size_t>(count));
-  kernels<double>().forward(own, prepared_, order.data(), count, &rows.tape, log_partition.data(), status.data());
+  kernels<double>().forward(own, scaled_.view(), order.data(), count, &rows.tape, log_partition.data(), status.data());
   const auto failed = [&](int64_t g) { return status[size_t(g)] != exact; };
   order.erase(std::remove_if(order.begin(), order.end(), failed), order.end());
   Sums unused(L, P);
   if (!order.empty())
-    kernels<double>().backward(own, prepared_, order.data(), int(order.size()), rows.tape, nullptr, rows.marginals,
+    kernels<double>().backward(own, scaled_.view(), order.data(), int(order.size()), rows.tape, nullptr, rows.marginals,
                                unused.counts, status.data());
   return rows;
 }
@@ -162,12 +144,12 @@ typename ScaledSpans<R>::Rows ScaledSpans<R>::rows_of(const int64_t* sequences, 
 template <typename R>
 void ScaledSpans<R>::run(const int64_t* sequences, int count, const SortedSpans& spans, double* out,
                          uint8_t* done) const {
-  const double least = prepared_.gap == std::numeric_limits<double>::infinity() ? 1e-35 : 1e-6;
+  const double least = scaled_.view().gap == -forbidden ? 1e-35 : 1e-6;
   std::vector<uint8_t> status(size_t(count), exact);
   const Rows rows = rows_of(sequences, count, status);
   for (int g = 0; g < count; ++g) {
     const int64_t b = sequences[g];
-    SpanProducts<Rows> products(rows, prepared_, labels_, rows.offsets[size_t(g)], batch_.length(b));
+    SpanProducts<Rows> products(rows, scaled_.view(), labels_, rows.offsets[size_t(g)], batch_.length(b));
     bool fine = status[size_t(g)] == exact;
     for (int64_t s = 0; fine && s < spans.count(b); ++s) {
       const double p = products.probability(spans.of(b)[s]);

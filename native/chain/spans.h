@@ -14,6 +14,7 @@
 #include "base/block.h"
 #include "chain/batch.h"
 #include "chain/kernels.h"
+#include "chain/scores.h"
 #include "chain/span.h"
 
 #include <vector>
@@ -56,10 +57,8 @@ class ScaledSpans {
 
   const Batch<R>& batch_;
   const StateLabels& labels_;
-  std::vector<double> scores_;  // transitions, then start and end
-  Batch<double> chain_;
-  Block<double> memory_;
-  Prepared<double> prepared_;
+  DoubleChain chain_;
+  ScaledScores<double> scaled_;
 };
 
 }  // namespace trellis::chain

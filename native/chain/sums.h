@@ -26,6 +26,25 @@ struct Sums {
   }
 };
 
+// What pass(sequences, n, counts) counts for the sequences of a group whose status is `exact`, added to `sums`. If one of
+// them underflows, the counts of the whole group are wrong: the others are counted again without it.
+template <typename Pass>
+void add_exact(const int64_t* sequences, int count, const std::vector<uint8_t>& status, Sums& sums, Pass pass) {
+  Sums group(sums.L, sums.P);
+  for (bool again = true; again;) {
+    int64_t kept[64];
+    int n = 0;
+    for (int g = 0; g < count; ++g)
+      if (status[size_t(sequences[g])] == exact) kept[n++] = sequences[g];
+    if (n == 0) return;
+    group.clear();
+    pass(kept, n, group.counts);
+    again = false;
+    for (int g = 0; g < n; ++g) again |= status[size_t(kept[g])] != exact;
+  }
+  sums.add(group);
+}
+
 // The expected counts of every task.
 struct TaskSums {
   int64_t L, P;

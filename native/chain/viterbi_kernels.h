@@ -45,18 +45,18 @@ inline void absorb_max(const R* emission, int64_t L, int64_t P, R* row, R* saved
   }
 }
 
-// Follows the best path back from the end; deltas of runner g begin at row begin[g].
+// Follows the best path back from the end; the deltas of a runner begin at its row.
 template <typename R>
 void trace_back(const Batch<R>& batch, const LogPrepared<R>& prepared, const Runner<R>* runners, int count,
-                const int64_t* begin, const R* deltas, int64_t P, int64_t* tags, uint8_t* status) {
+                const R* deltas, int64_t P, int64_t* tags, uint8_t* status) {
   int64_t label[group_size];
   int active = 0;
   for (int64_t t = runners[0].length - 1; t >= 0; --t) {
     R best;
     for (int g = 0; g < active; ++g)
-      label[g] = argmax_sum(deltas + (begin[g] + t) * P, prepared.backward + label[g] * P, P, best);
+      label[g] = argmax_sum(deltas + (runners[g].row + t) * P, prepared.backward + label[g] * P, P, best);
     for (; active < count && runners[active].length == t + 1; ++active) {
-      label[active] = argmax_sum(deltas + (begin[active] + t) * P, (const R*)prepared.end, P, best);
+      label[active] = argmax_sum(deltas + (runners[active].row + t) * P, (const R*)prepared.end, P, best);
       if (best == -infinity<R>) status[runners[active].b] = chain::no_path;
       if (runners[active].bad()) status[runners[active].b] = chain::not_finite;
     }
@@ -72,13 +72,8 @@ void viterbi_group(const Batch<R>& batch, const LogPrepared<R>& prepared, const 
                    int64_t* tags, uint8_t* status) {
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
   Runner<R> runners[group_size];
-  start_runners(batch, sequences, count, runners);
-  int64_t total = 0, begin[group_size];
-  for (int g = 0; g < count; ++g) {
-    begin[g] = total;
-    total += runners[g].length;
-  }
-  Block<R> deltas(total * P), current(group_size * P, R(0)), next(group_size * P, R(0)), row(P);
+  start_runners<R>(batch.offsets, sequences, count, nullptr, runners);
+  Block<R> deltas(lay_out(count, runners) * P), current(group_size * P, R(0)), next(group_size * P, R(0)), row(P);
   R *x = current, *y = next;
   for (int64_t t = 0, active = count; t < runners[0].length; ++t) {
     while (runners[active - 1].length == t) --active;
@@ -89,12 +84,12 @@ void viterbi_group(const Batch<R>& batch, const LogPrepared<R>& prepared, const 
     }
     for (int g = 0; g < active; ++g)
       absorb_max(emission<R>(batch, runners[g].b, runners[g].first + t, row), L, P, y + g * P,
-                 deltas + (begin[g] + t) * P, runners[g]);
+                 deltas + (runners[g].row + t) * P, runners[g]);
     R* swap = x;
     x = y;
     y = swap;
   }
-  trace_back(batch, prepared, runners, count, begin, (const R*)deltas, P, tags, status);
+  trace_back(batch, prepared, runners, count, (const R*)deltas, P, tags, status);
 }
 
 template <typename R>

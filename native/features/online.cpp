@@ -125,7 +125,7 @@ struct Batched {
     if (allowed.empty()) return {};
     std::vector<double> masked(emissions);
     for (size_t i = 0; i < masked.size(); ++i)
-      if (!allowed[i]) masked[i] = -std::numeric_limits<double>::infinity();
+      if (!allowed[i]) masked[i] = forbidden;
     return best(masked, tags);
   }
 };

@@ -1,6 +1,7 @@
 // The kernels of rows.h for one instruction set: the sums of a list stay in registers until all its rows are added.
 #include "features/rows.h"
 
+#include "base/memory.h"
 #include "base/simd.h"
 
 namespace trellis::features::TRELLIS_ISA {
@@ -179,7 +180,7 @@ template <typename R, typename S, typename O>
 void sum_lists(const R* rows, int64_t L, const RowLists& lists, int64_t first, int64_t last, O* out) {
   if (L <= 4) return sum_narrow<R, S, O, 4>(rows, L, lists, first, last, out);
   if (L <= 8) return sum_narrow<R, S, O, 8>(rows, L, lists, first, last, out);
-  switch ((L + width<S> - 1) / width<S>) {
+  switch (parts_of(L, width<S>)) {
     case 1: return sum_lists_by<R, S, O, 1>(rows, L, lists, first, last, out);
     case 2: return sum_lists_by<R, S, O, 2>(rows, L, lists, first, last, out);
     case 3: return sum_lists_by<R, S, O, 3>(rows, L, lists, first, last, out);

@@ -4,7 +4,6 @@
 #include "chain/inference.h"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -63,7 +62,7 @@ struct Shard {
     std::vector<R> inner_edges(static_cast<size_t>(edge_cells));
     std::vector<double> inside(nll.size());
     for (int64_t i = 0; i < cells; ++i)
-      if (!allowed[i]) masked[size_t(i)] = -std::numeric_limits<R>::infinity();
+      if (!allowed[i]) masked[size_t(i)] = R(forbidden);
     Inference<R> all = chain(emissions), known = chain(masked.data());
     Outcome outcome = all.log_partition(nll.data(), derivatives);
     if (outcome.status == exact) outcome = known.log_partition(inside.data(), derivatives);

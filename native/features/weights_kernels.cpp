@@ -2,6 +2,7 @@
 // Pairs are added by lanes too: a number written to memory and read at once as part of a vector would have to wait.
 #include "features/weights.h"
 
+#include "base/memory.h"
 #include "base/simd.h"
 
 namespace trellis::features::TRELLIS_ISA {
@@ -70,7 +71,7 @@ void add_many(const WeightView<R>& weights, const AttributeRange& range, R* row)
 
 template <typename R>
 void add_weights(const WeightView<R>& weights, const AttributeRange& range, R* row) {
-  switch ((weights.L + width<R> - 1) / width<R>) {
+  switch (parts_of(weights.L, width<R>)) {
     case 1: return add_few<R, 1>(weights, range, row);
     case 2: return add_few<R, 2>(weights, range, row);
     case 3: return add_few<R, 3>(weights, range, row);

@@ -6,10 +6,10 @@
 #include "base/numbers.h"
 #include "base/threads.h"
 #include "chain/kernels.h"
+#include "chain/sums.h"
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace trellis::hmm {
 
@@ -18,10 +18,6 @@ using namespace chain;
 namespace {
 
 constexpr int64_t stretch = 4096;  // tokens or symbols of a task
-
-int64_t padded(int64_t L) {
-  return round_up(L, hmm_kernels().width);
-}
 
 template <typename F>
 void for_stretches(int64_t count, F f) {
@@ -32,8 +28,9 @@ void for_stretches(int64_t count, F f) {
 }  // namespace
 
 Expectation::Expectation(const HmmTokens& tokens, int64_t B, int64_t N, int64_t L, int64_t V)
-    : tokens_(tokens), tasks_(plan_tasks(tokens.offsets, B, hmm_kernels().group, Sums::bytes(L, padded(L)))), B_(B),
-      N_(N), L_(L), V_(V), gamma_(N * L), by_symbol_(size_t(N)) {
+    : tokens_(tokens), B_(B), N_(N), L_(L), P_(round_up(L, chain::kernels<double>().width)), V_(V),
+      tasks_(plan_tasks(tokens.offsets, B, chain::kernels<double>().group, Sums::bytes(L, P_))), gamma_(N * L),
+      by_symbol_(size_t(N)) {
   std::vector<int64_t> place(size_t(V) + 1, 0);  // counting sort
   for (int64_t n = 0; n < N; ++n) ++place[size_t(tokens.symbols[n]) + 1];
   for (int64_t v = 0; v < V; ++v) place[size_t(v) + 1] += place[size_t(v)];
@@ -43,56 +40,31 @@ Expectation::Expectation(const HmmTokens& tokens, int64_t B, int64_t N, int64_t 
 Outcome Expectation::run(const double* start, const double* transitions, const double* end, const double* emissions,
                          double* start_counts, double* transition_counts, double* emission_counts,
                          double* log_likelihood) {
-  const HmmKernels& kernels = hmm_kernels();
-  const int64_t P = padded(L_);
-  Model model(start, transitions, end, emissions, L_, V_, P);
+  const HmmKernels& kernels = kernels_in_use<HmmKernels>();
+  Model model(start, transitions, end, emissions, L_, V_, P_);
   for_stretches(V_, [&](int64_t, int64_t first, int64_t last) { model.prepare_symbols(first, last); });
   status_.assign(size_t(B_), exact);
   std::fill_n(log_likelihood, B_, 0.0);
   expect_all(kernels, model, start_counts, transition_counts, log_likelihood);
-  for (size_t b = 0; b < status_.size(); ++b)
-    if (status_[b] == no_path) return {no_path, int64_t(b)};
+  if (const Outcome outcome = first_problem(status_); outcome.status) return outcome;
   gather_all(kernels, emission_counts);
   return {};
 }
 
 void Expectation::expect_all(const HmmKernels& kernels, const Model& model, double* start, double* transitions,
                              double* logs) {
-  const int64_t P = model.prepared.chain.P;
-  std::vector<std::optional<Sums>> sums(static_cast<size_t>(tasks_.count()));
-  tasks_.for_groups(kernels.group, num_threads(), [&](int64_t task, const int64_t* sequences, int count) {
-    auto& own = sums[size_t(task)];
-    if (!own) own.emplace(L_, P);
-    expect_group(kernels, model, sequences, count, *own, logs);
-  });
-  Sums total(L_, P);
-  for (const auto& own : sums) total.add(*own);
-  for (int64_t i = 0; i < L_; ++i) {
-    start[i] = total.counts.start[i];
-    std::copy_n(total.counts.transitions + i * P, L_, transitions + i * L_);
-  }
-}
-
-// If a sequence underflows, the group's counts are wrong: it is run again without that sequence.
-void Expectation::expect_group(const HmmKernels& kernels, const Model& model, const int64_t* sequences, int count,
-                               Sums& sums, double* logs) {
-  Sums group(L_, model.prepared.chain.P);
-  for (;;) {
-    int64_t kept[64];
-    int n = 0;
+  TaskSums sums(tasks_.count(), L_, P_);
+  const auto run_group = [&](int64_t task, const int64_t* sequences, int count) {
+    Sums& own = sums.of(task);
+    add_exact(sequences, count, status_, own, [&](const int64_t* kept, int n, const Counts& counts) {
+      kernels.expect(tokens_, model.prepared, kept, n, gamma_, counts, logs, status_.data());
+    });
     for (int g = 0; g < count; ++g)
-      if (status_[size_t(sequences[g])] == exact) kept[n++] = sequences[g];
-    if (n == 0) break;
-    group.clear();
-    kernels.expect(tokens_, model.prepared, kept, n, gamma_, group.counts, logs, status_.data());
-    bool clean = true;
-    for (int g = 0; g < n; ++g) clean &= status_[size_t(kept[g])] == exact;
-    if (!clean) continue;
-    sums.add(group);
-    break;
-  }
-  for (int g = 0; g < count; ++g)
-    if (status_[size_t(sequences[g])] == underflow) expect_in_log_space(model, sequences[g], sums, logs);
+      if (status_[size_t(sequences[g])] == underflow) expect_in_log_space(model, sequences[g], own, logs);
+  };
+  tasks_.for_groups(chain::kernels<double>().group, num_threads(), run_group);
+  std::vector<double> end(static_cast<size_t>(L_));  // not asked for
+  sums.write(transitions, start, end.data());
 }
 
 void Expectation::expect_in_log_space(const Model& model, int64_t b, Sums& sums, double* logs) {

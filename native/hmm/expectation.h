@@ -23,14 +23,12 @@ class Expectation {
 
  private:
   void expect_all(const HmmKernels& kernels, const Model& model, double* start, double* transitions, double* logs);
-  void expect_group(const HmmKernels& kernels, const Model& model, const int64_t* sequences, int count, Sums& sums,
-                    double* logs);
   void expect_in_log_space(const Model& model, int64_t b, Sums& sums, double* logs);
   void gather_all(const HmmKernels& kernels, double* counts);
 
   HmmTokens tokens_;
+  int64_t B_, N_, L_, P_, V_;
   Tasks tasks_;
-  int64_t B_, N_, L_, V_;
   Block<double> gamma_;  // [N, L] weighted posteriors of the last E-step
   std::vector<int64_t> by_symbol_;
   std::vector<uint8_t> status_;

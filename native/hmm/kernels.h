@@ -26,8 +26,7 @@ struct HmmTokens {
 };
 
 struct HmmKernels {
-  int width, group;
-  // Forward and backward for a group of up to `group` sequences, longest first: gamma[N, L], the expected counts, and
+  // Forward and backward for a group of sequences as that of a chain, longest first: gamma[N, L], the expected counts, and
   // each sequence's log-likelihood and status.
   void (*expect)(const HmmTokens&, const HmmPrepared&, const int64_t* sequences, int count, double* gamma,
                  const Counts& counts, double* log_likelihood, uint8_t* status);
@@ -36,8 +35,5 @@ struct HmmKernels {
   void (*gather)(const int64_t* tokens, int64_t count, const int64_t* symbols, const double* gamma, int64_t L,
                  double* first, double* sums);
 };
-
-// Those of the instruction set in use.
-inline const HmmKernels& hmm_kernels() { return kernels_in_use<HmmKernels>(); }
 
 }  // namespace trellis::hmm

@@ -8,9 +8,14 @@
 namespace trellis::hmm {
 namespace {
 
-// The bounds of Range<double> in lockstep_kernels.h: transitions below exp(least_log) are flushed to zero and narrow
-// the gap; if all are above exp(mixing_log), nothing that underflows can ever matter.
-constexpr double least_log = -340.0, mixing_log = -220.0;
+// As scaled_exp in lockstep_kernels.h, for a probability: what is flushed to zero narrows the gap.
+double flush(double p, double& gap, bool& mixing) {
+  using Bounds = Range<double>;
+  mixing &= p >= std::exp(Bounds::mixing_log);
+  if (p >= std::exp(Bounds::least_log)) return p;
+  if (p > 0) gap = std::min(gap, -std::log(p));
+  return 0.0;
+}
 
 }  // namespace
 
@@ -23,13 +28,13 @@ Model::Model(const double* start, const double* transitions, const double* end, 
   log_prepared = {L, P, logs_, logs_ + L * P, logs_ + 2 * L * P, logs_ + (2 * L + 1) * P, {}, {}};
   bool start_mixing = true;
   for (int64_t i = 0; i < L; ++i) {
-    chain.start[i] = scaled(start[i], start_mixing);
-    chain.end[i] = scaled(end[i], chain.mixing);
+    chain.start[i] = flush(start[i], chain.gap, start_mixing);
+    chain.end[i] = flush(end[i], chain.gap, chain.mixing);
     log_prepared.start[i] = std::log(start[i]);
     log_prepared.end[i] = std::log(end[i]);
     for (int64_t j = 0; j < L; ++j) {
       const double a = transitions[i * L + j];
-      chain.forward[i * P + j] = chain.backward[j * P + i] = scaled(a, chain.mixing);
+      chain.forward[i * P + j] = chain.backward[j * P + i] = flush(a, chain.gap, chain.mixing);
       log_prepared.forward[i * P + j] = log_prepared.backward[j * P + i] = std::log(a);
     }
   }
@@ -45,13 +50,6 @@ void Model::prepare_symbols(int64_t first, int64_t last) {
     peaks_[v] = top > 0 ? std::log(top) : 0.0;
     for (int64_t j = 0; j < L && top > 0; ++j) table_[v * P + j] = row[j] / top;
   }
-}
-
-double Model::scaled(double p, bool& mixing) {
-  mixing &= p >= std::exp(mixing_log);
-  if (p >= std::exp(least_log)) return p;
-  if (p > 0) prepared.chain.gap = std::min(prepared.chain.gap, -std::log(p));
-  return 0.0;
 }
 
 }  // namespace trellis::hmm

@@ -18,8 +18,6 @@ class Model {
   LogPrepared<double> log_prepared{};
 
  private:
-  double scaled(double p, bool& mixing);
-
   const double* emissions_;  // [V, L]
   Block<double> scaled_, logs_, table_, peaks_;
 };

@@ -2,6 +2,7 @@
 // sums are added up in the order of k whatever rows are next to it, so that its numbers do not depend on the batch.
 #pragma once
 
+#include "base/memory.h"
 #include "base/simd.h"
 
 #include <cstdint>
@@ -20,7 +21,7 @@ constexpr int tile_vectors = 4;
 
 template <typename R>
 inline int64_t vectors_of(int64_t H) {
-  return (H + width<R> - 1) / width<R>;
+  return parts_of(H, width<R>);
 }
 
 // The lanes of H that the vector from unit j on has.

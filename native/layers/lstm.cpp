@@ -78,7 +78,7 @@ void run_shares(decltype(run_tasks)* run_on, const Shares& shares, int threads, 
 template <typename R>
 void run(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays,
          void (*pack)(const R*, int64_t, R*), Step<R> step) {
-  const int64_t H = arrays.H, size = lstm_kernels<R>().packed_size(H);
+  const int64_t H = arrays.H, size = kernels_in_use<LstmKernels<R>>().packed_size(H);
   const Shares shares(sequences.lengths, sequences.count, threads);
   const Block<R> packed(2 * size);
   const auto pack_way = [&](int64_t way) { pack(weights + way * 4 * H * H, H, packed + way * size); };
@@ -95,16 +95,16 @@ void run(const Sequences& sequences, int threads, const R* weights, const Recurr
 
 template <typename R>
 void lstm_forward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays) {
-  run<R>(sequences, threads, weights, arrays, lstm_kernels<R>().pack_forward, lstm_kernels<R>().forward);
+  run<R>(sequences, threads, weights, arrays, kernels_in_use<LstmKernels<R>>().pack_forward, kernels_in_use<LstmKernels<R>>().forward);
 }
 
 template <typename R>
 void lstm_backward(const Sequences& sequences, int threads, const R* weights, const Recurrence<R>& arrays) {
-  run<R>(sequences, threads, weights, arrays, lstm_kernels<R>().pack_backward, lstm_kernels<R>().backward);
+  run<R>(sequences, threads, weights, arrays, kernels_in_use<LstmKernels<R>>().pack_backward, kernels_in_use<LstmKernels<R>>().backward);
 }
 
 StoredLstm::StoredLstm(const float* inward, const float* bias, const float* recurrent, int64_t D, int64_t H)
-    : kernels_(lstm_kernels<float>()), H_(H), inward_(inward, bias, D, 8 * H), recurrent_(2 * kernels_.packed_size(H)) {
+    : kernels_(kernels_in_use<LstmKernels<float>>()), H_(H), inward_(inward, bias, D, 8 * H), recurrent_(2 * kernels_.packed_size(H)) {
   for (int64_t way = 0; way < 2; ++way)
     kernels_.pack_forward(recurrent + way * 4 * H * H, H, recurrent_ + way * kernels_.packed_size(H));
 }

@@ -43,10 +43,4 @@ struct LstmKernels {
   void (*backward)(const SequenceGroup& group, const Recurrence<R>& at);
 };
 
-// Those of the instruction set in use.
-template <typename R>
-const LstmKernels<R>& lstm_kernels() {
-  return kernels_in_use<LstmKernels<R>>();
-}
-
 }  // namespace trellis::layers

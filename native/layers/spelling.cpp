@@ -21,7 +21,7 @@ bool all_known(const Spelling<R>& in) {
 template <typename R>
 bool spelling_forward(const Spelling<R>& in, R* largest, int32_t* places) {
   if (!all_known(in)) return false;
-  spelling_kernels<R>().find(in, largest, places);
+  kernels_in_use<SpellingKernels<R>>().find(in, largest, places);
   return true;
 }
 
@@ -32,14 +32,14 @@ bool spell(const Spelling<float>& in, int threads, float* largest) {
     Spelling<float> own = in;
     own.W = std::min(words_of_task, in.W - first);
     own.offsets += first;
-    spelling_kernels<float>().find(own, largest + first * in.F, nullptr);
+    kernels_in_use<SpellingKernels<float>>().find(own, largest + first * in.F, nullptr);
   });
   return true;
 }
 
 template <typename R>
 void spelling_backward(const Spelling<R>& in, const R* gradient, const int32_t* places) {
-  spelling_kernels<R>().add(in, gradient, places);
+  kernels_in_use<SpellingKernels<R>>().add(in, gradient, places);
 }
 
 template bool spelling_forward<float>(const Spelling<float>&, float*, int32_t*);

@@ -26,12 +26,6 @@ struct SpellingKernels {
   void (*add)(const Spelling<R>& in, const R* gradient, const int32_t* places);
 };
 
-// Those of the instruction set in use.
-template <typename R>
-const SpellingKernels<R>& spelling_kernels() {
-  return kernels_in_use<SpellingKernels<R>>();
-}
-
 // `find`, or false if a word has an id that is not in the table; then nothing is computed.
 template <typename R>
 bool spelling_forward(const Spelling<R>& in, R* largest, int32_t* places);

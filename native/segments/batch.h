@@ -21,16 +21,11 @@ struct SegmentBatch {
   int64_t longest(int64_t t) const { return K < t + 1 ? K : t + 1; }
 };
 
-// The scores between segments as probabilities, each divided by the largest of its kind.
+// The scores between segments as probabilities, and where they were flushed to zero although they are not forbidden.
 struct SegmentPrepared {
-  int64_t L, P;
-  const double* forward;   // [L, P] exp(transitions - transition_max); pads are zero
-  const double* backward;  // [L, P] its transpose
-  const double* start;     // [P]
-  const double* end;       // [P]
-  const double* flushed;   // [P] 1 for a label with a transition into it that is not forbidden, but was flushed to zero
-  double transition_max, start_max, end_max;
-  bool end_flushed, start_flushed, any_flushed;  // the same of first and last labels, and of any score
+  Prepared<double> chain;
+  const double* flushed;  // [P] 1 for a label with such a transition into it
+  bool start_flushed, end_flushed, any_flushed;
 };
 
 // A segment on a path, found from its end.
@@ -39,7 +34,6 @@ struct PathSegment {
 };
 
 struct SegmentKernels {
-  int width;
   // In scaled probabilities: false if that is not exact, and nothing has been added to `counts`.
   bool (*scaled_log_partition)(const SegmentBatch&, const SegmentPrepared&, int64_t b, double* out);
   bool (*scaled_marginals)(const SegmentBatch&, const SegmentPrepared&, int64_t b, double weight, double* gradient,

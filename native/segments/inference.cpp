@@ -1,6 +1,7 @@
 #include "segments/inference.h"
 
 #include "base/numbers.h"
+#include "chain/kernels.h"
 #include "chain/sums.h"
 #include "segments/kbest.h"
 
@@ -15,10 +16,6 @@ namespace trellis::segments {
 using namespace chain;
 
 namespace {
-
-Batch<double> chain_of(const double* transitions, const double* start, const double* end, int64_t L) {
-  return {nullptr, nullptr, nullptr, transitions, start, end, 0, L};
-}
 
 // Adds the paths of all sequences to one list, in order.
 void join(const std::vector<SegmentPaths>& by_sequence, SegmentPaths& all) {
@@ -46,69 +43,40 @@ std::vector<SegmentPaths> empty_paths(const SegmentBatch& batch, int64_t each) {
   return paths;
 }
 
-// exp(x - top), and 0 below the range of scaled arithmetic.
-constexpr double least_log = -340.0;
-
-double largest_of(const double* x, int64_t n) {
-  double largest = forbidden;
-  for (int64_t i = 0; i < n; ++i) largest = std::max(largest, x[i]);
-  return largest == forbidden ? 0.0 : largest;
-}
-
-double scaled(double x, double top, bool& flushed) {
-  if (x - top >= least_log) return std::exp(x - top);
-  flushed |= x != forbidden;
-  return 0.0;
-}
-
 }  // namespace
 
-ScaledScores::ScaledScores(const double* transitions, const double* start, const double* end, int64_t L, int64_t P)
-    : memory_((2 * L + 3) * P, 0.0) {
-  double *forward = memory_, *backward = forward + L * P, *first = backward + L * P, *last = first + P;
-  double* into = last + P;
-  const double step_max = largest_of(transitions, L * L), start_max = largest_of(start, L), end_max = largest_of(end, L);
-  bool start_flushed = false, end_flushed = false, any = false;
-  for (int64_t j = 0; j < L; ++j) {
-    bool flushed = false;
-    for (int64_t i = 0; i < L; ++i)
-      forward[i * P + j] = backward[j * P + i] = scaled(transitions[i * L + j], step_max, flushed);
-    into[j] = flushed ? 1.0 : 0.0;
-    any |= flushed;
-    first[j] = scaled(start[j], start_max, start_flushed);
-    last[j] = scaled(end[j], end_max, end_flushed);
+SegmentScores::SegmentScores(const Batch<double>& chain) : scaled_(chain), flushed_(size_t(scaled_.view().P), 0.0) {
+  const Prepared<double>& scaled = scaled_.view();
+  const auto lost = [](double score, double probability) { return score > forbidden && probability == 0.0; };
+  view_ = {scaled, flushed_.data(), false, false, false};
+  for (int64_t j = 0; j < chain.L; ++j) {
+    for (int64_t i = 0; i < chain.L; ++i)
+      if (lost(chain.transitions[i * chain.L + j], scaled.forward[i * scaled.P + j])) flushed_[size_t(j)] = 1.0;
+    view_.any_flushed |= flushed_[size_t(j)] > 0.0;
+    view_.start_flushed |= lost(chain.start[j], scaled.start[j]);
+    view_.end_flushed |= lost(chain.end[j], scaled.end[j]);
   }
-  view_ = {L, P, forward, backward, first, last, into, step_max, start_max, end_max, end_flushed, start_flushed,
-           any || start_flushed || end_flushed};
+  view_.any_flushed |= view_.start_flushed || view_.end_flushed;
 }
 
 SegmentInference::SegmentInference(const double* segments, std::vector<int64_t> offsets, int64_t K,
                                    const double* transitions, const double* start, const double* end, int64_t L)
     : offsets_(std::move(offsets)),
       batch_{segments, offsets_.data(), int64_t(offsets_.size()) - 1, K, L},
-      transitions_(transitions),
-      start_(start),
-      end_(end),
+      chain_{nullptr, nullptr, nullptr, transitions, start, end, 0, L},
+      P_(round_up(L, kernels<double>().width)),
       kernels_(kernels_in_use<SegmentKernels>()),
-      tasks_(plan_tasks(batch_.offsets, batch_.B, 1, Sums::bytes(L, padded()))) {}
+      tasks_(plan_tasks(batch_.offsets, batch_.B, 1, Sums::bytes(L, P_))) {}
 
 const LogPrepared<double>& SegmentInference::log_scores() {
-  std::call_once(once_, [&] {
-    log_scores_ = std::make_unique<LogScores>(chain_of(transitions_, start_, end_, batch_.L), padded());
-  });
+  std::call_once(once_, [&] { log_scores_.emplace(chain_); });
   return log_scores_->view();
 }
 
-Outcome SegmentInference::check_chain() const {
-  const int64_t L = batch_.L;
-  const bool fine = all_below_infinity(transitions_, L * L) && all_below_infinity(start_, L) &&
-                    all_below_infinity(end_, L);
-  return fine ? Outcome{exact, 0} : Outcome{bad_chain_score, 0};
-}
-
-bool SegmentInference::is_finite(int64_t b) const {
+bool SegmentInference::is_valid(int64_t b) const {
+  const auto contents = chain::kernels<double>().contents;
   for (int64_t t = 0; t < batch_.length(b); ++t)
-    if (!all_below_infinity(batch_.scores(b, t, 0), batch_.longest(t) * batch_.L)) return false;
+    if (contents(batch_.scores(b, t, 0), batch_.longest(t) * batch_.L) & some_invalid) return false;
   return true;
 }
 
@@ -118,34 +86,27 @@ bool SegmentInference::may_overflow(int64_t b) const {
     for (int64_t i = 0; i < n; ++i)
       if (x[i] > forbidden) largest = std::max(largest, std::abs(x[i]));
   };
-  see(transitions_, batch_.L * batch_.L), see(start_, batch_.L), see(end_, batch_.L);
+  see(chain_.transitions, batch_.L * batch_.L), see(chain_.start, batch_.L), see(chain_.end, batch_.L);
   for (int64_t t = 0; t < batch_.length(b); ++t) see(batch_.scores(b, t, 0), batch_.longest(t) * batch_.L);
   return largest > std::numeric_limits<double>::max() / double(2 * batch_.length(b) + 2);
 }
 
-Outcome SegmentInference::for_sequences(const std::function<double(int64_t, int64_t)>& f) {
-  const Outcome chain = check_chain();
-  if (chain.status) return chain;
+template <typename F>
+Outcome SegmentInference::for_sequences(F f) {
+  if (chain_contents(chain_) & some_invalid) return {bad_chain_score, 0};
   std::vector<uint8_t> status(size_t(batch_.B), exact);
-  tasks_.for_groups(1, num_threads(), [&](int64_t task, const int64_t* sequences, int) {
-    const int64_t b = sequences[0];
-    uint8_t& own = status[size_t(b)];
-    if (!is_finite(b)) {
-      own = not_finite;
-      return;
-    }
+  const auto valid = [&](int64_t b) { return is_valid(b); };
+  return for_valid_sequences(tasks_, num_threads(), status, valid, [&](int64_t task, int64_t b) {
     const double result = f(task, b);
-    if (result == forbidden) own = may_overflow(b) ? sum_too_large : no_path;
-    check_range(result, own);
+    return result == forbidden && may_overflow(b) ? -forbidden : result;
   });
-  return first_problem(status);
 }
 
 Outcome SegmentInference::log_partition(double* out) {
   std::fill(out, out + batch_.B, 0.0);
-  scaled_ = std::make_unique<ScaledScores>(transitions_, start_, end_, batch_.L, padded());
+  const SegmentScores scaled(chain_);
   return for_sequences([&](int64_t, int64_t b) {
-    if (!kernels_.scaled_log_partition(batch_, scaled_->view(), b, out + b))
+    if (!kernels_.scaled_log_partition(batch_, scaled.view(), b, out + b))
       out[b] = kernels_.log_partition(batch_, log_scores(), b);
     return out[b];
   });
@@ -154,12 +115,12 @@ Outcome SegmentInference::log_partition(double* out) {
 Outcome SegmentInference::marginals(const double* weights, double* log_partition, double* segments,
                                     double* transitions, double* start, double* end) {
   std::fill(log_partition, log_partition + batch_.B, 0.0);
-  scaled_ = std::make_unique<ScaledScores>(transitions_, start_, end_, batch_.L, padded());
-  TaskSums sums(tasks_.count(), batch_.L, padded());
+  const SegmentScores scaled(chain_);
+  TaskSums sums(tasks_.count(), batch_.L, P_);
   const Outcome outcome = for_sequences([&](int64_t task, int64_t b) {
     const double weight = weights ? weights[b] : 1.0;
     const Counts& counts = sums.of(task).counts;
-    if (!kernels_.scaled_marginals(batch_, scaled_->view(), b, weight, segments, counts, log_partition + b))
+    if (!kernels_.scaled_marginals(batch_, scaled.view(), b, weight, segments, counts, log_partition + b))
       log_partition[b] = kernels_.marginals(batch_, log_scores(), b, weight, segments, counts);
     return log_partition[b];
   });
@@ -179,17 +140,16 @@ double SegmentInference::path_score(int64_t b, const PathSegment* path, int64_t 
   for (int64_t i = 0; i < count; ++i) {
     const PathSegment& own = path[i];
     sum += batch_.scores(b, own.end - 1, own.end - own.begin - 1)[own.label] +
-           (i ? transitions_[path[i - 1].label * L + own.label] : start_[own.label]);
+           (i ? chain_.transitions[path[i - 1].label * L + own.label] : chain_.start[own.label]);
   }
-  return count ? sum + end_[path[count - 1].label] : sum;
+  return count ? sum + chain_.end[path[count - 1].label] : sum;
 }
 
 Outcome SegmentInference::score(const int64_t* counts, const PathSegment* path, double* out) const {
-  const Outcome chain = check_chain();
-  if (chain.status) return chain;
+  if (chain_contents(chain_) & some_invalid) return {bad_chain_score, 0};
   std::vector<uint8_t> status(size_t(batch_.B), exact);
   for (int64_t b = 0; b < batch_.B; path += counts[b], ++b) {
-    if (!is_finite(b)) status[size_t(b)] = not_finite;
+    if (!is_valid(b)) status[size_t(b)] = not_finite;
     out[b] = path_score(b, path, counts[b]);
   }
   return first_problem(status);

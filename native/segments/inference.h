@@ -4,13 +4,12 @@
 
 #include "base/block.h"
 #include "base/tasks.h"
-#include "chain/log_scores.h"
+#include "chain/scores.h"
 #include "chain/outcome.h"
 #include "segments/batch.h"
 
-#include <functional>
-#include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace trellis::segments {
@@ -26,13 +25,14 @@ struct SegmentPaths {
 };
 
 // The memory of SegmentPrepared.
-class ScaledScores {
+class SegmentScores {
  public:
-  ScaledScores(const double* transitions, const double* start, const double* end, int64_t L, int64_t P);
+  explicit SegmentScores(const Batch<double>& chain);
   const SegmentPrepared& view() const { return view_; }
 
  private:
-  Block<double> memory_;
+  ScaledScores<double> scaled_;
+  std::vector<double> flushed_;
   SegmentPrepared view_;
 };
 
@@ -55,24 +55,22 @@ class SegmentInference {
   Outcome sample(int64_t n, uint64_t seed, SegmentPaths& paths);
 
  private:
-  Outcome check_chain() const;
-  bool is_finite(int64_t b) const;
+  bool is_valid(int64_t b) const;
   // Whether scores are so large that sums of them may leave the range of a double.
   bool may_overflow(int64_t b) const;
   double path_score(int64_t b, const PathSegment* path, int64_t count) const;
-  // f(task, sequence) for every sequence that is not empty, which gives a number that is minus infinity without a path.
-  Outcome for_sequences(const std::function<double(int64_t, int64_t)>& f);
+  template <typename F>
+  Outcome for_sequences(F f);
   // The scores in log space, made when they are first needed, by any thread.
   const LogPrepared<double>& log_scores();
-  int64_t padded() const { return (batch_.L + kernels_.width - 1) / kernels_.width * kernels_.width; }
 
   std::vector<int64_t> offsets_;
   SegmentBatch batch_;
-  const double *transitions_, *start_, *end_;
+  Batch<double> chain_;  // transitions, start and end alone
+  int64_t P_;
   const SegmentKernels& kernels_;
   std::once_flag once_;
-  std::unique_ptr<LogScores> log_scores_;
-  std::unique_ptr<ScaledScores> scaled_;
+  std::optional<LogScores> log_scores_;
   Tasks tasks_;
 };
 

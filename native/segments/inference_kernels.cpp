@@ -241,5 +241,5 @@ double segment_sample(const SegmentBatch& batch, const LogPrepared<double>& prep
 
 }  // namespace trellis::segments::TRELLIS_ISA
 
-TRELLIS_KERNELS(segments, SegmentKernels, width<double>, scaled_segment_log_partition, scaled_segment_marginals,
+TRELLIS_KERNELS(segments, SegmentKernels, scaled_segment_log_partition, scaled_segment_marginals,
                 segment_log_partition, segment_marginals, segment_entropy, segment_viterbi, segment_sample)

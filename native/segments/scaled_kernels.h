@@ -25,7 +25,7 @@ namespace trellis::segments::TRELLIS_ISA {
 using namespace ::TRELLIS_ISA;
 using namespace chain::TRELLIS_ISA;
 
-constexpr double least_log = -340.0, enough = 1e-126, tiny = 1e-150, most = 1e150;
+constexpr double least_log = Range<double>::least_log, tiny = Range<double>::tiny, enough = 1e-126, most = 1e150;
 
 // Rows by position, [T, P].
 struct Rows {
@@ -35,15 +35,6 @@ struct Rows {
   double* operator[](int64_t t) const { return values + t * P; }
 };
 
-// out[j] = sum_i x[i] matrix[i, j]
-inline void multiply_row(const double* x, const double* matrix, int64_t L, int64_t P, double* out) {
-  for (int64_t j = 0; j < P; j += width<double>) {
-    Vec<double> sum{};
-    for (int64_t i = 0; i < L; ++i) sum += x[i] * load(matrix + i * P + j);
-    store(out + j, sum);
-  }
-}
-
 class ScaledSegments {
  public:
   ScaledSegments(const SegmentBatch& batch, const SegmentPrepared& prepared, int64_t b)
@@ -51,8 +42,8 @@ class ScaledSegments {
         prepared_(prepared),
         b_(b),
         T_(batch.length(b)),
-        L_(prepared.L),
-        P_(prepared.P),
+        L_(prepared.chain.L),
+        P_(prepared.chain.P),
         into_(T_, P_, 0.0),
         alpha_(T_, P_, 0.0),
         before_(T_),
@@ -67,8 +58,8 @@ class ScaledSegments {
       if (any<double>(lost_)) return false;
     }
     const double* last = alpha_[T_ - 1];
-    for (int64_t l = 0; l < L_; ++l) z_ += last[l] * prepared_.end[l];
-    *log_z = z_ > 0.0 ? peak_ + prepared_.end_max + std::log(z_) : -infinity<double>;
+    for (int64_t l = 0; l < L_; ++l) z_ += last[l] * prepared_.chain.end[l];
+    *log_z = z_ > 0.0 ? peak_ + prepared_.chain.end_max + std::log(z_) : -infinity<double>;
     return !(prepared_.end_flushed && z_ < enough) && !(z_ == 0.0 && prepared_.any_flushed);
   }
 
@@ -77,7 +68,7 @@ class ScaledSegments {
   bool backward(double* tape, double weight, const Counts& counts) {
     Rows from(T_, P_, 0.0), beta(T_, P_, 0.0);
     IntVec<double> lost{};
-    for (int64_t l = 0; l < L_; ++l) beta[T_ - 1][l] = prepared_.end[l] / z_;
+    for (int64_t l = 0; l < L_; ++l) beta[T_ - 1][l] = prepared_.chain.end[l] / z_;
     for (int64_t t = T_ - 1; t >= 0; --t) {
       if (t < T_ - 1) go_on_after(t, from[t + 1], beta[t]);
       go_on_from(t, beta, tape, weight, from[t], lost);
@@ -93,11 +84,11 @@ class ScaledSegments {
   void begin_at(int64_t t) {
     double* into = into_[t];
     if (t == 0) {
-      __builtin_memcpy(into, prepared_.start, P_ * sizeof(double));
-      before_[0] = prepared_.start_max;
+      __builtin_memcpy(into, prepared_.chain.start, P_ * sizeof(double));
+      before_[0] = prepared_.chain.start_max;
       return;
     }
-    multiply_row(alpha_[t - 1], prepared_.forward, L_, P_, into);
+    multiply<double>(1, alpha_[t - 1], prepared_.chain.forward, L_, P_, into);
     Vec<double> top{};
     for (int64_t j = 0; j < P_; j += width<double>) {
       const Vec<double> x = load(into + j);
@@ -110,7 +101,7 @@ class ScaledSegments {
       return;
     }
     scale_[t] = scale;
-    before_[t] = peak_ + prepared_.transition_max + std::log(scale);
+    before_[t] = peak_ + prepared_.chain.transition_max + std::log(scale);
     for (int64_t j = 0; j < P_; j += width<double>) {
       const Vec<double> x = load(into + j) / scale;
       lost_ |= (x > 0.0) & (x < tiny);
@@ -159,7 +150,7 @@ class ScaledSegments {
 
   // beta[t, i] = sum_j A[i, j] from[t+1, j] / scale[t+1]
   void go_on_after(int64_t t, const double* from, double* beta) const {
-    multiply_row(from, prepared_.backward, L_, P_, beta);
+    multiply<double>(1, from, prepared_.chain.backward, L_, P_, beta);
     for (int64_t i = 0; i < P_; i += width<double>) store(beta + i, load(beta + i) / scale_[t + 1]);
   }
 
@@ -188,7 +179,7 @@ class ScaledSegments {
         if (before == 0.0) continue;
         for (int64_t j = 0; j < P_; j += width<double>) {
           double* sum = counts.transitions + i * P_ + j;
-          store(sum, load(sum) + before * load(prepared_.forward + i * P_ + j) * load(from[t] + j));
+          store(sum, load(sum) + before * load(prepared_.chain.forward + i * P_ + j) * load(from[t] + j));
         }
       }
     for (int64_t l = 0; l < L_; ++l) {
