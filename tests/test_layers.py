@@ -197,7 +197,7 @@ def broken_rules(file: str, code: str) -> set[str]:
         "includes upward": bool(bases - {room, *ROOMS[room]}),
         "binds outside bind": "nanobind" in code and room != "bind",
         "is a kernel by name only": is_kernel(file)
-        != bool(re.search(r"^ *namespace .*TRELLIS_ISA\b", code, re.MULTILINE)),
+        != bool(re.search(r"^ *namespace .*TRELLIS_ISA\b|^TRELLIS_KERNELS", code, re.MULTILINE)),
         "includes kernels": bool(kernels) and not is_kernel(file),
     }
     return {rule for rule, broken in found.items() if broken}
