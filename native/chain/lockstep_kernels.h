@@ -195,23 +195,22 @@ struct ExpFactors {
   static constexpr int64_t fold_every = 64;  // steps whose expected transitions are added up in R
   const Batch<R>& batch;
   const Tape<R>* tape;
-  int64_t L, P;
-  Block<R> row;
-  ExpFactors(const Batch<R>& batch, const Tape<R>* tape, int64_t P) : batch(batch), tape(tape), L(batch.L), P(P), row(P) {}
+  R* row;  // [L] memory
 
-  // E[P] of position t of a sequence, in memory[P] if there is no other place, and its peak added to the runner's.
-  const R* forward(Runner<R>& runner, int64_t t, R* memory) {
+  // E[P] of position t of a sequence, in memory[P] if there is no other place, and its peak added to the runner's. P is
+  // given, since the pass may know it when it is compiled.
+  __attribute__((always_inline)) const R* forward(Runner<R>& runner, int64_t t, int64_t P, R* memory) const {
     R* E = tape ? tape->factor + (runner.row + t) * P : memory;
-    runner.peaks += exp_emissions(emission<R>(batch, runner.b, runner.first + t, row), L, P, E, runner);
+    runner.peaks += exp_emissions(emission<R>(batch, runner.b, runner.first + t, row), batch.L, P, E, runner);
     return E;
   }
   // The same in the backward pass.
-  const R* backward(const Runner<R>& runner, int64_t t) { return tape->factor + (runner.row + t) * P; }
+  const R* backward(const Runner<R>& runner, int64_t t, int64_t P) const { return tape->factor + (runner.row + t) * P; }
 };
 
 // log Z of each sequence; `factors` are as ExpFactors. The tape keeps alpha and scale unless it is null.
 template <typename R, int NV, typename Factors>
-void forward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, const Tape<R>* tape, Factors& factors,
+void forward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, const Tape<R>* tape, const Factors& factors,
                   double* log_partition, uint8_t* status) {
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
   Block<R> current(group_size * P, R(0)), next(group_size * P, R(0)), memory(group_size * P);
@@ -224,7 +223,7 @@ void forward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, co
     }
     if (!active) return;
     // The emissions first: they do not wait for the step before, so the processor overlaps the two.
-    for (int g = 0; g < active; ++g) E[g] = factors.forward(runners[g], t, memory + g * P);
+    for (int g = 0; g < active; ++g) E[g] = factors.forward(runners[g], t, P, memory + g * P);
     if (t == 0) {
       for (int g = 0; g < active; ++g) __builtin_memcpy(y + g * P, prepared.start, P * sizeof(R));
     } else {
@@ -248,8 +247,9 @@ void forward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t* 
              const Tape<R>* tape, double* log_partition, uint8_t* status) {
   Runner<R> runners[group_size];
   start_runners(batch.offsets, sequences, count, tape ? tape->begin : nullptr, runners);
+  Block<R> row(batch.L);
+  const ExpFactors<R> factors{batch, tape, row};
   with_vectors<R>(prepared.P, [&](auto NV) {
-    ExpFactors<R> factors(batch, tape, NV ? NV * width<R> : prepared.P);
     forward_pass<R, NV>(prepared, runners, count, tape, factors, log_partition, status);
   });
 }
@@ -291,8 +291,8 @@ void fold_transitions(const Prepared<R>& prepared, R* sum, double* counts) {
 // Marginals times weight (1 if there are no weights) to row rows[n] (n if null) of `gradient` for token n, and expected
 // counts, from what the forward pass left on the tape.
 template <typename R, int NV, typename Factors>
-void backward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, const Tape<R>& tape, Factors& factors,
-                   const double* weights, const int64_t* rows, R* gradient, const Counts& counts, uint8_t* status) {
+void backward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, const Tape<R>& tape,
+                   const Factors& factors, const double* weights, const int64_t* rows, R* gradient, const Counts& counts, uint8_t* status) {
   const int64_t L = prepared.L, P = NV ? NV * width<R> : prepared.P;
   Block<R> betas(group_size * P, R(0)), ws(group_size * P, R(0)), us(group_size * P, R(0)), sums(L * P, R(0));
   const R* previous[group_size];
@@ -307,7 +307,7 @@ void backward_pass(const Prepared<R>& prepared, Runner<R>* runners, int count, c
       const int64_t at = runner.row + t, token = runner.first + t;
       const R weight = weights ? R(weights[runner.b]) : R(1);
       R* out = gradient + (rows ? rows[token] : token) * L;
-      absorb_backward(factors.backward(runner, t), L, P, tape.alpha + at * P, tape.scale[at], weight,
+      absorb_backward(factors.backward(runner, t, P), L, P, tape.alpha + at * P, tape.scale[at], weight,
                       (const R*)betas + g * P, ws + g * P, us + g * P, out, runner);
       if (t == 0)
         for (int64_t j = 0; j < L; ++j) counts.start[j] += double(out[j]);
@@ -327,8 +327,8 @@ void backward(const Batch<R>& batch, const Prepared<R>& prepared, const int64_t*
               const Tape<R>& tape, const double* weights, R* gradient, const Counts& counts, uint8_t* status) {
   Runner<R> runners[group_size];
   start_runners(batch.offsets, sequences, count, tape.begin, runners);
+  const ExpFactors<R> factors{batch, &tape, nullptr};
   with_vectors<R>(prepared.P, [&](auto NV) {
-    ExpFactors<R> factors(batch, &tape, NV ? NV * width<R> : prepared.P);
     backward_pass<R, NV>(prepared, runners, count, tape, factors, weights, batch.rows, gradient, counts, status);
   });
 }

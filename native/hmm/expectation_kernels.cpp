@@ -12,29 +12,31 @@ namespace trellis::hmm::TRELLIS_ISA {
 using namespace ::TRELLIS_ISA;
 using namespace chain::TRELLIS_ISA;
 
-// The emission factors of a token: its symbol's row, or a copy of it without the states that are not allowed.
+// The emission factors of a token, as ExpFactors: its symbol's row, or a copy of it without the states that are not
+// allowed.
 struct SymbolFactors {
-  static constexpr int64_t fold_every = INT64_MAX;  // sums in double need no folding
-  const HmmTokens& tokens;
-  const HmmPrepared& prepared;
-  Block<double> row;
-  SymbolFactors(const HmmTokens& tokens, const HmmPrepared& prepared)
-      : tokens(tokens), prepared(prepared), row(prepared.chain.P) {}
+  static constexpr int64_t fold_every = int64_t(1) << 62;  // sums in double need no folding
+  const HmmTokens tokens;
+  const double *emissions, *peaks;
+  int64_t L;
+  double* row;  // [P] memory
 
-  const double* of(int64_t token, double* memory) const {
-    const int64_t L = prepared.chain.L, P = prepared.chain.P;
-    const double* given = prepared.emissions + tokens.symbols[token] * P;
+  __attribute__((always_inline)) const double* of(int64_t token, int64_t P, double* memory) const {
+    const double* given = emissions + tokens.symbols[token] * P;
     if (!tokens.allowed) return given;
     const uint8_t* allowed = tokens.allowed + token * L;
     for (int64_t j = 0; j < L; ++j) memory[j] = allowed[j] ? given[j] : 0.0;
     for (int64_t j = L; j < P; ++j) memory[j] = 0.0;
     return memory;
   }
-  const double* forward(Runner<double>& runner, int64_t t, double* memory) const {
-    runner.peaks += prepared.peaks[tokens.symbols[runner.first + t]];
-    return of(runner.first + t, memory);
+  __attribute__((always_inline)) const double* forward(Runner<double>& runner, int64_t t, int64_t P,
+                                                       double* memory) const {
+    runner.peaks += peaks[tokens.symbols[runner.first + t]];
+    return of(runner.first + t, P, memory);
   }
-  const double* backward(const Runner<double>& runner, int64_t t) const { return of(runner.first + t, row); }
+  __attribute__((always_inline)) const double* backward(const Runner<double>& runner, int64_t t, int64_t P) const {
+    return of(runner.first + t, P, row);
+  }
 };
 
 void expect(const HmmTokens& tokens, const HmmPrepared& prepared, const int64_t* sequences, int count, double* gamma,
@@ -42,9 +44,9 @@ void expect(const HmmTokens& tokens, const HmmPrepared& prepared, const int64_t*
   Runner<double> runners[group_size];
   start_runners<double>(tokens.offsets, sequences, count, nullptr, runners);
   const int64_t rows = lay_out(count, runners), P = prepared.chain.P;
-  const Block<double> alpha(rows * P), scale(rows);
+  const Block<double> alpha(rows * P), scale(rows), row(P);
   const Tape<double> tape{alpha, nullptr, scale, nullptr, nullptr};
-  SymbolFactors factors(tokens, prepared);
+  const SymbolFactors factors{tokens, prepared.emissions, prepared.peaks, prepared.chain.L, row};
   with_vectors<double>(P, [&](auto NV) {
     forward_pass<double, NV>(prepared.chain, runners, count, &tape, factors, log_likelihood, status);
     for (int g = 0; g < count; ++g)
