@@ -21,10 +21,11 @@ LAYERS = [
     ["lexicon"],
     ["training"],
     ["models"],
+    ["study"],
     ["compat", "demo", "distributed", "export", "server"],
     ["cli"],
 ]
-MODEL_ROOMS = ("crf", "functions", "hmm", "neural")
+MODEL_ROOMS = ("crf", "hmm", "neural")
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # Where torch may be imported as the module loads; everywhere else it waits for a function that needs it.
 TORCH_FREE = ("training/neural/__init__.py", "training/neural/settings.py", "training/neural/batches.py")

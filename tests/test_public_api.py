@@ -138,6 +138,7 @@ PARTS = [
     "nn",
     "ragged",
     "store",
+    "study",
     "tags",
     "text",
     "training",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trellis.chain import ChainScores, get_num_threads, set_num_threads
     from trellis.lexicon import Lexicon
-    from trellis.models import CRF, HMM, FeatureFunctions, MarkovChain, NeuralTagger, Pipeline, load, select
+    from trellis.models import CRF, HMM, NeuralTagger, Pipeline, load, select
+    from trellis.study import FeatureFunctions, MarkovChain
     from trellis.text import Sentence
 
 __version__ = "0.1.0"
@@ -21,9 +22,9 @@ _HOMES = {
     "CRF": "trellis.models",
     "HMM": "trellis.models",
     "ChainScores": "trellis.chain",
-    "FeatureFunctions": "trellis.models",
+    "FeatureFunctions": "trellis.study",
     "Lexicon": "trellis.lexicon",
-    "MarkovChain": "trellis.models",
+    "MarkovChain": "trellis.study",
     "NeuralTagger": "trellis.models",
     "Pipeline": "trellis.models",
     "Sentence": "trellis.text",
@@ -49,6 +50,7 @@ _PARTS = (
     "nn",
     "ragged",
     "store",
+    "study",
     "tags",
     "text",
     "training",

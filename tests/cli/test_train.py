@@ -21,7 +21,7 @@ from tests.cli.conftest import conll, sentences
 from trellis import config, corpus
 from trellis.cli.progress import StoppableLine, stoppable
 from trellis.models import CRF, HMM, CRFConfig, folder
-from trellis.models.families import FAMILIES
+from trellis.models.registry import FAMILIES
 from trellis.tags import Scheme, convert_tags, detect
 from trellis.training import Step
 from trellis.training.lock import locked
@@ -96,7 +96,7 @@ def test_the_scheme_is_detected_once_and_only_checked_after_that(here, shell, mo
         asked.append(scheme)
         return detect(*arguments, scheme=scheme, **options)
 
-    for place in ("trellis.cli.tasks", "trellis.cli.train", "trellis.models.learned_tags", "trellis.tags.tagset"):
+    for place in ("trellis.cli.tasks", "trellis.cli.train", "trellis.models.data", "trellis.tags.tagset"):
         monkeypatch.setattr(f"{place}.detect", counted)
     assert shell(*TRAIN, "--dev", "dev.conll").code == 0
     assert asked.count(None) == 1

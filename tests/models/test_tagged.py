@@ -10,8 +10,7 @@ import numpy as np
 
 from tests.models.contract import POS, TRAIN
 from trellis import CRF, HMM, Sentence
-from trellis.models.lattice_view import LatticeView
-from trellis.models.tagged import Answers, Labelling, Tagged
+from trellis.models.answers import Answers, Labelling, LatticeView, Tagged
 from trellis.tags import SpanTable
 from trellis.text import hue
 from trellis.training import History, Step

@@ -15,8 +15,8 @@ from trellis.cli.io import output
 from trellis.cli.options import ModelArgument
 from trellis.errors import number_of
 from trellis.models import CRF, Tagger
-from trellis.models.explanation import Explanation
-from trellis.models.lattice_view import LatticeView
+from trellis.models.answers import LatticeView
+from trellis.models.explain import Explanation
 from trellis.text import Sentence, splitter
 
 

@@ -13,7 +13,7 @@ from trellis.cli.tasks import FEATURES, Task
 from trellis.corpus import check_align
 from trellis.errors import ConfigError, DataError, number_of
 from trellis.lexicon import Lexicon
-from trellis.models.families import FAMILIES, get_family
+from trellis.models.registry import FAMILIES, get_family
 from trellis.tags import OnBadTags, Scheme, check_on_bad_tags
 
 # Options in the groups of a command's help; those of the first, basic group are plain `typer.Option`s.

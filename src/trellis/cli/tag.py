@@ -44,7 +44,7 @@ from trellis.errors import ConfigError, DataError, TrellisError, number_of
 from trellis.lexicon import Lexicon
 from trellis.lexicon.report import LexiconReport
 from trellis.models import Pipeline, Tagger, folder
-from trellis.models.raw_text import segments
+from trellis.models.data import segments
 from trellis.tags import Scheme
 from trellis.text import Sentence, splitter
 

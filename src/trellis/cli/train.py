@@ -41,9 +41,8 @@ from trellis.errors import ConfigError, DataError, DataWarning, ModelError, numb
 from trellis.lexicon import Lexicon
 from trellis.metrics.report import percent
 from trellis.models import Tagger, folder
-from trellis.models.classes import make_tagger
-from trellis.models.families import FAMILIES, get_family
-from trellis.models.raw_text import tokenizer_for
+from trellis.models.data import tokenizer_for
+from trellis.models.registry import FAMILIES, get_family, make_tagger
 from trellis.models.streams.epochs import SentenceStream, stream_of
 from trellis.tags import OnBadTags, Scheme, detect
 from trellis.text import Sentence, splitter

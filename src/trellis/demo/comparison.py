@@ -15,7 +15,7 @@ import trellis
 from trellis.demo import DemoCorpus
 from trellis.demo.tasks import DemoTask
 from trellis.models import Tagger
-from trellis.models.scoring import compare, headline
+from trellis.models.evaluation import compare, headline
 from trellis.ragged import split
 from trellis.tags import TagSet, validate_tags
 from trellis.text import Sentence

@@ -12,9 +12,8 @@ import numpy as np
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import TrellisError
 from trellis.models import Tagger
-from trellis.models.data import tokens_of
-from trellis.models.raw_text import inputs_of, parts_of
-from trellis.models.tagged import Answers
+from trellis.models.answers import Answers, parts_of
+from trellis.models.data import inputs_of, tokens_of
 from trellis.ragged import offsets_of
 from trellis.text import Sentence, splitter
 

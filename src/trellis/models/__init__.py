@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from trellis.lazy import lazily
-from trellis.models.classes import load
+from trellis.models.answers import Labelling, Tagged, TextSpan
 from trellis.models.crf import CRF, CRFConfig
+from trellis.models.folder import load
 from trellis.models.posterior import Posterior
-from trellis.models.tagged import Labelling, Tagged, TextSpan
 from trellis.models.tagger import Tagger
 from trellis.tags.spans import ScoredSpan
 
 if TYPE_CHECKING:
     from trellis.models.ensemble import Ensemble
-    from trellis.models.functions import FeatureFunctions
     from trellis.models.hmm import HMM, HMMConfig
-    from trellis.models.markov import MarkovChain
     from trellis.models.neural.config import NeuralConfig
     from trellis.models.neural.model import NeuralTagger
     from trellis.models.pipeline import Pipeline
@@ -45,16 +44,20 @@ __all__ = [
 ]
 
 # Imported when they are asked for: torch comes with neural taggers, and whoever tags with one family needs no other.
-__getattr__ = lazily(
+_find = lazily(
     __name__,
     {
         "ensemble": ("Ensemble",),
-        "functions": ("FeatureFunctions",),
         "hmm": ("HMM", "HMMConfig"),
-        "markov": ("MarkovChain",),
         "neural.config": ("NeuralConfig",),
         "neural.model": ("NeuralTagger",),
         "pipeline": ("Pipeline",),
         "selection": ("Selected", "select"),
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("FeatureFunctions", "MarkovChain"):  # at home in trellis.study, a layer above
+        return getattr(import_module("trellis.study"), name)
+    return _find(name)

@@ -9,23 +9,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, NoReturn
 
 import numpy as np
 
 from trellis.arrays import BoolArray, FloatArray, IntArray
-from trellis.errors import ConfigError, DataError, ModelError, TagError, number_of, shown
+from trellis.errors import ConfigError, DataError, ModelError, TagError, number_of, shown, warn
 from trellis.lazy import cached
 from trellis.tags import (
     Detection,
+    OnBadTags,
+    Role,
     Scheme,
     StateMap,
     TagSet,
+    check_on_bad_tags,
+    detect,
+    mend,
+    parse_label,
+    refusal,
+    scheme_to_learn,
+    summary,
 )
+from trellis.tags.bad_tags import SHOWN, spelling_note, spellings
 from trellis.tags.detection import NumberedLabels, count_pairs, detect_pairs
-from trellis.text import Sentence, graphemes
+from trellis.text import Sentence, Splitter, fold_tokens, graphemes, learned_words, splitter
 from trellis.training.process_group import ProcessGroup
 
 Label = str | None | Iterable[str]
@@ -359,3 +369,168 @@ def check_tokens(offsets: IntArray, data: Labelled) -> None:
         i = int(np.flatnonzero(found != expected)[0])
         problem = f"contains {found[i]} tokens but its length is {expected[i]}: expected the same number"
         raise DataError(f"{data.name(i)} {problem}")
+
+
+def inputs_of(given: Sequence[Any], how: Splitter, *, with_gaps: bool) -> tuple[list[Any], list[str | None]]:
+    """Token lists or sentences for a model, and the raw text of each that is no more than a token list.
+
+    Offsets are left for later, when they are asked for, unless the tokens alone do not tell them. With `with_gaps`,
+    texts with white space inside become sentences, which know where it is.
+    """
+    inputs: list[Any] = []
+    texts: list[str | None] = []
+    for item in given:
+        lazy = isinstance(item, str) and how.covers and not (with_gaps and len(item.split(None, 1)) > 1)
+        texts.append(item if lazy else None)
+        inputs.append(how.split(item) if lazy else how.sentence(item) if isinstance(item, str) else item)
+    return inputs, texts
+
+
+@lru_cache(maxsize=32)
+def segments(tags: TagSet) -> bool:
+    """Whether the labels only say where words begin and end."""
+    if tags.scheme is Scheme.PLAIN:
+        return False
+    parsed = [parse_label(label, tags.scheme, tags.style) for label in tags.labels]
+    return all(role is not Role.O and not kind for role, kind in parsed)
+
+
+def cuts_words(tags: TagSet, how: Splitter) -> bool:
+    """Whether a model makes words of characters: its labels say where they begin and end, and maybe what they are."""
+    return segments(tags) or (not how.separator and _leaves_nothing_out(tags))
+
+
+@lru_cache(maxsize=32)
+def _leaves_nothing_out(tags: TagSet) -> bool:
+    """Whether every label puts its token into a span of several tokens or one."""
+    return tags.scheme is not Scheme.PLAIN and all(role is not Role.O for role, _ in tags.parsed)
+
+
+def gaps_of(inputs: Sequence[Any], raw: Sequence[bool]) -> IntArray:
+    """The tokens, numbered through the batch, that come after white space in the raw texts."""
+    gaps, count = [np.empty(0, dtype=np.int64)], 0
+    for item, is_raw in zip(inputs, raw, strict=True):
+        if is_raw and isinstance(item, Sentence) and item.offsets is not None:
+            ends = np.array(item.offsets, dtype=np.int64).reshape(-1, 2)
+            gaps.append(count + 1 + np.flatnonzero(ends[1:, 0] > ends[:-1, 1]))
+        count += len(tokens_of(item))
+    return np.concatenate(gaps)
+
+
+def folded(inputs: Sequence[Any]) -> Sequence[Any]:
+    """The inputs as models see them that make no difference between full-width and half-width forms."""
+    return [_folded(item) for item in inputs]
+
+
+def _folded(item: Any) -> Any:
+    tokens = tokens_of(item)
+    try:
+        changed = fold_tokens(tokens)
+    except TypeError:  # not strings: the model says so, with the place
+        return item
+    if changed is tokens:
+        return item
+    return item._changed(tokens=tuple(changed)) if isinstance(item, Sentence) and item.columns else changed
+
+
+def tokenizer_for(setting: Any, inputs: Sequence[Any]) -> Splitter:
+    """The tokenizer that is asked for, or the one that makes such tokens of raw text."""
+    if setting is not None:
+        return splitter(setting)
+    if are_characters(inputs):
+        return splitter("characters")
+    kinds = set(map(type, chain.from_iterable(map(tokens_of, inputs))))
+    strings = all(issubclass(kind, str) for kind in kinds)  # else the model says so, with the place
+    plain = splitter("words")
+    return plain if not strings or _is_split_by(inputs, plain) else learned_words(inputs)
+
+
+def _is_split_by(inputs: Sequence[Any], how: Splitter) -> bool:
+    """Whether the tokens of all inputs are what this makes of their texts, as when a reader has used it."""
+    return all(
+        isinstance(item, Sentence) and item.offsets is not None and how.split(item.text or "") == list(item.tokens)
+        for item in inputs
+    )
+
+
+def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, before: TagSet | None) -> TagSet:
+    """The labels to learn: those of an earlier model first, then those of the data, at least two in all."""
+    spelled = data.detect_spelled(scheme)
+    found = as_given(spelled)
+    _refuse_bad(data, found, constraints)
+    tags = data.labels_in(found)
+    if before is None:
+        _tell_spelling(spelled)
+    else:
+        new = [label for label in tags.labels if label not in before]
+        tags = TagSet((*before.labels, *new), before.scheme, before.style)
+    if len(tags) < 2:
+        only = f"only the label {tags.labels[0]!r} occurs" if len(tags) else "no label occurs"
+        raise ModelError(f"there is nothing to learn: {only}, and a tagger chooses between at least two")
+    return tags
+
+
+def _tell_spelling(found: Detection) -> None:
+    """Labels in another spelling are learned as they are, which costs spans and constraints: say so."""
+    if found.spelling:
+        warn(
+            f"the labels look like {found.scheme.value} in another spelling ({spellings(found)}) and are learned as "
+            "plain labels, without spans: on_bad_tags='repair' writes them as the scheme does, and scheme='plain' "
+            "says that they are meant so"
+        )
+
+
+def check_held_out(dev: Labelled, tags: TagSet) -> None:
+    """Refuse labels that the scheme cannot read; those that training lacks are fine, and count as missed."""
+    found = detect(dev.strings(), scheme=tags.scheme, style=tags.style)
+    if found.odd or found.spelling:
+        odd = found.odd or dict.fromkeys(found.spelling, 1)
+        _refuse_bad(dev, replace(found, odd=odd, spelling={}), constraints=False)
+    unseen = Counter(label for own in dev.labels for label in own if label not in tags)
+    if unseen:
+        listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(SHOWN))
+        warn(
+            f"held-out tokens with labels that the training data lack, which count as missed: {unseen.total():,}, "
+            f"with {listed}{', ...' if len(unseen) > SHOWN else ''}"
+        )
+
+
+def learned_states(tags: TagSet, learn_scheme: str | None, legal: bool, before: StateMap | None) -> StateMap:
+    """The states to learn: in the scheme of an earlier model, else in the one asked for.
+
+    If sequences need not be `legal`, these are the labels: another scheme could not write all of them.
+    """
+    if before is not None:
+        return StateMap.of(tags, before.scheme)
+    return StateMap.of(tags, scheme_to_learn(tags, learn_scheme) if legal else None)
+
+
+def mended(data: Labelled, scheme: str | None, how: OnBadTags) -> tuple[Labelled, list[int]]:
+    """The data without bad tags, and which of the sentences were kept; what was done is a warning."""
+    check_on_bad_tags(how)
+    every = list(range(len(data.inputs)))
+    if how == "error" or data.partial:
+        return data, every
+    found = data.detect_spelled(scheme) if how == "repair" else data.detect(scheme)
+    result = mend(data.strings(), found, how)
+    if not (result.bad or found.spelling):
+        return data, every
+    notes = [*spelling_note(found), *summary(result, found, data.place)]
+    warn("\n".join(notes))
+    kept = [i for i in every if result.tags[i] is not None]
+    return Labelled([data.inputs[i] for i in kept], [result.tags[i] or () for i in kept], partial=False), kept
+
+
+def _refuse_bad(data: Labelled, found: Detection, constraints: bool) -> None:
+    """Labels that break the scheme would have probability zero, and those that it cannot read have no meaning."""
+    if data.partial or not (found.odd or (constraints and found.violations)):
+        return
+    result = mend(data.strings(), found, "error")
+    if data.shared is not None and not result.bad:
+        raise DataError(f"labels of another process break the {found.scheme.value} scheme: see its message")
+    problem = refusal(result, found, data.place)
+    free = ", or set constraints=False" if not found.odd else ""
+    raise DataError(
+        f"{problem}: on_bad_tags='repair' reads them as seqeval does, 'drop' leaves these sentences out; "
+        f"or give another scheme{free}"
+    )

@@ -18,8 +18,8 @@ import numpy as np
 from trellis import chain, config
 from trellis.arrays import Arrays, IntArray
 from trellis.errors import ModelError, StoreError
-from trellis.models.classes import tagger_class
 from trellis.models.data import Labelled
+from trellis.models.registry import tagger_class
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored
 

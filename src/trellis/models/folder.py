@@ -16,20 +16,24 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from trellis import config, files, store
 from trellis.errors import ModelError, StoreError
-from trellis.models._record import checked_record
-from trellis.models.families import FAMILIES
+from trellis.models.registry import FAMILIES, tagger_class
 from trellis.training import History, read_history
 from trellis.training.folder import TrainingFolder, has_checkpoints, read_state
 from trellis.training.lock import locked, owner_of
 from trellis.training.process_group import is_first_process
 from trellis.training.record import CURVE, HISTORY, history_texts, read_json, write_json
+from trellis.untrusted import Fields
+
+if TYPE_CHECKING:
+    from trellis.models.tagger import Tagger
 
 __all__ = [
     "ModelFolder",
+    "load",
     "model_file",
     "prepare",
     "read_history",
@@ -40,6 +44,8 @@ __all__ = [
 ]
 
 MODEL, CONFIG, RECORD, CHECKPOINTS = "model.safetensors", "config.toml", "training.json", "checkpoints"
+_TEXTS = ("trellis", "command", "model", "task", "scheme", "tokenizer", "started", "reason")  # of the record
+_FILE = {"path": (str,), "format": (str,), "sentences": (int,), "tokens": (int,)}  # of each file in it
 
 
 class Saved(Protocol):
@@ -122,6 +128,16 @@ def model_file(path: str | Path) -> Path:
     return given / MODEL
 
 
+def load(path: str | Path, *, verify: bool = True) -> Tagger[Any]:
+    """Open a saved model of any kind: a file that `save` wrote, or a folder that ``trellis train`` made."""
+    stored = store.load(model_file(path), verify=verify)
+    try:
+        cls = tagger_class(stored.kind)
+    except StoreError as error:
+        raise StoreError(f"{path} holds {error}") from None
+    return cls.from_stored(stored)
+
+
 def prepare(folder: str | Path) -> Path:
     """The folder, made if it does not exist, and tested with a file: training is too long to fail at its end."""
     target = Path(folder)
@@ -151,7 +167,7 @@ def read_record(path: str | Path) -> dict[str, Any]:
     """The record of a model folder; empty for a model file without one."""
     file = Path(path) / RECORD
     values = read_json(file)
-    return {} if values is None else checked_record(values, f"{file}, the record of a training,")
+    return {} if values is None else _checked_record(values, f"{file}, the record of a training,")
 
 
 def _history(tagger: Saved) -> History | None:
@@ -200,3 +216,31 @@ def _why_not(path: Path) -> str:
         how = "continue it with trellis train --resume" if has_checkpoints(path / CHECKPOINTS) else "train it again"
         return f": it holds {state}; {how}"
     return expected
+
+
+def _checked_record(values: Any, where: str) -> dict[str, Any]:
+    """The record, once each field is of its type, since anybody may have changed the file; unknown fields stay."""
+    record = Fields(values, where)
+    for name in record.values.keys() & set(_TEXTS):
+        record.value(name, str, type(None))
+    for name in record.values.keys() & {"seconds", "iterations"}:
+        record.value(name, int, float, type(None))
+    if "labels" in record:
+        record.texts("labels")
+    if "reading" in record:
+        record.table("reading")
+    for file in _tables(record, "data"):
+        for name, kinds in _FILE.items():
+            file.value(name, *kinds)
+    for figures in _tables(record, "figures"):
+        for name in figures.values:
+            figures.value(name, int, float)
+    return record.values
+
+
+def _tables(record: Fields, name: str) -> list[Fields]:
+    """The objects in an object of the record, if it has it."""
+    if name not in record:
+        return []
+    holder = record.table(name)
+    return [holder.table(role) for role in holder.values]

@@ -17,11 +17,9 @@ from typing import Any, overload
 
 from trellis.corpus import to_words
 from trellis.errors import ModelError
-from trellis.models.classes import load
-from trellis.models.data import listed
-from trellis.models.folder import MODEL
-from trellis.models.raw_text import documents, segments
-from trellis.models.tagged import Tagged
+from trellis.models.answers import Tagged, documents
+from trellis.models.data import listed, segments
+from trellis.models.folder import MODEL, load
 from trellis.models.tagger import Tagger
 from trellis.text import Sentence, splitter
 

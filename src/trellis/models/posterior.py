@@ -38,11 +38,10 @@ from trellis.lexicon.constraints import Occurrences
 from trellis.lexicon.report import LexiconReport
 from trellis.lexicon.span_states import SpanStates, span_types
 from trellis.models import states
+from trellis.models.answers import Answers, Labelling, LatticeView, Tagged
 from trellis.models.data import Label, Labelled, name_of, tokens_of
-from trellis.models.explanation import Explanation, explain
-from trellis.models.lattice_view import LatticeView
+from trellis.models.explain import Explanation, explain
 from trellis.models.segmentation import SpanSegments, segments_of
-from trellis.models.tagged import Answers, Labelling, Tagged
 from trellis.ragged import offsets_of, split
 from trellis.tags import Scheme, Span, SpanTable, TagSet
 from trellis.tags.spans import ScoredSpan

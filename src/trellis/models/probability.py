@@ -1,4 +1,4 @@
-"""Distributions from counts: checks, normalisation and smoothing, shared by Markov chains and HMMs.
+"""Distributions from counts: checks, normalisation, smoothing and samples, shared by Markov chains and HMMs.
 
     none          P(j | i) = c(i, j) / c(i)
     additive      P(j | i) = (c(i, j) + alpha) / (c(i) + alpha K)                       K outcomes
@@ -16,10 +16,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from trellis.arrays import AnyArray, BoolArray, FloatArray
+from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.errors import ModelError, shown
 
 Smoothing = Literal["witten_bell", "additive", "none"]
+MOST_DRAWN = 2**27
 _SUM_TOLERANCE = 1e-6
 
 
@@ -105,3 +106,38 @@ def bayesian(log_likelihood: float, free: int, observations: int) -> float:
 def _shape_text(shape: tuple[int | None, ...]) -> str:
     sizes = ", ".join("any" if size is None else str(size) for size in shape)
     return f"({sizes},)" if len(shape) == 1 else f"({sizes})"
+
+
+def check_size(length: int, n: int) -> None:
+    """How much may be drawn at once."""
+    for name, value in (("length", length), ("n", n)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+            raise ModelError(f"{name} must be an integer >= 0, got {shown(value)}")
+    if length * n > MOST_DRAWN:
+        raise ModelError(f"length * n may be at most {MOST_DRAWN:,} states, got {shown(int(length) * int(n))}")
+
+
+def generator(seed: int) -> np.random.Generator:
+    """What draws; the same seed draws the same."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ModelError(f"seed must be an integer >= 0, got {shown(seed)}") from None
+
+
+def sample_paths(
+    start: FloatArray, transitions: FloatArray, length: int, n: int, random: np.random.Generator
+) -> IntArray:
+    """``(n, length)`` states, all sequences one step at a time."""
+    paths = np.empty((n, length), dtype=np.int64)
+    for t in range(length):
+        rows = np.broadcast_to(start, (n, len(start))) if t == 0 else transitions[paths[:, t - 1]]
+        paths[:, t] = draw(rows, random)
+    return paths
+
+
+def draw(rows: FloatArray, random: np.random.Generator) -> IntArray:
+    """One outcome of each row's distribution, never one of probability zero."""
+    cumulative = rows.cumsum(axis=1)
+    chosen: IntArray = np.argmax(cumulative > random.random((len(rows), 1)) * cumulative[:, -1:], axis=1)
+    return chosen

@@ -37,16 +37,25 @@ from trellis.lexicon.constraints import apply_lexicons
 from trellis.lexicon.features import with_columns
 from trellis.lexicon.lexicon import spans_with_surfaces
 from trellis.lexicon.span_states import parted
-from trellis.models.data import Label, Labelled, Supervised, listed, name_of
+from trellis.models.answers import Answers, Labelling, LatticeView, Tagged, documents
+from trellis.models.data import (
+    Label,
+    Labelled,
+    Supervised,
+    cuts_words,
+    folded,
+    gaps_of,
+    inputs_of,
+    listed,
+    mended,
+    name_of,
+    tokenizer_for,
+)
+from trellis.models.evaluation import Scores, compare, headline
 from trellis.models.folder import ModelFolder, training
-from trellis.models.lattice_view import LatticeView
-from trellis.models.learned_tags import mended
 from trellis.models.posterior import Known, Posterior
-from trellis.models.raw_text import cuts_words, documents, folded, gaps_of, inputs_of, tokenizer_for
-from trellis.models.scoring import Scores, compare, headline
 from trellis.models.streams.epochs import SentenceStream
 from trellis.models.streams.once import LabelledStream
-from trellis.models.tagged import Answers, Labelling, Tagged
 from trellis.optional import required
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
 from trellis.tags.spans import ScoredSpan

@@ -13,8 +13,7 @@ import numpy as np
 
 from trellis.lexicon import Entry, Lexicon
 from trellis.models import CRF, Labelling, Posterior, Tagged
-from trellis.models.data import Label
-from trellis.models.raw_text import inputs_of, segments
+from trellis.models.data import Label, inputs_of, segments
 from trellis.models.states import sum_by_label
 from trellis.server.registry import ServedModel
 from trellis.server.schemas import TokenReason

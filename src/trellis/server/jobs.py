@@ -14,7 +14,7 @@ from msgspec.json import Encoder
 from trellis.errors import TrellisError
 from trellis.lexicon import Entry, Lexicon, parse_strength
 from trellis.models import Tagged
-from trellis.models.raw_text import joined, parts_of
+from trellis.models.answers import joined, parts_of
 from trellis.server.constraints import check_labels, check_scheme, constraints_of, labels_of_spans
 from trellis.server.fair_queue import BatchJob, JobPart
 from trellis.server.inference import ExplainInference, InputColumns, TagAnswers, TagInference, TrellisInference

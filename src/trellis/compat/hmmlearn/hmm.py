@@ -136,7 +136,7 @@ class CategoricalHMM:
 
     def get_stationary_distribution(self) -> FloatArray:
         """The distribution of states that a step leaves unchanged."""
-        from trellis.models.markov import MarkovChain
+        from trellis.study import MarkovChain
 
         p = self._check()
         return MarkovChain(p.start, p.transitions).stationary()

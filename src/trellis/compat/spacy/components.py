@@ -26,7 +26,7 @@ from trellis.corpus import sentence_from_words
 from trellis.corpus.spacy import tagged_sentence
 from trellis.errors import ConfigError, ModelError
 from trellis.models import Tagger
-from trellis.models.raw_text import segments
+from trellis.models.data import segments
 from trellis.optional import needed
 from trellis.text import Sentence, splitter
 

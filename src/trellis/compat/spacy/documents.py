@@ -13,7 +13,7 @@ import numpy as np
 from trellis.arrays import AnyArray, FloatArray, IntArray
 from trellis.corpus.spacy import sentences_of
 from trellis.models import Tagged, Tagger
-from trellis.models.tagged import Answers
+from trellis.models.answers import Answers
 from trellis.optional import needed
 from trellis.ragged import offsets_of
 from trellis.text import Sentence

@@ -7,8 +7,7 @@ from trellis import config
 from trellis.compat.spacy.opened import Opened
 from trellis.corpus.spacy import sentences_of, tagged_sentence
 from trellis.errors import ConfigError, DataError, number_of, warn
-from trellis.models.classes import make_tagger
-from trellis.models.families import get_family
+from trellis.models.registry import get_family, make_tagger
 from trellis.text import Sentence
 
 

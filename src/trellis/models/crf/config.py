@@ -10,7 +10,7 @@ import numpy as np
 
 from trellis.config import setting
 from trellis.errors import ConfigError
-from trellis.models.histories import MOST_PAIRS
+from trellis.models.states import MOST_PAIRS
 from trellis.tags import StateMap
 
 SUMMED = ("lbfgs", "owlqn")

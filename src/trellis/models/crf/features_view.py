@@ -11,7 +11,7 @@ import numpy as np
 from trellis.arrays import BoolArray
 from trellis.features import Compiled, Extractor
 from trellis.metrics import Grid, Report
-from trellis.models import explanation
+from trellis.models import explain
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed
 from trellis.tags import StateMap
 
@@ -59,7 +59,7 @@ class TransitionTable(Report):
 
 def explain_features(
     sentence: Any, position: int, extractor: Extractor, p: CRFWeights, own: StateMap
-) -> explanation.Explanation:
+) -> explain.Explanation:
     """The explanation of a token's label by features and transitions."""
     observed = Observed.of(extractor, [sentence], p.index, None if p.edges is None else p.edges.index)
 
@@ -67,21 +67,21 @@ def explain_features(
     if states is not None:
         finer = own.labels[states]
 
-    def parts(t: int, chosen: int, runner_up: int) -> Iterator[explanation.Part]:
+    def parts(t: int, chosen: int, runner_up: int) -> Iterator[explain.Part]:
         pair = (chosen, runner_up) if states is None else (int(states[chosen]), int(states[runner_up]))
         return _parts(observed.tokens, p, t, *pair)
 
-    def step_parts(t: int, chosen: explanation.Step, runner_up: explanation.Step) -> Iterator[explanation.Part]:
+    def step_parts(t: int, chosen: explain.Step, runner_up: explain.Step) -> Iterator[explain.Part]:
         if p.edges is not None and observed.steps is not None:
             pairs = (i * p.width + j for i, j in (chosen, runner_up))
             yield from _parts(observed.steps, p.edges, t, *pairs)
 
-    return explanation.explain(observed.scores(p), position, own.tags, finer, parts, step_parts)
+    return explain.explain(observed.scores(p), position, own.tags, finer, parts, step_parts)
 
 
 def _parts(
     compiled: Compiled, weights: AttributeWeights, t: int, chosen: int, runner_up: int
-) -> Iterator[explanation.Part]:
+) -> Iterator[explain.Part]:
     """The features of token t that have a weight for either label."""
     for attribute, value in compiled.token_attributes(t):
         row = weights.of(attribute)

@@ -35,9 +35,8 @@ from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolve
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Earlier, Observed, chained, scores_per_token
-from trellis.models.data import Labelled, tokens_of
-from trellis.models.explanation import Explanation
-from trellis.models.learned_tags import learned_states, learned_tag_set
+from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of
+from trellis.models.explain import Explanation
 from trellis.models.states import stored_states
 from trellis.models.streams.once import LabelledStream
 from trellis.models.tagger import FitOptions, Tagger

@@ -27,8 +27,7 @@ from trellis.models.crf.objective import FeatureObjective
 from trellis.models.crf.scratch import Scratch, Section
 from trellis.models.crf.transitions import FlatLabels, Transitions, select_transitions
 from trellis.models.crf.weights import owners_of
-from trellis.models.data import Label, LabelFacts, Labelled, check_tokens, name_of
-from trellis.models.learned_tags import learned_tag_set
+from trellis.models.data import Label, LabelFacts, Labelled, check_tokens, learned_tag_set, name_of
 from trellis.models.streams.once import LabelledStream, StreamBlock
 from trellis.tags import StateMap, TagSet, mend
 from trellis.text import Sentence

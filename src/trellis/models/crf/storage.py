@@ -11,7 +11,7 @@ from trellis.arrays import Arrays
 from trellis.errors import StoreError, TemplateError
 from trellis.features import AttributeIndex, Clusters, Extractor, GivenExtractor, TemplateExtractor, Templates
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, HistoryWeights
-from trellis.models.histories import MOST_PAIRS
+from trellis.models.states import MOST_PAIRS
 from trellis.store import Stored, narrowed
 from trellis.tags import StateMap
 from trellis.untrusted import Fields

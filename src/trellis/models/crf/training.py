@@ -14,9 +14,8 @@ from trellis.features import Extractor
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
 from trellis.models.crf.objective import CRFObjective, FeatureObjective
 from trellis.models.crf.weights import CRFWeights, Earlier, Observed, scores_per_token
-from trellis.models.data import Labelled
-from trellis.models.learned_tags import check_held_out
-from trellis.models.scoring import held_out_scores
+from trellis.models.data import Labelled, check_held_out
+from trellis.models.evaluation import held_out_scores
 from trellis.models.tagger import FitOptions, sentences_at_once
 from trellis.training import (
     DevScores,

@@ -1,7 +1,7 @@
 """Which transitions of a feature CRF are possible and have weights, chosen by the labels of the corpus.
 
 With order 1 the states of the chain are the labels, and a transition may have a weight. With order 2 the states are
-histories (see `trellis.models.histories`): the step from state s to label c scores the weight of the two labels, and
+histories (see `trellis.models.states`): the step from state s to label c scores the weight of the two labels, and
 that of the three if s is a pair with its own state and the three were seen in a row.
 """
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from trellis.arrays import BoolArray, IntArray
 from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.weights import HistoryWeights
-from trellis.models.histories import labels_of, most_common, states_of
+from trellis.models.states import labels_of, most_common, states_of
 from trellis.tags import StateMap
 from trellis.training.objective import Vector
 from trellis.training.process_group import SINGLE, ProcessGroup

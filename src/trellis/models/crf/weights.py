@@ -18,7 +18,7 @@ from trellis import _native, chain
 from trellis.arrays import BoolArray, FloatArray, IntArray
 from trellis.features import AttributeIndex, Compiled, Extractor
 from trellis.lazy import cached
-from trellis.models.histories import labels_of, states_of
+from trellis.models.states import labels_of, states_of
 from trellis.ragged import check_lengths
 from trellis.tags import StateMap
 from trellis.training.objective import Vector

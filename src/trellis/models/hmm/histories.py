@@ -18,11 +18,11 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.models.histories import labels_of, states_of
 from trellis.models.hmm.counting import Estimation
 from trellis.models.hmm.observations import Observations
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import logs
+from trellis.models.states import labels_of, states_of
 from trellis.ragged import later_tokens
 from trellis.tags import AllowedTransitions
 

@@ -30,7 +30,8 @@ import numpy.typing as npt
 from trellis import chain
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import DataError, ModelError
-from trellis.models.data import Labelled, listed, name_of, tokens_of
+from trellis.models.data import Labelled, learned_tag_set, listed, name_of, tokens_of
+from trellis.models.evaluation import compare, headline
 from trellis.models.hmm.answers import Posteriors, Sample
 from trellis.models.hmm.config import HMMConfig, resolved
 from trellis.models.hmm.counting import unknown_log_emissions
@@ -40,10 +41,7 @@ from trellis.models.hmm.observations import Symbol, encode, given_symbols
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
 from trellis.models.hmm.storage import from_stored, to_stored
 from trellis.models.hmm.training import LearnedHMM, check_order, learn
-from trellis.models.learned_tags import learned_tag_set
-from trellis.models.markov import check_size, draw, generator, sample_paths
-from trellis.models.probability import akaike, bayesian, logs
-from trellis.models.scoring import compare, headline
+from trellis.models.probability import akaike, bayesian, check_size, draw, generator, logs, sample_paths
 from trellis.models.states import log_mass, sum_by_label, to_labels
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored

@@ -8,7 +8,6 @@ import numpy as np
 
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ModelError, StoreError
-from trellis.models.histories import MOST_PAIRS
 from trellis.models.hmm.expectation import PARTS
 from trellis.models.hmm.forms import Forms
 from trellis.models.hmm.histories import BEGIN, Histories, Triples
@@ -16,6 +15,7 @@ from trellis.models.hmm.observations import Symbol
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.hmm.training import LearnedHMM
 from trellis.models.probability import check_distribution
+from trellis.models.states import MOST_PAIRS
 from trellis.store import Stored
 
 _MOST = 1e100  # of a count: sums of such numbers are finite

@@ -16,7 +16,8 @@ import numpy as np
 
 from trellis.arrays import FloatArray
 from trellis.errors import ModelError
-from trellis.models.data import Label, Labelled, name_of
+from trellis.models.data import Label, Labelled, check_held_out, name_of
+from trellis.models.evaluation import held_out_scores
 from trellis.models.hmm.config import HMMConfig, Part, resolved
 from trellis.models.hmm.counting import Estimation, count_labelled
 from trellis.models.hmm.expectation import PARTS, HMMObjective
@@ -24,9 +25,7 @@ from trellis.models.hmm.forms import Forms
 from trellis.models.hmm.histories import Histories, Triples
 from trellis.models.hmm.observations import Observations, Symbol, encode, index_symbols, number
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions
-from trellis.models.learned_tags import check_held_out
 from trellis.models.probability import logs
-from trellis.models.scoring import held_out_scores
 from trellis.models.tagger import FitOptions
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, StateMap, TagSet

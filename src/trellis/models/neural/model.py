@@ -18,8 +18,7 @@ from trellis import chain
 from trellis.arrays import Arrays, IntArray
 from trellis.corpus import Shards
 from trellis.errors import ConfigError, ModelError
-from trellis.models.data import Labelled
-from trellis.models.learned_tags import check_held_out, learned_states, learned_tag_set
+from trellis.models.data import Labelled, check_held_out, learned_states, learned_tag_set
 from trellis.models.neural.config import NeuralConfig
 from trellis.models.neural.inference import LearnedNetwork
 from trellis.models.neural.storage import from_stored, to_stored

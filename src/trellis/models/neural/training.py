@@ -16,12 +16,12 @@ from trellis.errors import ModelError
 from trellis.lexicon.features import name_of_column
 from trellis.models import fingerprint
 from trellis.models.data import Labelled
+from trellis.models.evaluation import best_labels, scores_of_labels
 from trellis.models.neural.config import EncoderSettings, Facts, NeuralConfig, resolved
 from trellis.models.neural.inference import LearnedNetwork
 from trellis.models.neural.network import Network, NetworkInputs, build, load_transformer
 from trellis.models.neural.plan import TableSize, plan_of
 from trellis.models.neural.vocabulary import TokenCounts, Vocabulary, add_vectors, learn_pairs, learn_vocabulary
-from trellis.models.scoring import best_labels, scores_of_labels
 from trellis.models.tagger import FitOptions
 from trellis.symbols import Symbols
 from trellis.tags import StateMap

@@ -1,7 +1,8 @@
 """The families of taggers by the names people use: of which kind each is, and with which settings it starts.
 
-The settings of a family are imported when they are asked for, and can be printed without torch.
-`trellis.models.classes` has the class of each kind.
+This is the one place where a name becomes a tagger. The settings and the class of a family are imported when they are
+asked for, and settings can be printed without torch; a neural tagger loads torch to learn, or if only torch computes
+its network.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trellis import config
-from trellis.errors import ConfigError, did_you_mean
+from trellis.errors import ConfigError, StoreError, did_you_mean
+
+if TYPE_CHECKING:
+    from trellis.models.tagger import Tagger
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,12 @@ FAMILIES = {
     ),
 }
 
+_TAGGERS = {
+    "crf": ("trellis.models.crf.model", "CRF"),
+    "ensemble": ("trellis.models.ensemble", "Ensemble"),
+    "hmm": ("trellis.models.hmm.model", "HMM"),
+    "neural": ("trellis.models.neural.model", "NeuralTagger"),
+}
 _CONFIGS = {
     "crf": ("trellis.models.crf.config", "CRFConfig"),
     "hmm": ("trellis.models.hmm.config", "HMMConfig"),
@@ -76,3 +86,18 @@ def get_family(name: str) -> Family:
         known = ", ".join(FAMILIES)
         raise ConfigError(f"unknown model {name!r}: expected one of {known}{did_you_mean(name, FAMILIES)}")
     return FAMILIES[name]
+
+
+def make_tagger(family: Family, settings: Any) -> Tagger[Any]:
+    """A tagger of this family with these settings, not yet fitted."""
+    family.check(settings)
+    return tagger_class(family.kind)(settings)
+
+
+def tagger_class(kind: str) -> type[Tagger[Any]]:
+    """The class of models that are stored under this kind."""
+    if kind not in _TAGGERS:
+        raise StoreError(f"a model of unknown kind {kind!r}; known are {', '.join(_TAGGERS)}")
+    module, name = _TAGGERS[kind]
+    found: type[Tagger[Any]] = getattr(importlib.import_module(module), name)
+    return found

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trellis import MarkovChain
 from trellis.errors import ModelError, TagError
-from trellis.models.markov import MarkovChain, draw
-from trellis.models.probability import smoothed
+from trellis.models.probability import draw, smoothed
 
 WEATHER = MarkovChain([0.2, 0.8], [[0.3, 0.7], [0.6, 0.4]])
 DAYS = [["rain", "rain", "sun"], ["sun"], [], ["rain", "sun", "sun", "sun"]]

@@ -4,19 +4,19 @@ import pytest
 
 from trellis import CRF
 from trellis.errors import ConfigError, ModelError, StoreError
-from trellis.models import classes, families
+from trellis.models import registry
 from trellis.optional import required
 
 
 def test_families_are_made_by_name():
-    settings = families.get_family("crf").defaults()
-    assert isinstance(classes.make_tagger(families.get_family("crf"), settings), CRF)
-    assert not families.FAMILIES["hmm"].neural
-    assert families.FAMILIES["bilstm-softmax"].neural
+    settings = registry.get_family("crf").defaults()
+    assert isinstance(registry.make_tagger(registry.get_family("crf"), settings), CRF)
+    assert not registry.FAMILIES["hmm"].neural
+    assert registry.FAMILIES["bilstm-softmax"].neural
     with pytest.raises(ConfigError, match="unknown model 'bilstm': expected one of hmm, crf,"):
-        families.get_family("bilstm")
+        registry.get_family("bilstm")
     with pytest.raises(StoreError, match="unknown kind 'horse'"):
-        classes.tagger_class("horse")
+        registry.tagger_class("horse")
 
 
 def test_what_needs_a_library_that_is_missing_says_how_to_get_it():
@@ -32,6 +32,6 @@ def test_what_needs_a_library_that_is_missing_says_how_to_get_it():
 
 
 def test_a_family_that_needs_a_setting_says_so():
-    family = families.get_family("transformer-crf")
+    family = registry.get_family("transformer-crf")
     with pytest.raises(ConfigError, match=r"this family needs the setting .encoder\.transformer., which is not set"):
-        classes.make_tagger(family, family.defaults())
+        registry.make_tagger(family, family.defaults())

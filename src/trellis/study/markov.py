@@ -18,10 +18,19 @@ import numpy.typing as npt
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ModelError, TagError, nearest, shown
-from trellis.models.probability import Smoothing, akaike, bayesian, check_distribution, logs, smoothed
+from trellis.models.probability import (
+    Smoothing,
+    akaike,
+    bayesian,
+    check_distribution,
+    check_size,
+    generator,
+    logs,
+    sample_paths,
+    smoothed,
+)
 
 State = str | int
-MOST_DRAWN = 2**27
 _SMOOTHINGS = ("witten_bell", "additive", "none")
 
 
@@ -146,41 +155,6 @@ class MarkovChain:
         check_size(length, n)
         paths = sample_paths(self.start, self.transitions, length, n, generator(seed))
         return [[self._names[i] for i in path] for path in paths.tolist()]
-
-
-def check_size(length: int, n: int) -> None:
-    """How much may be drawn at once."""
-    for name, value in (("length", length), ("n", n)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise ModelError(f"{name} must be an integer >= 0, got {shown(value)}")
-    if length * n > MOST_DRAWN:
-        raise ModelError(f"length * n may be at most {MOST_DRAWN:,} states, got {shown(int(length) * int(n))}")
-
-
-def generator(seed: int) -> np.random.Generator:
-    """What draws; the same seed draws the same."""
-    try:
-        return np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        raise ModelError(f"seed must be an integer >= 0, got {shown(seed)}") from None
-
-
-def sample_paths(
-    start: FloatArray, transitions: FloatArray, length: int, n: int, random: np.random.Generator
-) -> IntArray:
-    """``(n, length)`` states, all sequences one step at a time."""
-    paths = np.empty((n, length), dtype=np.int64)
-    for t in range(length):
-        rows = np.broadcast_to(start, (n, len(start))) if t == 0 else transitions[paths[:, t - 1]]
-        paths[:, t] = draw(rows, random)
-    return paths
-
-
-def draw(rows: FloatArray, random: np.random.Generator) -> IntArray:
-    """One outcome of each row's distribution, never one of probability zero."""
-    cumulative = rows.cumsum(axis=1)
-    chosen: IntArray = np.argmax(cumulative > random.random((len(rows), 1)) * cumulative[:, -1:], axis=1)
-    return chosen
 
 
 def _count(sequences: list[list[Any]], ids: dict[State, int]) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -16,8 +16,8 @@ import numpy as np
 from trellis import chain
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import ModelError, number_of
-from trellis.metrics import Grid, Report
 from trellis.models import states
+from trellis.report import Grid, Report
 from trellis.tags import TagSet
 
 
