@@ -20,7 +20,7 @@ from trellis import files
 from trellis.cli.io import output
 from trellis.cli.options import ModelArgument
 from trellis.errors import ConfigError, ModelError, number_of
-from trellis.metrics.report import percent
+from trellis.metrics.prf import percent
 from trellis.models import CRF, HMM, Tagger, folder
 from trellis.models.crf.features_view import WeightedFeature
 from trellis.training import History

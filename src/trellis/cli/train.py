@@ -39,7 +39,7 @@ from trellis.corpus.spans import SPAN_FIELDS
 from trellis.corpus.tables import TABLES, is_table
 from trellis.errors import ConfigError, DataError, DataWarning, ModelError, number_of
 from trellis.lexicon import Lexicon
-from trellis.metrics.report import percent
+from trellis.metrics.prf import percent
 from trellis.models import Tagger, folder
 from trellis.models.data import tokenizer_for
 from trellis.models.registry import FAMILIES, get_family, make_tagger

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from trellis.arrays import IntArray
 from trellis.lazy import lazily
 from trellis.metrics.calibration import Bin, Calibration, calibration, span_calibration, token_calibration
+from trellis.report import Grid, Report
 
 if TYPE_CHECKING:
-    from trellis.metrics.entities import EntityScores, entity_counts, entity_scores
-    from trellis.metrics.joint import JointScores, joint_counts, joint_scores
-    from trellis.metrics.mistakes import ErrorReport, Mistake, SpanError, entity_errors, span_errors
+    from trellis.metrics.errors import ErrorReport, Mistake, SpanError, entity_errors, span_errors
     from trellis.metrics.prf import Score
-    from trellis.metrics.report import Grid, Report
-    from trellis.metrics.resampling import (
+    from trellis.metrics.significance import (
         Interval,
         Significance,
         Statistic,
@@ -26,12 +24,16 @@ if TYPE_CHECKING:
         f1,
         paired_significance,
     )
-    from trellis.metrics.segmentation import (
+    from trellis.metrics.spans import EntityScores, entity_counts, entity_scores
+    from trellis.metrics.tokens import ConfusionMatrix, TaggingScores, tagging_scores, token_counts
+    from trellis.metrics.words import (
+        JointScores,
         SegmentationScores,
+        joint_counts,
+        joint_scores,
         segmentation_counts,
         segmentation_scores,
     )
-    from trellis.metrics.tokens import ConfusionMatrix, TaggingScores, tagging_scores, token_counts
 
 __all__ = [
     "Bin",
@@ -74,29 +76,9 @@ __all__ = [
 __getattr__ = lazily(
     __name__,
     {
-        "entities": (
-            "EntityScores",
-            "entity_counts",
-            "entity_scores",
-        ),
-        "joint": (
-            "JointScores",
-            "joint_counts",
-            "joint_scores",
-        ),
-        "mistakes": (
-            "ErrorReport",
-            "Mistake",
-            "SpanError",
-            "entity_errors",
-            "span_errors",
-        ),
+        "errors": ("ErrorReport", "Mistake", "SpanError", "entity_errors", "span_errors"),
         "prf": ("Score",),
-        "report": (
-            "Grid",
-            "Report",
-        ),
-        "resampling": (
+        "significance": (
             "Interval",
             "Significance",
             "Statistic",
@@ -105,16 +87,15 @@ __getattr__ = lazily(
             "f1",
             "paired_significance",
         ),
-        "segmentation": (
+        "spans": ("EntityScores", "entity_counts", "entity_scores"),
+        "tokens": ("ConfusionMatrix", "TaggingScores", "tagging_scores", "token_counts"),
+        "words": (
+            "JointScores",
             "SegmentationScores",
+            "joint_counts",
+            "joint_scores",
             "segmentation_counts",
             "segmentation_scores",
-        ),
-        "tokens": (
-            "ConfusionMatrix",
-            "TaggingScores",
-            "tagging_scores",
-            "token_counts",
         ),
     },
 )

@@ -11,7 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
-from trellis.metrics.report import percent
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage with two decimals, the way the field's scorers print it; nothing for None."""
+    return "" if value is None else f"{100 * value:.2f}"
 
 
 class Tally(NamedTuple):

@@ -14,9 +14,9 @@ import numpy as np
 
 from trellis.arrays import IntArray
 from trellis.errors import DataError, number_of
-from trellis.metrics.matching import check_aligned
-from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, per_type
-from trellis.metrics.report import Grid, Report, percent
+from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, per_type, percent
+from trellis.metrics.spans import check_aligned
+from trellis.report import Grid, Report
 from trellis.tags.spans import Tags
 
 _MOST_LABELS = 1000

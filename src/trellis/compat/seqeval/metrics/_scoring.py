@@ -13,8 +13,8 @@ from trellis.arrays import FloatArray, IntArray
 from trellis.compat.seqeval.reporters import DictReporter, Reporter, StringReporter
 from trellis.compat.seqeval.scheme import TagTypeError, Token, scheme_alphabet
 from trellis.errors import ConfigError, shown
-from trellis.metrics.matching import compare_read, tally
 from trellis.metrics.prf import Tally, divide, f_measure
+from trellis.metrics.spans import compare_read, tally
 from trellis.tags import Role
 from trellis.tags.spans import Alphabet
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.tags.strategies import relaxed
 from trellis.errors import ConfigError, DataError
-from trellis.metrics import alignment, segmentation_counts, segmentation_scores
-from trellis.metrics.alignment import common_words, same_offsets
+from trellis.metrics import segmentation_counts, segmentation_scores, words
+from trellis.metrics.words import common_words, same_offsets
 
 
 def cut(text, breaks):
@@ -123,9 +123,9 @@ def test_what_cannot_be_scored_is_named():
 @given(pairs, st.integers(1, 4))
 def test_a_long_sentence_is_aligned_part_by_part(pair, window):
     gold, guess = pair
-    with mock.patch.object(alignment, "_WINDOW", window):
+    with mock.patch.object(words, "_WINDOW", window):
         places = common_words(gold, guess)
-        parts = list(alignment._windows(gold, guess))
+        parts = list(words._windows(gold, guess))
     assert places == sorted(set(places))
     rest = iter(guess)
     assert all(gold[place] in rest for place in places)
@@ -135,6 +135,6 @@ def test_a_long_sentence_is_aligned_part_by_part(pair, window):
 
 
 def test_words_without_letters_end_the_parts_too():
-    with mock.patch.object(alignment, "_WINDOW", 2):
+    with mock.patch.object(words, "_WINDOW", 2):
         assert common_words(["ab", "", ""], ["a", "b", *[""] * 9]) == [1, 2]
         assert common_words([], [""] * 9) == []

@@ -33,7 +33,7 @@ def test_equal_sentences_leave_no_doubt():
 def test_the_same_seed_gives_the_same_interval_in_any_batches(monkeypatch):
     counts = np.array([[1, 1], [0, 1], [1, 2]])
     first = bootstrap_interval(counts, accuracy, seed=3)
-    monkeypatch.setattr("trellis.metrics.resampling._CELLS_AT_ONCE", 10)
+    monkeypatch.setattr("trellis.metrics.significance._CELLS_AT_ONCE", 10)
     assert bootstrap_interval(counts, accuracy, seed=3) == first
     assert bootstrap_interval(counts, accuracy, seed=3, samples=999) != first
 

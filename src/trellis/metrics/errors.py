@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from itertools import accumulate, compress
 from typing import Any
 
-from trellis.metrics.matching import check_aligned
-from trellis.metrics.report import Grid, Report
+from trellis.metrics.spans import check_aligned
+from trellis.report import Grid, Report
 from trellis.tags import Scheme, Span, Style, spans_from_sequences
 from trellis.tags.spans import Tags
 

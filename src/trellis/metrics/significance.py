@@ -25,8 +25,8 @@ import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
 from trellis.errors import ConfigError, DataError
-from trellis.metrics.prf import divide, f_measure
-from trellis.metrics.report import Grid, Report, percent
+from trellis.metrics.prf import divide, f_measure, percent
+from trellis.report import Grid, Report
 
 Statistic = Callable[[IntArray], FloatArray]  # sums [..., K] -> figures [...]
 Method = Literal["randomisation", "bootstrap"]
