@@ -87,8 +87,8 @@ def test_right_words_are_what_diff_leaves_unchanged(seed, tmp_path):
     rng = np.random.default_rng(seed)
     text = "".join(rng.choice(list("甲乙丙丁戊己庚辛"), 40))
     gold, guess = (cut(text, set(np.flatnonzero(rng.random(40) < 0.6))) for _ in range(2))
-    for name, words in (("gold", gold), ("guess", guess)):
-        (tmp_path / name).write_text("".join(f"{word}\n" for word in words))
+    for name, side in (("gold", gold), ("guess", guess)):
+        (tmp_path / name).write_text("".join(f"{word}\n" for word in side))
     formats = ["--unchanged-line-format=%L", "--old-line-format=", "--new-line-format="]
     command = ["diff", "--minimal", *formats, tmp_path / "gold", tmp_path / "guess"]
     same = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 
 from trellis.arrays import FloatArray
 from trellis.errors import ConfigError, DataError, number_of
-from trellis.metrics.prf import percent
-from trellis.metrics.spans import check_aligned
+from trellis.metrics.prf import check_aligned, percent
 from trellis.report import Grid, Report
 from trellis.tags import Span
 from trellis.tags.spans import Tags

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate, compress
 from typing import Any
 
-from trellis.metrics.spans import check_aligned
+from trellis.metrics.prf import check_aligned
 from trellis.report import Grid, Report
 from trellis.tags import Scheme, Span, Style, spans_from_sequences
 from trellis.tags.spans import Tags

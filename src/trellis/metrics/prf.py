@@ -1,16 +1,34 @@
-"""Precision, recall and F from counts, for one type or an array of types at once.
+"""What all scores share: precision, recall and F from counts, for one type or an array of types at once.
 
 precision = correct / predicted      recall = correct / gold      F = (1 + b^2) P R / (b^2 P + R)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from trellis.arrays import FloatArray, IntArray
+from trellis.errors import DataError, number_of
+
+
+def check_aligned(gold: Sequence[Sequence[object]], predicted: Sequence[Sequence[object]]) -> list[int]:
+    """The length of each sentence; if the corpora differ in it, the error names the first such sentence."""
+    if len(gold) != len(predicted):
+        raise DataError(
+            f"gold has {number_of(len(gold), 'sentence')}, predicted has {len(predicted)}: expected the same number"
+        )
+    lengths, others = list(map(len, gold)), list(map(len, predicted))
+    if lengths != others:
+        index = next(i for i, (a, b) in enumerate(zip(lengths, others, strict=True)) if a != b)
+        raise DataError(
+            f"sentence {index} has {lengths[index]} gold tags and {others[index]} predicted tags: "
+            "expected one of each per token"
+        )
+    return lengths
 
 
 def percent(value: float | None) -> str:

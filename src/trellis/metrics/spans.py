@@ -15,7 +15,6 @@ array indexed by the end position finds all matches. Time is linear in the token
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 from operator import ne
@@ -25,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trellis.arrays import BoolArray, IntArray
-from trellis.errors import DataError, number_of
-from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, averages, per_type, percent
+from trellis.errors import number_of
+from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, averages, check_aligned, per_type, percent
 from trellis.report import Grid, Report
 from trellis.tags import Scheme, Style
 from trellis.tags.spans import Alphabet, Chunks, ChunkTables, Tags, find_chunks, locate, reading, scheme_alphabet
@@ -143,22 +142,6 @@ def match_chunks(gold: Chunks, predicted: Chunks, size: int) -> BoolArray:
     same_begin = begin_at[predicted.end] == predicted.begin
     hits: BoolArray = same_begin & (kind_at[predicted.end] == predicted.kind)
     return hits
-
-
-def check_aligned(gold: Sequence[Sequence[object]], predicted: Sequence[Sequence[object]]) -> list[int]:
-    """The length of each sentence; if the corpora differ in it, the error names the first such sentence."""
-    if len(gold) != len(predicted):
-        raise DataError(
-            f"gold has {number_of(len(gold), 'sentence')}, predicted has {len(predicted)}: expected the same number"
-        )
-    lengths, others = list(map(len, gold)), list(map(len, predicted))
-    if lengths != others:
-        index = next(i for i, (a, b) in enumerate(zip(lengths, others, strict=True)) if a != b)
-        raise DataError(
-            f"sentence {index} has {lengths[index]} gold tags and {others[index]} predicted tags: "
-            "expected one of each per token"
-        )
-    return lengths
 
 
 def tally(found: Comparison) -> Tally:

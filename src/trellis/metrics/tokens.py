@@ -14,8 +14,7 @@ import numpy as np
 
 from trellis.arrays import IntArray
 from trellis.errors import DataError, number_of
-from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, per_type, percent
-from trellis.metrics.spans import check_aligned
+from trellis.metrics.prf import SCORE_COLUMNS, Score, Tally, check_aligned, per_type, percent
 from trellis.report import Grid, Report
 from trellis.tags.spans import Tags
 

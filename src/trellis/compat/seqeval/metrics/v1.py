@@ -18,7 +18,7 @@ from trellis.compat.seqeval.metrics._scoring import (
 )
 from trellis.compat.seqeval.scheme import Entities, Token, auto_detect
 from trellis.errors import ConfigError
-from trellis.metrics.spans import check_aligned
+from trellis.metrics.prf import check_aligned
 
 Tags = list[list[str]]
 
