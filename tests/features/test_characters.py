@@ -7,8 +7,7 @@ import pytest
 from tools.unicode_tables import PLACE, table
 
 from trellis import _native
-from trellis.features.extraction import TemplateExtractor
-from trellis.features.templates import Templates
+from trellis.features import TemplateExtractor, Templates
 
 CHARACTERS = [c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(c) not in ("Cn", "Cs", "Co")]
 

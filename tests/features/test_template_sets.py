@@ -227,19 +227,6 @@ def test_an_index_is_the_same_from_its_arrays():
     assert again.find("other") is None
 
 
-def former_arrays(index):
-    """As earlier versions stored them, with the table."""
-    return dict(zip(("names", "ends", "marks", "table"), index.native.arrays(), strict=True))
-
-
-def test_an_index_of_an_earlier_version_is_the_same():
-    index = AttributeIndex()
-    GivenExtractor().compile([[[f"name{i}" for i in range(500)]]], index, grow=True)
-    again = AttributeIndex.from_stored(Stored.of("x", "test", {}, former_arrays(index)))
-    assert again.names() == index.names()
-    assert [again.find(f"name{i}") for i in range(500)] == list(range(500))
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -257,41 +244,6 @@ def test_lengths_that_do_not_fit_the_names_are_refused(name, change, message):
     with pytest.raises(StoreError) as found:
         AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
     assert str(found.value) == f"file: {message}"
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "message"),
-    [
-        ("names", lambda a: a[:-1], "the array 'ends' must lie in 0..1, got 2 at [1]"),
-        ("names", lambda a: np.append(a, a), "the array 'ends' must end with 4, got 2"),
-        ("names", lambda a: a.astype(np.int64), "the array 'names' must be uint8, got int64"),
-        ("ends", lambda a: a[::-1], "the array 'ends' must never decrease, but does so after [0]"),
-        ("ends", lambda a: a.astype(np.int64), "the array 'ends' must be uint64, got int64"),
-        ("table", lambda a: a[:-1], "the array 'table' must have the shape (1024), got (1023)"),
-        ("table", lambda a: a.reshape(2, -1), "the array 'table' must have the shape (1024), got (2, 512)"),
-        ("marks", lambda a: a[:-1], "the array 'marks' must have a power of two places for 2 names, got 1023"),
-        ("marks", lambda a: a[:2], "the array 'marks' must have a power of two places for 2 names, got 2"),
-        ("marks", np.ones_like, "the array 'marks' must leave at least every 10000th place free"),
-    ],
-)
-def test_arrays_that_no_search_may_see_are_refused(name, change, message):
-    index = AttributeIndex()
-    GivenExtractor().compile([[["a", "b"]]], index, grow=True)
-    arrays = former_arrays(index) | {name: change(former_arrays(index)[name])}
-    arrays["table"] = arrays["table"] if name == "table" else arrays["table"][: len(arrays["marks"])]
-    with pytest.raises(StoreError) as found:
-        AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
-    assert str(found.value) == f"file: {message}"
-
-
-def test_a_table_without_room_would_be_searched_from_end_to_end():
-    index = AttributeIndex()
-    arrays = former_arrays(index) | {"marks": np.zeros(1 << 15, np.uint8), "table": np.zeros(1 << 15, np.uint32)}
-    arrays["marks"][:10_000] = arrays["marks"][20_000:] = 1  # the end goes on at the beginning
-    with pytest.raises(StoreError, match="every 10000th place"):
-        AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays))
-    arrays["marks"][[1_000, 30_000]] = 0
-    assert AttributeIndex.from_stored(Stored.of("file", "test", {}, arrays)).find("a") is None
 
 
 def test_a_name_that_is_not_utf_8_is_a_clear_error():

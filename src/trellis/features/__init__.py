@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from trellis.features.attributes import AttributeIndex
 from trellis.features.clusters import Clusters
-from trellis.features.extraction import Compiled, Extractor, GivenExtractor, TemplateExtractor
-from trellis.features.template_sets import TEMPLATE_SETS, get_templates
-from trellis.features.templates import Template, Templates
+from trellis.features.extract import AttributeIndex, Compiled, Extractor, GivenExtractor, TemplateExtractor
+from trellis.features.templates import TEMPLATE_SETS, Template, Templates, get_templates
 
 __all__ = [
     "TEMPLATE_SETS",

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trellis import chain
-from trellis.features import AttributeIndex, GivenExtractor, TemplateExtractor
-from trellis.features.templates import Templates
+from trellis.features import AttributeIndex, GivenExtractor, TemplateExtractor, Templates
 from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.objective import CRFObjective
 from trellis.models.crf.weights import Observed

@@ -67,7 +67,7 @@ def main(folder: Path) -> None:
     english, chinese = demo.english(), demo.chinese()
     train, test = english.train[:60], [list(s.tokens) for s in english.test[:4]]
     characters, signs = chinese.train[:60], [list(s.tokens) for s in chinese.test[:4]]
-    save(folder, "crf-templates", CRF(features="segment", c1=1.0, c2=0.1).fit(characters), signs)
+    save(folder, "crf-templates", CRF(features="seg", c1=1.0, c2=0.1).fit(characters), signs)
     X, y = [ready(s.tokens) for s in train], [s.tags for s in train]
     save(folder, "crf-ready", CRF(features="ready", c1=0.5, c2=0.1).fit(X, y), [ready(own) for own in test])
     save(folder, "hmm-order1", HMM().fit(train[:8]), test)

@@ -5,16 +5,65 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from trellis import _native
-from trellis.arrays import FloatArray, IntArray
-from trellis.errors import DataError, TemplateError
-from trellis.features.attributes import AttributeIndex
+from trellis.arrays import Arrays, FloatArray, IntArray
+from trellis.errors import DataError, StoreError, TemplateError
 from trellis.features.clusters import Clusters
 from trellis.features.templates import Templates
+from trellis.store import Stored, narrowed
 from trellis.text import Sentence
 
 Tokens = Sequence[str]
 Compiled = _native.Dataset
+
+
+class AttributeIndex:
+    """Attributes: feature strings with numbers, in the order in which they first occurred.
+
+    An index grows while a training corpus is compiled. Its strings are saved with the model and used directly: opening
+    a model creates none, and the table to find one by is made when it is first asked for.
+    """
+
+    def __init__(self, native: _native.Attributes | None = None) -> None:
+        self.native = _native.Attributes() if native is None else native
+
+    @classmethod
+    def from_stored(cls, stored: Stored, prefix: str = "") -> AttributeIndex:
+        """The index whose `arrays` were stored."""
+        names = stored.array(f"{prefix}names", np.uint8, (None,))
+        ends = stored.lengths(f"{prefix}lengths", len(names)).view(np.uint64)
+        if len(ends) > np.iinfo(np.int32).max:
+            raise stored.refused(f"{prefix}lengths", f"must be of fewer than 2**31 names, got {len(ends)}")
+        return cls(_native.Attributes.named(names, ends))
+
+    def arrays(self, prefix: str = "") -> Arrays:
+        """The input of `from_stored`; the prefix tells the indexes of one file apart."""
+        names, ends = self.native.strings()
+        return {f"{prefix}names": names, f"{prefix}lengths": narrowed(np.diff(ends, prepend=np.uint64(0)))}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.native)
+
+    def name(self, number: int) -> str:
+        """The string with this number."""
+        if not 0 <= number < len(self):
+            raise IndexError(f"attribute {number} of {len(self)}")
+        try:
+            return self.native.name(number).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError:
+            raise StoreError(f"the name of attribute {number} of the saved model is not UTF-8") from None
+
+    def names(self) -> list[str]:
+        """All strings, in order."""
+        return [self.name(number) for number in range(len(self))]
+
+    def find(self, name: str) -> int | None:
+        """The number of a string, None if it is unknown."""
+        number = self.native.find(name.encode("utf-8", "surrogatepass"))
+        return None if number < 0 else number
 
 
 class Extractor(Protocol):
