@@ -28,10 +28,11 @@ class Running:
     url: str
     errors: IO[str]
 
-    def raw(self, *data: bytes, half_close: bool = False, seconds: float = 1.0) -> bytes:
+    def raw(self, *data: bytes, answers: int = 1, half_close: bool = False, seconds: float = 1.0) -> bytes:
         """What comes back for these bytes until the server closes, or for some seconds without a byte.
 
-        Of several pieces, each is sent when the one before has been answered.
+        Those count from the moment when so many answers have begun. Of several pieces, each is sent when the one before
+        has been answered.
         """
         found = b""
         with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as sock, suppress(OSError):
@@ -41,8 +42,11 @@ class Running:
             sock.sendall(data[-1])
             if half_close:
                 sock.shutdown(socket.SHUT_WR)
-            sock.settimeout(seconds)
-            while piece := sock.recv(65536):
+            while True:
+                sock.settimeout(seconds if found.count(b"HTTP/1.1 ") >= answers else PATIENCE)
+                piece = sock.recv(65536)
+                if not piece:
+                    break
                 found += piece
         return found
 
@@ -109,7 +113,8 @@ if {runner!r} == "granian":
     run(registry, settings, "127.0.0.1", port)
 else:
     import uvicorn
-    uvicorn.run(create_app(registry, settings), port=port, log_level="error")
+    # Whatever else is installed: httptools, uvloop.
+    uvicorn.run(create_app(registry, settings), port=port, log_level="error", http="h11", loop="asyncio")
 """
     return started([sys.executable, "-c", program])
 

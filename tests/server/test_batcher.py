@@ -123,7 +123,7 @@ def test_requests_that_come_within_the_linger_are_answered_together() -> None:
         assert await job(batcher, echo, "b") == ("echo:b",)
         assert echo.batches[1:] == [[0, 1], ["a", "b"]]
 
-    run(test, ServerLimits(linger=0.5))
+    run(test, ServerLimits(linger=20.0))
 
 
 def test_a_client_by_itself_does_not_linger() -> None:

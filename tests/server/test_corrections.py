@@ -3,6 +3,9 @@
 import errno
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +25,7 @@ CLIENTS = 16
 
 
 @pytest.fixture
-def client_that_teaches(own_folders: dict[str, Path], tmp_path: Path) -> Iterator[Client]:
+def annotating(own_folders: dict[str, Path], tmp_path: Path) -> Iterator[Client]:
     settings = AnnotationSettings(tmp_path / "kept.jsonl", pool=["Anna met Rome."])
     yield from client_of(ModelRegistry({"ner": own_folders["ner"]}), annotation=settings)
 
@@ -62,22 +65,22 @@ def test_what_is_known_can_be_asked_for_while_others_correct(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("without_fsync")
-def test_sixteen_clients_correct_and_every_one_is_told_so(client_that_teaches: Client) -> None:
+def test_sixteen_clients_correct_and_every_one_is_told_so(annotating: Client) -> None:
     def correct(client: int) -> list[int]:
         bodies = [{"tokens": [f"w{client}", f"x{number}"], "tags": ["O", "O"]} for number in range(40)]
-        return [client_that_teaches.post("/v1/corrections", body).status_code for body in bodies]
+        return [annotating.post("/v1/corrections", body).status_code for body in bodies]
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         statuses = [status for each in pool.map(correct, range(CLIENTS)) for status in each]
     assert set(statuses) == {200}
-    assert client_that_teaches.get("/v1/annotation").json()["sentences"] == CLIENTS * 40
+    assert annotating.get("/v1/annotation").json()["sentences"] == CLIENTS * 40
 
 
 def test_a_correction_is_answered_without_listing_all_of_them(
-    client_that_teaches: Client, monkeypatch: pytest.MonkeyPatch
+    annotating: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Corrections, "sentences", lambda _: pytest.fail("all corrections were listed"))
-    answer = client_that_teaches.post("/v1/corrections", {"tokens": ["a"], "tags": ["O"]})
+    answer = annotating.post("/v1/corrections", {"tokens": ["a"], "tags": ["O"]})
     assert (answer.status_code, answer.json()["sentences"]) == (200, 1)
 
 
@@ -146,15 +149,15 @@ def test_half_a_correction_is_not_glued_to_the_next(
 
 
 def test_a_client_is_told_that_nothing_was_kept_and_no_path(
-    client_that_teaches: Client, monkeypatch: pytest.MonkeyPatch
+    annotating: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = {"tokens": ["a"], "tags": ["O"]}
     with monkeypatch.context() as patch:
         FullDisk(patch, free=5)
-        refused = client_that_teaches.post("/v1/corrections", body)
+        refused = annotating.post("/v1/corrections", body)
     assert refused.status_code == 503
     assert refused.json()["error"]["message"] == "the correction was not kept: the server cannot write to its disk"
-    assert client_that_teaches.post("/v1/corrections", body).json()["sentences"] == 1
+    assert annotating.post("/v1/corrections", body).json()["sentences"] == 1
 
 
 def line_of(word: str) -> str:
@@ -232,7 +235,31 @@ def test_a_file_that_is_refused_keeps_its_last_line(tmp_path: Path, content: byt
     ],
 )
 def test_a_correction_from_which_nothing_can_be_learned_is_refused(
-    client_that_teaches: Client, tokens: list[str], tags: list[str], message: str
+    annotating: Client, tokens: list[str], tags: list[str], message: str
 ) -> None:
-    refused = client_that_teaches.post("/v1/corrections", {"tokens": tokens, "tags": tags})
+    refused = annotating.post("/v1/corrections", {"tokens": tokens, "tags": tags})
     assert (refused.status_code, refused.json()["error"]["message"]) == (422, message)
+
+
+@pytest.mark.parametrize("line", ["{}", '{"text": "", "tokens": ["a"], "labels": []}', "[]"])
+def test_a_file_of_something_else_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
+    (tmp_path / "kept").write_text(f'{{"text": "a", "tokens": ["a"], "labels": ["O"]}}\n{line}\n')
+    with pytest.raises(DataError, match=r"kept:2"):
+        Corrections(tmp_path / "kept")
+
+
+def test_no_correction_that_was_thanked_for_is_lost_by_a_kill(tmp_path: Path) -> None:
+    program = (
+        "import sys; from trellis.server.corrections import Corrections\n"
+        "kept = Corrections(sys.argv[1])\n"
+        "for i in range(10**9):\n"
+        "    kept.add(str(i), [str(i)], ['O']); print(i, flush=True)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "kept")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for _ in range(20):
+            last = int(process.stdout.readline())
+        os.kill(process.pid, signal.SIGKILL)
+        last = max([last, *(int(line) for line in process.stdout if line.endswith("\n"))])
+    assert len(Corrections(tmp_path / "kept")) > last

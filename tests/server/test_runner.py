@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.server.conftest import TEXT
-from tests.server.process import Running, running
+from tests.server.process import PATIENCE, Running, running
 from tests.server.test_registry import MODEL, other_model
 from trellis.errors import ConfigError
 from trellis.server.runner import free_port
@@ -28,6 +29,13 @@ def server(model_folders: dict[str, Path]) -> Any:
 
 
 HEAD = b"POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+
+def until(wanted: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not wanted():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_it_serves_models_under_their_names(server: Running) -> None:
@@ -126,10 +134,7 @@ def test_a_worker_that_is_killed_is_replaced_and_all_share_one_port(model_folder
         first = server.workers()
         assert len(first) == 2
         os.kill(first[0], signal.SIGKILL)
-        end = time.monotonic() + 30
-        while len(set(server.workers()) - set(first)) < 1:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: set(server.workers()) - set(first))
         assert first[1] in server.workers()
         for _ in range(20):
             assert server.ask("/v1/tag", {"texts": [TEXT]})[0] == 200
@@ -160,17 +165,15 @@ def test_a_killed_worker_costs_only_the_requests_that_were_in_it(model_folders: 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
             thread.start()
-        while len(found) < 50:
-            time.sleep(0.01)
-        os.kill(server.workers()[0], signal.SIGKILL)
-        after = len(found) + 200
-        end = time.monotonic() + 60
-        while len(found) < after:
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        ended.set()
-        for thread in threads:
-            thread.join()
+        try:
+            until(lambda: len(found) >= 50)
+            os.kill(server.workers()[0], signal.SIGKILL)
+            after = len(found) + 200
+            until(lambda: len(found) >= after)
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
         assert set(found) == {200}
         assert len(lost) <= 8  # each client at most once in the worker, and once in its queue of connections
 
@@ -204,10 +207,7 @@ def test_workers_end_with_their_parent(model_folders: dict[str, Path]) -> None:
         own = server.workers()
         server.process.kill()
         server.process.wait()
-        end = time.monotonic() + 30
-        while any(Path(f"/proc/{pid}/stat").exists() and "Z" not in state(pid) for pid in own):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        until(lambda: all(state(pid) == "Z" for pid in own))
 
 
 def state(pid: int) -> str:
