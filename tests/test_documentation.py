@@ -226,12 +226,12 @@ def test_examples_in_docstrings_give_what_they_say(name: str) -> None:
 
 
 def test_the_limits_in_the_guide_are_those_of_the_code():
+    from trellis import store
     from trellis.chain import problems
     from trellis.corpus import LONGEST
-    from trellis.store import reading
 
     deepest = re.search(r"kDeepest = (\d+)", "".join(path.read_text() for path in ROOT.glob("native/**/*.cpp")))
     guide = (ROOT / "docs/guides/untrusted.md").read_text()
     assert deepest is not None
-    for limit in (LONGEST, problems.MOST_TAGS, reading._LONGEST_HEADER, int(deepest[1]), sys.get_int_max_str_digits()):
+    for limit in (LONGEST, problems.MOST_TAGS, store._LONGEST_HEADER, int(deepest[1]), sys.get_int_max_str_digits()):
         assert f"| {limit:,} " in guide, limit

@@ -19,7 +19,7 @@ from tools.wheels import DIST, ROOT, every_python, version_of, wheel_for
 PLACE = ROOT / "build" / "matrix"
 NUMPY = {"1.26": (3, 12), "2": (3, 99)}
 """Releases of NumPy, and the last Python that each is for."""
-TOOLS = ["pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "scikit-learn>=1.6"]
+TOOLS = ["pytest>=8", "pytest-xdist>=3", "hypothesis>=6.100", "scikit-learn>=1.6", "safetensors>=0.4"]
 _ABSENT = (
     "torch|neural|bilstm|transformer|sklearn|scipy|seqeval|jieba|arrow|parquet|pandas|zstd|zstandard|daachorse|lexicon|onnx"
     "|starlette|granian|msgspec|httpx|tokenizers|hmmlearn|crfsuite|playwright|spacy|mkdocs|ruff|mypy|wheel|Makefile"

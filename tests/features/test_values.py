@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from trellis import _native
 from trellis.features import TEMPLATE_SETS, AttributeIndex, TemplateExtractor, Templates
-from trellis.text import Sentence
-from trellis.text.widths import FOLDED_POINTS, fold_tokens
+from trellis.text import FOLDED_POINTS, Sentence, fold_tokens
 
 LINES = (
     "U00:%x[0,0]",

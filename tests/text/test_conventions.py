@@ -81,7 +81,7 @@ def test_exceptions_override_the_rules_inside_a_chunk_too() -> None:
 
 
 def test_chunks_are_remembered_only_up_to_a_bound(monkeypatch) -> None:
-    monkeypatch.setattr("trellis.text.splitters._MOST_CHUNKS", 3)
+    monkeypatch.setattr("trellis.text.tokenizers._MOST_CHUNKS", 3)
     words = WordSplitter()
     for i in range(20):
         assert words.split(f"it's{i} a{i}!") == [f"it's{i}", f"a{i}", "!"]

@@ -12,25 +12,33 @@ A `Splitter` is a tokenizer that can be stored with a model. `learned_words` fin
 tokens of a corpus; `splitter` makes one of a name, a regular expression, a function or a tokenizers file.
 """
 
-from trellis.text.choosing import (
+from trellis.text.conventions import Conventions
+from trellis.text.sentence import FOLDED_POINTS, Offsets, Sentence, fold_tokens, fold_width, hue
+from trellis.text.sentences import split_sentences
+from trellis.text.tokenizers import (
     TOKENIZERS,
+    OwnTokenizer,
+    Splitter,
+    Tokenizer,
+    WordSplitter,
+    characters,
     english,
     get_tokenizer,
+    graphemes,
+    learned_words,
+    located,
+    sentence_in,
     split_text,
     splitter,
     splitter_from_dict,
     tokenize,
+    tokenizer,
+    whitespace,
+    words,
 )
-from trellis.text.conventions import Conventions
-from trellis.text.learning import learned_words
-from trellis.text.own import OwnTokenizer, tokenizer
-from trellis.text.plain import characters, graphemes, whitespace, words
-from trellis.text.sentence import Offsets, Sentence, hue
-from trellis.text.sentences import split_sentences
-from trellis.text.splitters import Splitter, Tokenizer, WordSplitter, located, sentence_in
-from trellis.text.widths import fold_tokens, fold_width
 
 __all__ = [
+    "FOLDED_POINTS",
     "TOKENIZERS",
     "Conventions",
     "Offsets",

@@ -1,18 +1,92 @@
 """Words of raw text as annotated corpora split them: clitics, abbreviations, numbers, addresses, emoticons.
 
 Corpora differ: is ``don't`` two tokens, is ``well-known`` three, is ``#tag`` one? `Conventions` has one switch for each
-such question, and `pattern` makes one regular expression of them. `trellis.text.learning` finds the conventions of a
-corpus from its tokens.
+such question, and `pattern` makes one regular expression of them.
+
+The conventions of a corpus are found from its tokens. Each switch of `Conventions` is set to the value with which more
+tokens of the corpus come out right, and strings that the rules get wrong again and again become exceptions. If a corpus
+has raw text, its tokens are compared with that text. Without it, a text is made: tokens are joined by spaces, except
+those that are known to be written together.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain, islice, pairwise
 
-from trellis.text.patterns import UNSPACED, patterns
+from trellis.lazy import cached
+from trellis.text.sentence import Sentence
 
+UNSPACED = "々-〇ぁ-ゟ㐀-䶿一-鿿豈-\ufaff\U00020000-\U0003ffff"
+"""Ideographs and hiragana, which are written without spaces, as the inside of a character class."""
+_ZWJ = "\u200d"
+
+
+_MARKS = {"Mn", "Mc", "Me"}
+# Ideographs and Hangul syllables, among which there are none, are passed over.
+_MAY_BE_MARKS = (range(0x300, 0x3400), range(0xA000, 0xAC00), range(0xD7B0, 0x20000), range(0xE0100, 0xE01F0))
+
+
+class Patterns:
+    """Patterns that are compiled when they are first asked for, and the parts that other patterns are made of."""
+
+    def __init__(self, extend: str) -> None:
+        pair = "[\U0001f1e6-\U0001f1ff]{2}|[\ud800-\udbff][\udc00-\udfff]"
+        letter = rf"[^\W{UNSPACED}]"
+        self.extend = extend
+        # Possessive repeats (*+) never backtrack: others keep a record of each round, at 180 bytes.
+        self.visible = rf"(?:{pair}|\S)[{extend}]*+(?:{_ZWJ}(?:(?:{pair}|\S)[{extend}]*+)?+)*+"
+        """Source of one character as a reader sees it, white space excluded."""
+        self.run = f"{letter}++(?:[{extend}{_ZWJ}]++{letter}*+)*+"
+        """Source of letters, digits and underscores with their marks."""
+
+    @cached
+    def special(self) -> re.Pattern[str]:
+        """Finds what may join characters: in a text without it, each code point is one character."""
+        return re.compile(f"[{self.extend}{_ZWJ}\ud800-\udfff\U0001f1e6-\U0001f1ff]")
+
+    @cached
+    def character(self) -> re.Pattern[str]:
+        """One character as a reader sees it, white space excluded."""
+        return re.compile(self.visible)
+
+    @cached
+    def grapheme(self) -> re.Pattern[str]:
+        """One character as a reader sees it."""
+        return re.compile(rf"{self.visible}|\s[{self.extend}]*+")
+
+    @cached
+    def word(self) -> re.Pattern[str]:
+        """One word, number or other character."""
+        inner = rf"(?:(?<=\d)[.,](?=\d)|['’](?=[^\W\d_{UNSPACED}]))"
+        return re.compile(f"{self.run}(?:{inner}{self.run})*+|{self.visible}")
+
+
+@lru_cache(maxsize=1)
+def patterns() -> Patterns:
+    """The patterns, made on first use since they need the list of all combining marks."""
+    # Extenders: marks (variation selectors among them), ZWNJ, skin tones, and the tag characters of flags.
+    return Patterns(f"{_mark_ranges()}\u200c\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f")
+
+
+def _mark_ranges() -> str:
+    """Every combining mark (general category M), as the inside of a character class."""
+    codes = list(chain(*_MAY_BE_MARKS))
+    kinds = map(unicodedata.category, map(chr, codes))
+    marks = [code for code, kind in zip(codes, kinds, strict=True) if kind in _MARKS]
+    starts = [code for code, before in zip(marks, [-1, *marks], strict=False) if code != before + 1]
+    ends = [code for code, after in zip(marks, [*marks[1:], -1], strict=True) if code != after - 1]
+    return "".join(f"{chr(start)}-{chr(end)}" for start, end in zip(starts, ends, strict=True))
+
+
+COMPOUND = re.compile(f"[{UNSPACED}]{{2}}")
+"""Ideographs or hiragana side by side, of which rules make one token each."""
 _LETTER = rf"[^\W\d_{UNSPACED}]"
 
 _CLITIC = "(?i:s|m|re|ve|ll|d)"
@@ -156,3 +230,164 @@ def _words(c: Conventions, run: str) -> list[str]:
     kinds = [r"(?i:n['’]t)(?!\w)", clitic, rf"[^\W_{UNSPACED}]+?(?=(?i:n['’]t)(?!\w))"] if c.clitics else []
     kinds += [rf"(?<!\w)(?i:{_CONTRACTIONS})"] if c.contractions else []
     return [*kinds, word]
+
+
+Chunk = tuple[str, tuple[str, ...]]  # what stands between white space, and its tokens
+_MOST_SENTENCES = 20_000  # that are looked at
+_MOST_CHUNKS = 20_000  # different ones, the most frequent
+_MOST_EXCEPTIONS = 2_000
+_COMMON = (
+    0.2  # of the tokens with ideographs: a segmented corpus has far more, one of characters has some names at most
+)
+_LEAST_COUNT = 2  # of an exception
+
+# What a chunk must contain for a switch to matter to it.
+_SIGNS = {
+    switch: re.compile(sign)
+    for switch, sign in {
+        "clitics": "['’]",
+        "contractions": "(?i:cannot|gonna|wanna|gotta|gimme|lemme)",
+        "hyphens": r"\w[-‐‑]\w",
+        "prefixes": r"\w-\w",
+        "slashes": r"\w/\w",
+        "dots": r"\w\.\w",
+        "ranges": r"\d-\d",
+        "units": r"\d[^\W\d]",
+        "percent": "%",
+        "money": "[$£€¥]",
+        "handles": "@",
+        "hashtags": "#",
+        "runs": r"([^\w\s])\1|[!?]{2}",
+        "initials": r"\b[A-Z]\.",
+        "abbreviations": r"[^\W\d]\.",
+        "emoticons": r"[:;=8xX)(\]\[<^_]",
+    }.items()
+}
+_SINGLE = re.compile(f"[{UNSPACED}]")
+_OBVIOUS = re.compile(r"[^\W\d_]+")
+# What is written together with the token before it, and with the token after it, if only the tokens are known.
+_JOINS_LEFT = re.compile(r"n['’]t|['’](?:s|m|re|ve|ll|d)?|%|[.,;:!?)\]}]+|-|/|…", re.IGNORECASE)
+_JOINS_RIGHT = re.compile(r"[$£€¥#@(\[{/-]")
+_HALVES = {"can": "not", "gon": "na", "wan": "na", "got": "ta", "gim": "me", "lem": "me"}
+
+
+def learn_conventions(
+    sentences: Iterable[Sentence | Sequence[str]],
+) -> tuple[Conventions, dict[str, tuple[str, ...]], bool]:
+    """What agrees best with the tokens: conventions, exceptions, and whether there are words of several ideographs."""
+    counts = Counter(chunk for sentence in islice(sentences, _MOST_SENTENCES) for chunk in _chunks(sentence))
+    hard = [(chunk, n) for chunk, n in counts.items() if not _is_easy(*chunk)]
+    sample = sorted(hard, key=lambda item: -item[1])[:_MOST_CHUNKS]
+    conventions = _best_conventions(sample)
+    return conventions, _exceptions(conventions, sample, counts), _has_compounds(counts)
+
+
+def _has_compounds(counts: Counter[Chunk]) -> bool:
+    """Whether words of several ideographs are common among the tokens with ideographs."""
+    several = single = 0
+    for (_, tokens), count in counts.items():
+        several += count * sum(COMPOUND.search(token) is not None for token in tokens)
+        single += count * sum(_SINGLE.fullmatch(token) is not None for token in tokens)
+    return several > _COMMON * (several + single)
+
+
+def _is_easy(chunk: str, tokens: tuple[str, ...]) -> bool:
+    """Whether no convention could split this differently: one word of letters."""
+    return len(tokens) == 1 and _OBVIOUS.fullmatch(chunk) is not None and not _SIGNS["contractions"].search(chunk)
+
+
+def _chunks(sentence: Sentence | Sequence[str]) -> Iterator[Chunk]:
+    """What stands between white space, with its tokens."""
+    tokens = sentence.tokens if isinstance(sentence, Sentence) else sentence
+    glued = _glued(sentence) if isinstance(sentence, Sentence) and sentence.offsets else _guessed(tokens)
+    begin = 0
+    for i, joined in enumerate([*glued, False], 1):
+        if not joined:
+            part = tuple(tokens[begin:i])
+            chunk = "".join(map(str, part))
+            if part and not any(character.isspace() for character in chunk):
+                yield chunk, part
+            begin = i
+
+
+def _glued(sentence: Sentence) -> list[bool]:
+    """Whether each token but the first touches the one before it, in a sentence with its text."""
+    offsets = sentence.offsets or ()
+    return [before[1] == after[0] for before, after in pairwise(offsets)]
+
+
+def _guessed(tokens: Sequence[str]) -> list[bool]:
+    """The same for tokens whose text is lost, as far as their looks tell."""
+    return [_touch(str(left), str(right)) for left, right in pairwise(tokens)]
+
+
+def _touch(left: str, right: str) -> bool:
+    if _JOINS_LEFT.fullmatch(right):
+        return left[-1:].isalnum() or (left[-1:] == right[:1] and not right.isalnum())
+    if _JOINS_RIGHT.fullmatch(left):
+        return right[:1].isalnum()
+    return _HALVES.get(left.lower()) == right.lower()
+
+
+def _best_conventions(sample: list[tuple[Chunk, int]]) -> Conventions:
+    """Each switch in turn at the value that leaves fewer tokens wrong, or at its default if both are equally good."""
+    best = Conventions()
+    for switch, sign in _SIGNS.items():
+        concerned = [item for item in sample if sign.search(item[0][0])]
+        other = dataclasses.replace(best, **{switch: not getattr(best, switch)})
+        if concerned and _wrong(other, concerned) < _wrong(best, concerned):
+            best = other
+    return best
+
+
+def _wrong(conventions: Conventions, sample: list[tuple[Chunk, int]]) -> int:
+    """How many tokens are missed or made up."""
+    wrong = 0
+    for (chunk, tokens), count in sample:
+        found = tuple(pattern(conventions, chunk.isascii()).findall(chunk))
+        if found != tokens:
+            wrong += count * len(_places(found) ^ _places(tokens))
+    return wrong
+
+
+def _places(tokens: Sequence[str]) -> set[tuple[int, int]]:
+    """Where the tokens of a chunk begin and end."""
+    places, end = set(), 0
+    for token in tokens:
+        places.add((end, end + len(token)))
+        end += len(token)
+    return places
+
+
+def _exceptions(
+    conventions: Conventions, sample: list[tuple[Chunk, int]], counts: Counter[Chunk]
+) -> dict[str, tuple[str, ...]]:
+    """Strings that the rules split wrongly more often than rightly, and at least twice."""
+    right, wrong = Counter[str](), Counter[Chunk]()
+    for (chunk, tokens), count in sample:
+        found = pattern(conventions, chunk.isascii()).findall(chunk)
+        for one, other in _segments(found, tokens):
+            if one == other:
+                right["".join(one)] += count
+            else:
+                wrong["".join(other), other] += count
+    chosen: dict[str, tuple[str, ...]] = {}
+    for (text, tokens), count in wrong.most_common(_MOST_EXCEPTIONS):
+        if count >= _LEAST_COUNT and count > right[text] + counts[text, (text,)] * (len(tokens) > 1):
+            chosen.setdefault(text, tokens)
+    return chosen
+
+
+def _segments(found: Sequence[str], tokens: Sequence[str]) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Two ways of splitting one text, cut at the boundaries that both have."""
+    i = j = 0
+    while i < len(found) and j < len(tokens):
+        first, second = i + 1, j + 1
+        left, right = len(found[i]), len(tokens[j])
+        while left != right:
+            if left < right:
+                left, first = left + len(found[first]), first + 1
+            else:
+                right, second = right + len(tokens[second]), second + 1
+        yield tuple(found[i:first]), tuple(tokens[j:second])
+        i, j = first, second

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 
-from trellis.text.conventions import ABBREVIATIONS, word_list
-from trellis.text.patterns import UNSPACED
+from trellis.text.conventions import ABBREVIATIONS, UNSPACED, word_list
 from trellis.text.sentence import Offsets
 
 _CLOSING = "\"'”’»)\\]}」』）】》〉"

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from tests.training.neural.toys import Labels
-from trellis.store import writing
+from trellis import store
 from trellis.training.neural import TrainingSettings, train
 
 SETTINGS = TrainingSettings(
@@ -78,7 +78,7 @@ def _set_trap(task: Any, kill: int) -> None:
         if mode == "wb":
             path.write_bytes(bytes(1000))
 
-    writing.open = at(open, half)  # type: ignore[attr-defined]
+    store.open = at(open, half)  # type: ignore[attr-defined]
     os.fsync, os.replace, os.unlink = at(os.fsync), at(os.replace), at(os.unlink)
     task.loss, task.validate = at(task.loss), at(task.validate)
 

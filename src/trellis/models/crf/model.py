@@ -42,7 +42,7 @@ from trellis.models.streams.once import LabelledStream
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.store import Stored
 from trellis.tags import StateMap
-from trellis.text.widths import FOLDED_POINTS
+from trellis.text import FOLDED_POINTS
 from trellis.training import History
 from trellis.training.process_group import ProcessGroup
 

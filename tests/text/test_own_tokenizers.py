@@ -61,7 +61,7 @@ HOPELESS = "a" * 33 + "b"  # for (a|aa)+$, millions of ways to fail
 
 
 def test_a_pattern_has_limited_time_for_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trellis.text.own._SECONDS", 0.02)
+    monkeypatch.setattr("trellis.text.tokenizers._SECONDS", 0.02)
     stored = again({"name": "regex", "pattern": "(a|aa)+$"})
     assert stored.split("aaa") == ["aaa"]
     for split in (stored.split, stored.sentence):

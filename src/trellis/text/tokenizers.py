@@ -1,0 +1,602 @@
+"""Tokenizers and splitters: the ways of making tokens of raw text. A splitter can be stored with a model.
+
+words        by the conventions of a corpus (`trellis.text.conventions`), or plainly by letters
+characters   one by one, as a reader sees them
+whitespace   what stands between white space
+regex        the matches of a regular expression
+function     a function of the user's
+file         the words of a file of Hugging Face's `tokenizers`
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from math import prod
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trellis import _native
+from trellis.errors import ConfigError, DataError, shown, warn
+from trellis.lazy import cached
+from trellis.text.conventions import (
+    ABBREVIATIONS,
+    COMPOUND,
+    CONTRACTIONS,
+    Conventions,
+    learn_conventions,
+    pattern,
+    patterns,
+)
+from trellis.text.sentence import Offsets, Sentence
+from trellis.untrusted import Fields, parse_json
+
+Tokenizer = Callable[[str], list[Offsets]]
+
+_TAKEN_APART = (
+    "the model was trained on words of several ideographs, but raw text is split into single ones: segment it first "
+    "(trellis.Pipeline, trellis tag --pipe SEGMENTER MODEL), or give the model words"
+)
+_LONGEST_CHUNK = 48  # characters of a chunk that is remembered
+_MOST_CHUNKS = 50_000
+_LONGEST_EXCEPTION = 6  # tokens that an exception may join
+OwnTokenizer = Callable[[str], Sequence[Offsets] | Sequence[str]]
+_MARK = "__trellis_tokenizer__"
+_LONGEST_PATTERN = 10_000
+_MOST_REPEATS = 100_000
+_COUNTS = re.compile(r"\{\s*(\d{1,18})")
+_SECONDS, _SECONDS_PER_CHARACTER = 1.0, 1e-5  # of CPU time, for the matches of one text
+_SINGLE = [(i, i + 1) for i in range(1024)]
+"""The offsets of single characters, as one object for all sentences: a corpus of characters has millions."""
+
+
+def whitespace(text: str) -> list[Offsets]:
+    """Everything between white space of any kind (Unicode's, so NBSP and the ideographic space too)."""
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
+def characters(text: str) -> list[Offsets]:
+    """Each character as a reader sees it, without white space.
+
+    Kept whole: combining marks and variation selectors with their base, emoji joined by ZWJ or with a skin
+    tone, pairs of regional indicators (flags), and the two halves of a surrogate pair; a lone surrogate is a
+    token by itself.
+    """
+    known = patterns()
+    if known.special.search(text) is None:
+        return [(i, i + 1) for i, character in enumerate(text) if not character.isspace()]
+    return [match.span() for match in known.character.finditer(text)]
+
+
+def graphemes(text: str) -> list[Offsets]:
+    """Like `characters`, with white space kept: the pieces join to the text again."""
+    known = patterns()
+    if known.special.search(text) is None:
+        return [*_SINGLE[: len(text)], *((i, i + 1) for i in range(len(_SINGLE), len(text)))]
+    return [match.span() for match in known.grapheme.finditer(text)]
+
+
+def words(text: str) -> list[Offsets]:
+    """Words and numbers, and each punctuation mark or symbol by itself.
+
+    Inner apostrophes stay (``don't``), and so do points and commas between digits (``1,000.5``); hyphens
+    split. Ideographs and hiragana, written without spaces, come one by one; other scripts without spaces
+    (Thai, Khmer) as runs.
+    """
+    return [match.span() for match in patterns().word.finditer(text)]
+
+
+def split_whitespace(text: str) -> list[str]:
+    """The tokens of `whitespace`."""
+    return text.split()
+
+
+def split_words(text: str) -> list[str]:
+    """The tokens of `words`."""
+    return patterns().word.findall(text)
+
+
+def split_characters(text: str) -> list[str]:
+    """The tokens of `characters`."""
+    known = patterns()
+    return list("".join(text.split())) if known.special.search(text) is None else known.character.findall(text)
+
+
+class Splitter(ABC):
+    """Makes tokens of raw text; `name` says how."""
+
+    name: str
+    separator: str = " "
+    """What stands between tokens that came without a text."""
+    covers: bool = True
+    """Whether there is nothing but white space between tokens, so that `sentence_in` finds them in their text."""
+
+    @abstractmethod
+    def split(self, text: str) -> list[str]:
+        """The tokens, in order."""
+
+    def sentence(self, text: str) -> Sentence:
+        """The tokens with their offsets in the text."""
+        return sentence_in(text, self.split(text))
+
+    def offsets(self, text: str) -> list[Offsets]:
+        """The ``(start, end)`` of each token."""
+        return list(self.sentence(text).offsets or ())
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, from which `trellis.text.splitter_from_dict` makes the same splitter."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Splitter) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Plain(Splitter):
+    """One of the splitters that know no conventions: words, characters or whitespace."""
+
+    _WAYS: ClassVar[dict[str, Callable[[str], list[str]]]] = {
+        "words": split_words,
+        "characters": split_characters,
+        "whitespace": split_whitespace,
+    }
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.separator = "" if name == "characters" else " "
+
+    def split(self, text: str) -> list[str]:
+        """The tokens."""
+        return self._WAYS[self.name](text)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The name."""
+        return {"name": self.name}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plain, (self.name,)
+
+
+class WordSplitter(Splitter):
+    """Words by the conventions of a corpus, with exceptions.
+
+    Text is split at white space first, and the tokens of each chunk are remembered: running text repeats itself.
+    """
+
+    name = "words"
+
+    def __init__(
+        self,
+        conventions: Conventions | None = None,
+        exceptions: Mapping[str, Sequence[str]] | None = None,
+        *,
+        compounds: bool = False,
+    ) -> None:
+        self.conventions = conventions or Conventions()
+        self.compounds = compounds
+        """Whether the corpus has words of several ideographs, which no rule finds in running text."""
+        self.exceptions = {text: tuple(pieces) for text, pieces in (exceptions or {}).items()}
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._easy = _native.EasyWords()
+        for word in {*CONTRACTIONS, *ABBREVIATIONS, *self.exceptions}:
+            self._easy.exclude(word.lower().encode("utf-8", "backslashreplace"))
+
+    def split(self, text: str) -> list[str]:
+        """The tokens of each chunk, one chunk after another."""
+        if self.compounds and not text.isascii() and COMPOUND.search(text):
+            warn(_TAKEN_APART)
+        tokens = self._easy.split(text, self._known, self.pieces)
+        if tokens is not None:
+            return tokens
+        return [token for chunk in text.split() for token in self.pieces(chunk)]
+
+    def pieces(self, chunk: str) -> tuple[str, ...]:
+        """The tokens of a text without white space, by the rules."""
+        pieces = self._pieces(chunk)
+        firsts = self._ascii_firsts if chunk.isascii() else self._firsts
+        found = tuple(pieces if firsts.isdisjoint(pieces) else self._corrected(pieces, firsts))
+        if len(chunk) <= _LONGEST_CHUNK:
+            if len(self._known) >= _MOST_CHUNKS:
+                self._known.clear()
+            self._known[chunk] = found
+        return found
+
+    def _pieces(self, chunk: str) -> list[str]:
+        """The tokens before the exceptions."""
+        return (self._ascii if chunk.isascii() else self._any).findall(chunk)
+
+    @cached
+    def _firsts(self) -> set[str]:
+        """The first pieces of all exceptions."""
+        return {self._pieces(text)[0] for text in self.exceptions}
+
+    @cached
+    def _ascii_firsts(self) -> set[str]:
+        """Those of exceptions that an ASCII text can have; the pattern of other texts is slow to make."""
+        return {self._pieces(text)[0] for text in self.exceptions if text.isascii()}
+
+    @cached
+    def _ascii(self) -> re.Pattern[str]:
+        return pattern(self.conventions, ascii_only=True)
+
+    @cached
+    def _any(self) -> re.Pattern[str]:
+        return pattern(self.conventions, ascii_only=False)
+
+    def _corrected(self, pieces: list[str], firsts: set[str]) -> list[str]:
+        """The tokens after the exceptions: the longest runs of pieces that spell one are replaced by it."""
+        corrected, i = list[str](), 0
+        while i < len(pieces):
+            ends = range(min(len(pieces), i + _LONGEST_EXCEPTION), i, -1) if pieces[i] in firsts else ()
+            end = next((end for end in ends if "".join(pieces[i:end]) in self.exceptions), i)
+            corrected += self.exceptions["".join(pieces[i:end])] if end > i else (pieces[i],)
+            i = max(end, i + 1)
+        return corrected
+
+    def to_dict(self) -> dict[str, Any]:
+        """The conventions and the exceptions."""
+        exceptions = [list(pieces) for pieces in self.exceptions.values()]
+        return {
+            "name": self.name,
+            "conventions": dataclasses.asdict(self.conventions),
+            "exceptions": exceptions,
+            "compounds": self.compounds,
+        }
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(WordSplitter, compounds=self.compounds), (self.conventions, self.exceptions)
+
+
+def learned_words(sentences: Iterable[Sentence | Sequence[str]]) -> WordSplitter:
+    """The splitter that agrees best with the tokens of these sentences."""
+    conventions, exceptions, compounds = learn_conventions(sentences)
+    return WordSplitter(conventions, exceptions, compounds=compounds)
+
+
+class Regex(Splitter):
+    """The matches of a regular expression are the tokens; what lies between them is skipped.
+
+    The pattern may come from a model file of a stranger. It is one of Python's `re`; the package `regex` matches it,
+    with a limit of CPU time, since patterns like ``(a|aa)+b`` can take exponential time.
+    """
+
+    name = "regex"
+    covers = False
+
+    def __init__(self, pattern: str) -> None:
+        import regex
+
+        if len(pattern) > _LONGEST_PATTERN:
+            raise ConfigError(
+                f"the tokenizer's pattern has {len(pattern)} characters, at most {_LONGEST_PATTERN} are possible"
+            )
+        if prod(max(1, int(count)) for count in _COUNTS.findall(pattern)) > _MOST_REPEATS:  # `regex` writes them out
+            raise ConfigError(
+                f"the counts of the tokenizer's pattern {pattern!r:.200} multiply to more than {_MOST_REPEATS:,}"
+            )
+        try:
+            re.compile(pattern)
+            self._pattern = regex.compile(pattern)
+        except (re.error, regex.error, RecursionError, OverflowError) as error:
+            raise ConfigError(
+                f"the tokenizer's pattern {pattern!r:.200} is not a regular expression: {error}"
+            ) from None
+
+    def split(self, text: str) -> list[str]:
+        """The matches that are not empty."""
+        return [text[start:end] for start, end in self._places(text)]
+
+    def sentence(self, text: str) -> Sentence:
+        """The matches where they were found."""
+        return sentence_at(text, self._places(text))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pattern."""
+        return {"name": self.name, "pattern": self._pattern.pattern}
+
+    def _places(self, text: str) -> list[Offsets]:
+        seconds = _SECONDS + _SECONDS_PER_CHARACTER * len(text)
+        try:
+            return [match.span() for match in self._pattern.finditer(text, timeout=seconds) if match[0]]
+        except TimeoutError:
+            raise DataError(
+                f"the tokenizer's pattern {self._pattern.pattern!r:.200} needs more than {seconds:.3g} seconds for a "
+                f"text of {len(text):,} characters; write nested repeats possessively, (?:a++)++b"
+            ) from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Regex, (self._pattern.pattern,)
+
+
+def tokenizer(function: OwnTokenizer) -> OwnTokenizer:
+    """Mark a function as a tokenizer, so that models that were stored with its name may call it.
+
+    It takes a text and returns the tokens, or their ``(start, end)`` offsets, in order. It must be importable by its
+    name, that is be defined at the top of a module.
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+class Function(Splitter):
+    """A function that takes a text and returns its tokens, or their offsets."""
+
+    name = "function"
+    covers = False
+
+    def __init__(self, function: OwnTokenizer) -> None:
+        self.function = function
+        self.place = f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', '?')}"
+
+    def split(self, text: str) -> list[str]:
+        """The tokens."""
+        return list(self.sentence(text).tokens)
+
+    def sentence(self, text: str) -> Sentence:
+        """The tokens where the function found them."""
+        found: list[Any] = list(self.function(text))
+        if all(isinstance(token, str) for token in found):
+            try:
+                return sentence_in(text, found)
+            except ValueError:
+                problem = f"the tokenizer {self.place} returned tokens that the text does not have: {text!r:.80}"
+                raise DataError(problem) from None
+        return sentence_at(text, [(int(start), int(end)) for start, end in found])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The name under which the function can be imported."""
+        if not getattr(self.function, _MARK, False) or "<" in self.place:
+            raise ConfigError(
+                f"the tokenizer {self.place} cannot be stored with a model: define it at the top of a module and "
+                "mark it with @trellis.text.tokenizer"
+            )
+        return {"name": self.name, "function": self.place}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and self.function == other.function
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Function, (self.function,)
+
+
+def imported_function(place: str) -> OwnTokenizer:
+    """The function ``package.module:name``, as a user asks for it."""
+    module, _, name = place.partition(":")
+    try:
+        found = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"the tokenizer {place!r} cannot be imported: {error}") from None
+    if not callable(found):
+        raise ConfigError(f"the tokenizer {place!r} is not a function")
+    return found
+
+
+def stored_function(place: str) -> OwnTokenizer:
+    """The function that a model names. A file must not run code by itself: only marked functions are called.
+
+    The module must have been imported, by the program or by a ``--tokenizer`` on the command line.
+    """
+    module, _, name = place.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found) or not getattr(found, _MARK, False):
+        raise ConfigError(
+            f"the model splits raw text by the function {place}: import its module before you open the model, and mark "
+            "the function with @trellis.text.tokenizer (on the command line: --tokenizer module:function)"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+class File(Splitter):
+    """The words of a file of Hugging Face's `tokenizers`: what its pre-tokenizer gives, not the subwords of its model.
+
+    Only the parts that find words are kept, without the vocabulary.
+    """
+
+    name = "file"
+    covers = False
+
+    def __init__(self, description: str) -> None:
+        library = _library()
+        try:
+            given = parse_json(description)
+            kept = {key: given.get(key) for key in ("version", "normalizer", "pre_tokenizer")}
+            if kept["pre_tokenizer"] is None:
+                raise ConfigError("the tokenizer file has no pre_tokenizer, which is what finds words")
+            unknown = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
+            self._description = json.dumps({**kept, "added_tokens": [], "model": unknown}, ensure_ascii=False)
+            self._backend = library.Tokenizer.from_str(self._description)
+        except (ConfigError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # the library raises bare exceptions, and panics that are not even those
+            raise ConfigError(f"the tokenizer file cannot be read: {error}") from None
+
+    def split(self, text: str) -> list[str]:
+        """The words."""
+        return list(self.sentence(text).tokens)
+
+    def sentence(self, text: str) -> Sentence:
+        """The words with their offsets, without the white space that some tokenizers take along."""
+        try:
+            offsets = self._backend.encode(text, add_special_tokens=False).offsets
+        except BaseException as error:  # a panic of the library is not even an Exception: a pattern that takes too long
+            if type(error).__name__ != "PanicException":
+                raise
+            raise DataError(f"the tokenizer file cannot split a text of {len(text):,} characters: {error}") from None
+        return sentence_at(
+            text, [place for place in (_stripped(text, *pair) for pair in offsets) if place[0] < place[1]]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The description, without a vocabulary."""
+        return {"name": self.name, "description": self._description}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return File, (self._description,)
+
+
+def file_tokenizer(path: str | Path) -> File:
+    """The tokenizer of a file such as ``tokenizer.json``."""
+    try:
+        return File(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the tokenizer file {path} cannot be read: {error.strerror}") from None
+
+
+def _stripped(text: str, start: int, end: int) -> Offsets:
+    part = text[start:end]
+    return start + len(part) - len(part.lstrip()), end - (len(part) - len(part.rstrip()))
+
+
+def _library() -> Any:
+    try:
+        import tokenizers
+    except ImportError:
+        raise ConfigError("a tokenizer file needs tokenizers: pip install tokenizers") from None
+    return tokenizers
+
+
+@lru_cache(maxsize=1)
+def _english() -> WordSplitter:
+    return WordSplitter()
+
+
+def english(text: str) -> list[Offsets]:
+    """Words as most annotated English has them: ``It 's``, ``do n't``, ``U.S.``, ``$ 5``, ``3.5 %``."""
+    return _english().offsets(text)
+
+
+TOKENIZERS: dict[str, Tokenizer] = {
+    "words": words,
+    "english": english,
+    "characters": characters,
+    "whitespace": whitespace,
+}
+_PLAIN = {name: Plain(name) for name in ("words", "characters", "whitespace")}
+_OTHERS = "regex:PATTERN, package.module:function or a tokenizers file (.json)"
+
+
+def tokenize(text: str, tokenizer: str | Tokenizer | Splitter = "words") -> Sentence:
+    """The text as a sentence of tokens with offsets; see `splitter` for what `tokenizer` may be."""
+    if callable(tokenizer):
+        return sentence_at(text, tokenizer(text))
+    return splitter(tokenizer).sentence(text)
+
+
+def get_tokenizer(tokenizer: str | Tokenizer | Splitter) -> Tokenizer:
+    """The tokenizer of that name, or the function itself."""
+    return tokenizer if callable(tokenizer) else splitter(tokenizer).offsets
+
+
+def splitter(given: str | OwnTokenizer | Splitter) -> Splitter:
+    """The splitter that a user means: one of ours by name, or an own one; see `Regex`, `Function` and `File`."""
+    if isinstance(given, Splitter):
+        return given
+    if not isinstance(given, str):
+        return Function(given)
+    if given in TOKENIZERS:
+        return _PLAIN.get(given) or _english()
+    if given.startswith("regex:"):
+        return Regex(given.removeprefix("regex:"))
+    if given.endswith(".json"):
+        return file_tokenizer(given)
+    if ":" in given:
+        return Function(imported_function(given))
+    raise DataError(f"unknown tokenizer {given!r}: expected one of {', '.join(TOKENIZERS)}, {_OTHERS}")
+
+
+def splitter_from_dict(fields: Fields) -> Splitter:
+    """The splitter that `Splitter.to_dict` described, in a file that anybody may have written."""
+    kinds: dict[str, Callable[[Fields], Splitter]] = {
+        "regex": lambda own: Regex(own.text("pattern")),
+        "function": lambda own: Function(stored_function(own.text("function"))),
+        "file": lambda own: File(own.text("description")),
+    }
+    name = fields.choice("name", [*_PLAIN, *kinds])
+    if name in kinds:
+        try:
+            return kinds[name](fields)
+        except ConfigError as error:
+            raise fields.error(f"{fields.where}: {error}") from None
+    return _words(fields) if "conventions" in fields else _PLAIN[name]
+
+
+def _words(fields: Fields) -> WordSplitter:
+    switches = fields.table("conventions")
+    known = {item.name for item in dataclasses.fields(Conventions)}
+    values: dict[str, Any] = {name: switches.value(name, bool) for name in known if name in switches}
+    exceptions = {}
+    for pieces in fields.items("exceptions", list):
+        if not pieces or not all(isinstance(piece, str) and piece and not piece.isspace() for piece in pieces):
+            raise fields.error(
+                f"{fields.where}: an exception of the tokenizer must be a list of strings, got {pieces!r:.80}"
+            )
+        exceptions["".join(pieces)] = tuple(pieces)
+    compounds = "compounds" in fields and fields.value("compounds", bool)
+    return WordSplitter(Conventions(**values), exceptions, compounds=compounds)
+
+
+def split_text(text: str, tokenizer: str | Splitter) -> list[str]:
+    """The tokens of a text without their offsets, in a third of the time; see `sentence_in`."""
+    return splitter(tokenizer).split(text)
+
+
+def sentence_in(text: str, tokens: Sequence[str]) -> Sentence:
+    """The sentence of these tokens of a text, each searched for behind the one before.
+
+    Raises ValueError if one is not there.
+    """
+    return Sentence.in_text(tuple(tokens), text, _native.find_tokens(text, tokens))
+
+
+def located(sentence: Sentence) -> Sentence:
+    """The same sentence with the offsets of its tokens in its text, if it has a text without them.
+
+    Each token is searched for behind the one before. A `DataError` names the first that is not there.
+    """
+    if sentence.text is None or sentence.offsets is not None:
+        return sentence
+    try:
+        return sentence._changed(offsets=_native.find_tokens(sentence.text, sentence.tokens))
+    except ValueError:
+        raise DataError(_not_there(sentence.text, sentence.tokens)) from None
+
+
+def _not_there(text: str, tokens: Sequence[str]) -> str:
+    number = end = 0
+    while (start := text.find(tokens[number], end)) >= 0:
+        end = start + len(tokens[number])
+        number += 1
+    return (
+        f"expected the tokens in the text, one behind another, found no {shown(tokens[number])} (token {number}) "
+        f"behind character {end} of {shown(text)}; leave out the text, or give its own tokens"
+    )
+
+
+def sentence_at(text: str, offsets: Sequence[Offsets]) -> Sentence:
+    """The sentence of the tokens at these offsets, which must not overlap."""
+    end = 0
+    for start, stop in offsets:
+        if not end <= start <= stop <= len(text):
+            raise DataError(
+                f"a tokenizer gave the offsets ({start}, {stop}) after {end} in a text of {len(text)} characters"
+            )
+        end = stop
+    return Sentence(tuple(text[start:stop] for start, stop in offsets), text=text, offsets=tuple(offsets))
