@@ -14,8 +14,8 @@ ROOT = Path(trellis.__file__).parent
 LAYERS = [
     ["errors", "lazy"],
     ["arrays", "files", "optional", "untrusted"],
-    ["report"],
-    ["text", "tags", "ragged", "config", "store", "symbols", "vectors"],
+    ["ragged", "report"],
+    ["text", "tags", "config", "store", "symbols", "vectors"],
     ["chain"],
     ["features", "corpus", "metrics", "nn"],
     ["lexicon"],

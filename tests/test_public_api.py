@@ -117,7 +117,7 @@ EXPORTS = {
         "tag_spark",
         "together",
     ],
-    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"],
+    "trellis.ragged": ["check_lengths", "later_tokens", "offsets_of", "pad", "ranges", "rows_of", "split"],
 }
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.chain.strategies import check
 from trellis.errors import ShapeError
-from trellis.ragged import check_lengths, offsets_of, pad, split
+from trellis.ragged import check_lengths, offsets_of, pad, ranges, split
 
 LENGTHS = st.lists(st.integers(0, 6), max_size=6).map(lambda x: np.array(x, dtype=np.int64))
 
@@ -103,3 +103,10 @@ class TestPadding:
         for row, length in zip(padded, lengths, strict=True):
             assert (row[:length] >= 0).all()
             assert (row[length:] == -1).all()
+
+
+def test_ranges_follow_one_another() -> None:
+    starts, lengths = np.array([5, 7, 0]), np.array([2, 0, 3])
+    assert ranges(starts, lengths).tolist() == [5, 6, 0, 1, 2]
+    assert ranges(0, lengths).tolist() == [0, 1, 0, 1, 2]
+    assert ranges(starts[:0], lengths[:0]).tolist() == []

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from trellis.arrays import AnyArray, IntArray, any_array, plain_array
 from trellis.errors import ShapeError, shown
 
-__all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "rows_of", "split"]
+__all__ = ["check_lengths", "later_tokens", "offsets_of", "pad", "ranges", "rows_of", "split"]
 
 _FEW = 16
 _MOST_TOKENS = 2**48  # more than fits into any memory, and few enough that no product of sizes wraps around
@@ -75,6 +75,17 @@ def rows_of(lengths: IntArray, index: int) -> tuple[int, int, int]:
     b = index % len(lengths)
     first = int(lengths[:b].sum())
     return b, first, first + int(lengths[b])
+
+
+def ranges(starts: IntArray | int, lengths: IntArray) -> IntArray:
+    """``starts[i], starts[i] + 1, ...``, as many as ``lengths[i]``, one after another.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    rows: IntArray = np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+    rows += np.arange(len(rows))
+    return rows
 
 
 def later_tokens(lengths: IntArray) -> IntArray:

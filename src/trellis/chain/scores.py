@@ -30,7 +30,7 @@ from trellis.chain.problems import (
 )
 from trellis.chain.tables import Tabled
 from trellis.errors import ShapeError, TagRangeError
-from trellis.ragged import check_lengths, later_tokens, offsets_of, split
+from trellis.ragged import check_lengths, later_tokens, offsets_of, ranges, split
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -347,8 +347,7 @@ def _rows(lengths: IntArray, chosen: IntArray) -> Any:
     offsets = offsets_of(lengths)
     if len(chosen) == 1:
         return slice(offsets[chosen[0]], offsets[chosen[0] + 1])
-    before = offsets_of(lengths[chosen])
-    return np.repeat(offsets[chosen] - before[:-1], lengths[chosen]) + np.arange(before[-1])
+    return ranges(offsets[chosen], lengths[chosen])
 
 
 def _plain_floats(values: npt.ArrayLike) -> AnyArray:

@@ -28,7 +28,7 @@ from trellis.arrays import AnyArray, BoolArray, FloatArray, IntArray
 from trellis.chain import ChainScores
 from trellis.lazy import cached
 from trellis.lexicon.span_states import PossibleSteps, SpanStates, expanded
-from trellis.ragged import offsets_of
+from trellis.ragged import offsets_of, ranges
 
 
 class Bonuses(NamedTuple):
@@ -268,8 +268,8 @@ class TrackStates:
         inner = mine & ~self.starts & ~self.ends
         alive = (
             (mine & self.starts, begin),
-            (mine & ~self.starts & self.ends, _ranges(begin + 1, longest)),
-            (inner & ~self.leaves, _ranges(begin + 1, longest - 1)),
+            (mine & ~self.starts & self.ends, ranges(begin + 1, longest - begin - 1)),
+            (inner & ~self.leaves, ranges(begin + 1, longest - begin - 2)),
             (inner & self.leaves, longest - 1),
         )
         for which, rows in alive:
@@ -289,19 +289,12 @@ class _Runs(NamedTuple):
 
     def ends_behind_gaps(self) -> IntArray:
         """Tokens behind a gap in a track at which no span with a bonus ends."""
-        rows = _ranges(self.begin + 1, self.longest)
-        before = np.repeat(self.passed[self.begin], self.longest - self.begin - 1)
+        later = self.longest - self.begin - 1
+        rows = ranges(self.begin + 1, later)
+        before = np.repeat(self.passed[self.begin], later)
         return rows[(self.passed[rows] > before) & ~np.isin(rows, self.paid)]
 
     def exits_behind_gaps(self) -> IntArray:
         """The last tokens of tracks that have a gap."""
         last = self.longest - 1
         return last[self.passed[last] > self.passed[self.begin]]
-
-
-def _ranges(begin: IntArray, end: IntArray) -> IntArray:
-    """``begin[i], begin[i] + 1, ..., end[i] - 1``, one after another."""
-    sizes = end - begin
-    before = np.cumsum(sizes) - sizes
-    result: IntArray = np.repeat(begin - before, sizes) + np.arange(int(sizes.sum()))
-    return result

@@ -18,7 +18,7 @@ from trellis.errors import ModelError, NoPathError, shown, warn
 from trellis.lexicon.bonus import Bonuses, ChainPart, Gaps, rewarded
 from trellis.lexicon.lexicon import FEATURE_CODE, MUST_CODE, Entry, Lexicon
 from trellis.lexicon.span_states import SpanStates, parted, span_types
-from trellis.ragged import offsets_of
+from trellis.ragged import offsets_of, ranges
 from trellis.tags import TagSet
 from trellis.text import Sentence
 
@@ -87,7 +87,7 @@ class Occurrences:
             bonus[mine] = lexicon.columns.bonus[own.entry[mine]]
         repeats = np.where(own.kind == _ANY, kinds, 1)
         rows = np.repeat(np.arange(len(own)), repeats)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        within = ranges(0, repeats)
         kind = np.where(own.kind[rows] == _ANY, within, own.kind[rows])
         return Bonuses(own.sequence[rows], own.begin[rows], own.end[rows], kind, bonus[rows])
 

@@ -21,7 +21,7 @@ import numpy as np
 from trellis.arrays import BoolArray, IntArray
 from trellis.lexicon.lexicon import FEATURE_CODE, Key, Lexicon
 from trellis.lexicon.match import Matches
-from trellis.ragged import offsets_of
+from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence
 
 Labels = Sequence[str | None]
@@ -88,8 +88,7 @@ def _fill(values: Any, matches: list[Matches], offsets: IntArray) -> None:
     np.maximum.at(lengths[2], (first + sizes - 1)[several], length[several])
     np.maximum.at(lengths[3], first[~several], 1)
     inner = np.maximum(sizes - 2, 0)
-    places = np.repeat(first + 1 - (np.cumsum(inner) - inner), inner) + np.arange(int(inner.sum()))
-    np.maximum.at(lengths[1], places, np.repeat(length, inner))
+    np.maximum.at(lengths[1], ranges(first + 1, inner), np.repeat(length, inner))
     touched = np.flatnonzero(lengths.any(axis=0))
     names: dict[tuple[int, ...], str] = {}
     for place, roles in zip(touched.tolist(), lengths.T[touched].tolist(), strict=True):

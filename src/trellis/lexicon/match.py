@@ -16,7 +16,7 @@ import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import DataError, shown
-from trellis.ragged import offsets_of
+from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence, fold_width
 from trellis.untrusted import is_unicode
 
@@ -156,7 +156,7 @@ class Matcher:
         filled = np.flatnonzero(sizes)  # a token of white space has no place in the text
         first[offsets[filled]] = last[offsets[filled + 1]] = filled
         owner = np.repeat(np.arange(len(lengths)), lengths)
-        return _Text("".join(flat), first, last, owner, _counted(lengths))
+        return _Text("".join(flat), first, last, owner, ranges(0, lengths))
 
     def _found(self, text: str) -> _Found:
         """The entries at each place of the text."""
@@ -173,7 +173,7 @@ class Matcher:
         if len(self.ends) == len(self.patterns) + 1:  # each pattern is that of one entry
             return every._replace(number=self.patterns[patterns])
         sizes = self.ends[patterns + 1] - self.ends[patterns]
-        entry = self.patterns[np.repeat(self.ends[patterns], sizes) + _counted(sizes)]
+        entry = self.patterns[np.repeat(self.ends[patterns], sizes) + ranges(0, sizes)]
         return every.taken(np.repeat(np.arange(len(patterns)), sizes))._replace(number=entry)
 
     def _fits(self, block: _Text, sentences: Sequence[Any], found: _Found) -> BoolArray:
@@ -210,12 +210,6 @@ def _blanks(surface: str, folding: Folding) -> tuple[int, ...]:
     """Where the white space of a surface was, in its folded form."""
     parts = [len(folding(part)) for part in surface.split()]
     return tuple(np.cumsum(parts)[:-1].tolist())
-
-
-def _counted(sizes: IntArray) -> IntArray:
-    """0, 1, ... for each size, one after another."""
-    result: IntArray = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return result
 
 
 def _places(block: _Text, sentences: Sequence[Any]) -> IntArray:

@@ -42,7 +42,7 @@ from trellis.models.answers import Answers, Labelling, LatticeView, Tagged
 from trellis.models.data import Label, Labelled, name_of, tokens_of
 from trellis.models.explain import Explanation, explain
 from trellis.models.segmentation import SpanSegments, segments_of
-from trellis.ragged import offsets_of, split
+from trellis.ragged import offsets_of, ranges, split
 from trellis.tags import Scheme, Span, SpanTable, TagSet
 from trellis.tags.spans import ScoredSpan
 
@@ -280,10 +280,7 @@ class Posterior:
     def _rows(self, part: ChainPart) -> IntArray:
         """The tokens of a part's inputs, numbered through the batch."""
         lengths = self.scores.lengths[part.sequences]
-        before = np.cumsum(lengths) - lengths
-        first = offsets_of(self.scores.lengths)[part.sequences]
-        rows: IntArray = np.repeat(first - before, lengths) + np.arange(int(lengths.sum()))
-        return rows
+        return ranges(offsets_of(self.scores.lengths)[part.sequences], lengths)
 
     @cached
     def _best_spans(self) -> tuple[SpanTable, FloatArray]:

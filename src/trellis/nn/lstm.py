@@ -25,7 +25,7 @@ from trellis.arrays import IntArray, plain_tensor
 from trellis.errors import ShapeError
 from trellis.lazy import cached
 from trellis.nn.dropout import LockedDropout
-from trellis.ragged import check_lengths
+from trellis.ragged import check_lengths, ranges
 
 
 class ByPosition(NamedTuple):
@@ -58,13 +58,12 @@ class Packing:
     def by_position(self) -> ByPosition:
         """The input of a `PackedSequence`."""
         lengths = self.lengths
-        count = int(lengths.sum())
-        position = np.arange(count) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        position = ranges(0, lengths)
         rank = np.empty(len(lengths), dtype=np.int64)
         rank[np.argsort(-lengths, kind="stable")] = np.arange(len(lengths))
         order = np.argsort(position * len(lengths) + np.repeat(rank, lengths))
-        inverse = np.empty(count, dtype=np.int64)
-        inverse[order] = np.arange(count)
+        inverse = np.empty(len(order), dtype=np.int64)
+        inverse[order] = np.arange(len(order))
         sizes = np.bincount(position, minlength=int(lengths.max(initial=0)))
         device = self.sequence.device
         return ByPosition(

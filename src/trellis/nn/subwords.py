@@ -23,7 +23,7 @@ from tokenizers import Tokenizer
 
 from trellis.arrays import IntArray
 from trellis.errors import ConfigError, DataError, ModelError, StoreError, TrellisError
-from trellis.ragged import offsets_of
+from trellis.ragged import offsets_of, ranges
 from trellis.untrusted import Fields, parse_json
 
 # Subwords of a batch, padding included. A core is fastest while what a layer works on stays in its cache.
@@ -65,8 +65,7 @@ class Subwords:
         """The sentences with these indices, in this order."""
         chosen = np.asarray(sentences, dtype=np.int64).reshape(-1)
         lengths = self.lengths[chosen]
-        places = np.repeat(offsets_of(self.lengths)[chosen] - offsets_of(lengths)[:-1], lengths)
-        places += np.arange(len(places))
+        places = ranges(offsets_of(self.lengths)[chosen], lengths)
         return Subwords(self.ids[places], self.words[places], lengths, self.tokens[chosen])
 
 

@@ -10,6 +10,7 @@ from msgspec import UNSET
 from trellis.arrays import BoolArray
 from trellis.errors import shown
 from trellis.models.data import Label
+from trellis.ragged import ranges
 from trellis.server.problems import invalid, too_large
 from trellis.server.schemas import KnownSpan, TagRequest, TrellisRequest
 from trellis.tags import Role, Scheme, Span, TagSet
@@ -115,7 +116,7 @@ def _write(spans: Sequence[KnownSpan], allowed: BoolArray, tags: TagSet) -> None
     way = tags.ways_of_writing(tags.table_of_spans(alone, sizes), sizes)[0]
     starts, sizes = np.array([span.start for span in spans])[way.rows], sizes[way.rows]
     # The tokens of all spans, one span after another, as `way.tags` has their labels.
-    tokens = np.arange(len(way.tags)) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+    tokens = ranges(starts, sizes)
     np.logical_and.at(allowed, tokens, way.tags[:, None] == np.arange(len(tags)))
     for neighbours, rows in ((starts - 1, way.before), (starts + sizes, way.after)):
         if rows is not None:

@@ -20,6 +20,7 @@ import numpy as np
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import TagError
 from trellis.lazy import cached
+from trellis.ragged import ranges
 from trellis.tags.scheme import Role, Scheme, legal_steps
 from trellis.tags.spans import Span, conlleval_tables, make_label, parse_label, spans_from_tags, tags_from_spans
 from trellis.tags.tagset import AllowedTransitions, TagSet, roles_of_spans
@@ -94,9 +95,8 @@ class StateMap:
             return ids
         spans = self.tags.find_spans(ids, lengths)
         sizes, starts = spans.end - spans.begin, (np.cumsum(lengths) - lengths)[spans.sequence] + spans.begin
-        places = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
         roles = np.full(len(ids), Role.O, dtype=np.int64)
-        roles[places] = roles_of_spans(sizes, self.scheme)
+        roles[ranges(starts, sizes)] = roles_of_spans(sizes, self.scheme)
         return self._numbers[ids, roles]
 
     def allowed(self, labels: BoolArray) -> BoolArray:

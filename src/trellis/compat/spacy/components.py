@@ -28,6 +28,7 @@ from trellis.errors import ConfigError, ModelError
 from trellis.models import Tagger
 from trellis.models.data import segments
 from trellis.optional import needed
+from trellis.ragged import ranges
 from trellis.text import Sentence, splitter
 
 _BATCH = 1000  # documents that are tagged at a time, as many as a pipeline of spaCy takes
@@ -116,8 +117,7 @@ def _entities_by_token(count: int, spans: Spans, numbers: AnyArray) -> AnyArray:
     tokens = np.zeros((count, 3), dtype=np.uint64)
     tokens[:, 0] = _OUTSIDE
     lengths = spans.stop - spans.first
-    begins = np.repeat(spans.first, lengths)
-    inside = begins + np.arange(len(begins)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    inside = ranges(spans.first, lengths)
     tokens[inside, 0] = _INSIDE
     tokens[spans.first, 0] = _BEGIN
     tokens[inside, 1] = np.repeat(numbers[spans.kind], lengths)

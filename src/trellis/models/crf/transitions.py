@@ -17,6 +17,7 @@ from trellis.arrays import BoolArray, IntArray
 from trellis.models.crf.attributes import FeatureSelection
 from trellis.models.crf.weights import HistoryWeights
 from trellis.models.states import labels_of, most_common, states_of
+from trellis.ragged import ranges
 from trellis.tags import StateMap
 from trellis.training.objective import Vector
 from trellis.training.process_group import SINGLE, ProcessGroup
@@ -177,8 +178,7 @@ class FlatLabels:
 
     def _later(self, steps: int) -> IntArray:
         """The tokens that have this many before them in their sentence."""
-        places = np.arange(int(self.lengths.sum())) - np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
-        return np.flatnonzero(places >= steps)
+        return np.flatnonzero(ranges(0, self.lengths) >= steps)
 
 
 def select_transitions(

@@ -19,9 +19,9 @@ from trellis.arrays import AnyArray, BoolArray, Float32Array, FloatArray, IntArr
 from trellis.errors import ModelError
 from trellis.lazy import cached
 from trellis.models.neural.plan import CharacterPlan, PartPlan, Plan, Weights, WordPlan, lstm_weights
-from trellis.models.neural.vocabulary import EncodedSentences, Spelt, TokenIds, Vocabulary, ranges
+from trellis.models.neural.vocabulary import EncodedSentences, Spelt, TokenIds, Vocabulary
 from trellis.optional import required
-from trellis.ragged import later_tokens, offsets_of
+from trellis.ragged import later_tokens, offsets_of, ranges
 from trellis.symbols import PADDING
 from trellis.vectors import Coverage
 

@@ -21,7 +21,7 @@ from trellis.errors import DataError
 from trellis.lazy import cached
 from trellis.models.data import name_of, tokens_of
 from trellis.models.neural.config import WordSettings
-from trellis.ragged import offsets_of, pad
+from trellis.ragged import offsets_of, pad, ranges
 from trellis.symbols import FIRST, PADDING, UNKNOWN, Symbols
 from trellis.text import Sentence
 from trellis.vectors import Coverage, read_vectors
@@ -132,17 +132,6 @@ class EncodedSentences:
         present[kinds] = True
         places = np.cumsum(present) - 1
         return np.flatnonzero(present), places[kinds]
-
-
-def ranges(starts: IntArray, lengths: IntArray) -> IntArray:
-    """``starts[i], starts[i] + 1, ...``, as many as ``lengths[i]``, one after another.
-
-    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
-    [5, 6, 0, 1, 2]
-    """
-    before = np.cumsum(lengths) - lengths
-    result: IntArray = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
-    return result
 
 
 def case_of(word: str) -> int:
