@@ -11,7 +11,7 @@ from trellis import corpus, demo
 
 SHARDS = """
 import json, sys
-import trellis.models.streams.once as once
+import trellis.models.crf.out_of_core as once
 from trellis import CRF, corpus
 from trellis.training.process_group import together
 once.BLOCK, once.RUN, opened = 200, int(sys.argv[2]), []
@@ -68,7 +68,7 @@ def test_processes_that_see_other_files_do_not_begin(shards):
 
 def test_the_command_line_streams_a_crf_in_two_processes(shards):
     code = (
-        "import trellis.models.streams.once as once; once.RUN = 1; "
+        "import trellis.models.crf.out_of_core as once; once.RUN = 1; "
         "from trellis.cli import main; import sys; sys.exit(main())"
     )
     corpus.write(shards.parent / "dev.conll", demo.english().dev[:20])

@@ -75,7 +75,8 @@ def test_crf_of_two_processes_equals_that_of_one(options):
 @pytest.mark.parametrize(("precision", "most"), [("double", 1e-12), ("single", 1e-5)])
 def test_sums_are_equal_up_to_rounding_for_any_number_of_processes(precision, most, out_of_core):
     code = CRF.replace(
-        "data, options", "import trellis.models.streams.once\ntrellis.models.streams.once.BLOCK = 200\ndata, options"
+        "data, options",
+        "import trellis.models.crf.out_of_core\ntrellis.models.crf.out_of_core.BLOCK = 200\ndata, options",
     ).replace("max_iterations=12", "max_iterations=20")
     if out_of_core:  # then every process reads all sentences
         code = code.replace("team.share(data.train[:200])", "data.train[:200]")

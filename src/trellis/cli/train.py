@@ -42,8 +42,8 @@ from trellis.lexicon import Lexicon
 from trellis.metrics.prf import percent
 from trellis.models import Tagger, folder
 from trellis.models.data import tokenizer_for
+from trellis.models.neural.stream import SentenceStream, stream_of
 from trellis.models.registry import FAMILIES, get_family, make_tagger
-from trellis.models.streams.epochs import SentenceStream, stream_of
 from trellis.tags import OnBadTags, Scheme, detect
 from trellis.text import Sentence, splitter
 from trellis.training import History

@@ -19,18 +19,17 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
 from trellis import chain, config, store
 from trellis.arrays import AnyArray, Arrays, FloatArray, IntArray, plain_array
-from trellis.corpus import Shards
 from trellis.errors import ConfigError, ModelError, NotFittedError, StoreError, TagError, number_of, shown
 from trellis.lexicon import Lexicon
 from trellis.lexicon.constraints import apply_lexicons
@@ -54,8 +53,6 @@ from trellis.models.data import (
 from trellis.models.evaluation import Scores, compare, headline
 from trellis.models.folder import ModelFolder, training
 from trellis.models.posterior import Known, Posterior
-from trellis.models.streams.epochs import SentenceStream
-from trellis.models.streams.once import LabelledStream
 from trellis.optional import required
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
 from trellis.tags.spans import ScoredSpan
@@ -73,6 +70,18 @@ _LEARNED = ("tagset_", "tokenizer_", "settings_", "history_", "lexicon_", "lexic
 _OUTPUTS = ("default", "pandas")  # forms of `transform`
 
 
+class Stream(Protocol):
+    """A corpus that is never in memory as a whole, once it has been read for the first time."""
+
+    @property
+    def sample(self) -> Labelled:
+        """Some sentences, with what the labels of all say."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all sentences."""
+
+
 @dataclass(frozen=True, slots=True)
 class FitOptions:
     """What `fit` was asked for apart from its data."""
@@ -86,8 +95,8 @@ class FitOptions:
     tokenizer: Splitter | str | OwnTokenizer | None = None
     """How raw text will be split, instead of the setting of that name."""
     lexicon: Lexicon | None = None
-    stream: SentenceStream | None = None
-    """Where the sentences are, if they are read anew in each epoch."""
+    stream: Any = None
+    """What `Tagger._stream` opened, if the sentences are not in memory."""
     group: ProcessGroup = SINGLE
     """The processes that train together, each with its own sentences."""
 
@@ -198,20 +207,12 @@ class Tagger(Generic[C], ABC):
             opened = training(folder, self.kind, self.kind, resume=resume)
         with opened as place:
             options = replace(options, folder=None if place is None else place.training)
-            if self._reads_once(X):
-                self._fit_stream(LabelledStream(X, y, sentence_weights), dev, options)
-            else:
-                self._fit_in_memory(X, y, dev, sentence_weights, options)
+            self._fit(X, y, dev, sentence_weights, options)
             if place is not None and place is not folder:
                 undisturbed(lambda: place.save(self))
         return self
 
-    def _reads_once(self, X: Iterable[Any]) -> bool:
-        """Whether sentences are read once, and not kept: by the setting `out_of_core`, or since they are in shards."""
-        asked: bool | None = getattr(self.config, "out_of_core", None)
-        return asked is not None and (asked or isinstance(X, Shards))
-
-    def _fit_in_memory(
+    def _fit(
         self,
         X: Iterable[Any],
         y: Iterable[Sequence[Label]] | None,
@@ -219,42 +220,26 @@ class Tagger(Generic[C], ABC):
         sentence_weights: Sequence[float] | None,
         options: FitOptions,
     ) -> None:
-        """Check the data and learn; of a corpus that is read in each epoch, the data here are a sample."""
-        stream = self._stream(X, y, sentence_weights, options.on_bad_tags)
-        given = (Labelled.of(X, y) if stream is None else stream.sample).shared_by(options.group)
-        weights = _checked_weights(sentence_weights, len(given.inputs))
-        data, kept = mended(given, self._scheme_asked, options.on_bad_tags)
-        data = data.shared_by(options.group)
+        """Check the data and learn; of a corpus that is not in memory, the data here are a sample."""
+        self._take_lexicon(options)
+        stream = self._stream(X, y, sentence_weights, options)
+        if stream is not None:
+            data = stream.sample
+        else:
+            given = Labelled.of(X, y).shared_by(options.group)
+            weights = _checked_weights(sentence_weights, len(given.inputs))
+            data, kept = mended(given, self._scheme_asked, options.on_bad_tags)
+            data = data.shared_by(options.group)
+            options = replace(options, sentence_weights=None if weights is None else weights[kept])
         if not data.inputs:
             raise ModelError("there is nothing to learn from: the corpus has no sentence")
         held_out = None if dev is None else _held_out(dev)
         if held_out is not None and options.on_bad_tags != "error":  # read by the scheme of the training data
             held_out, _ = mended(held_out, data.detect(self._scheme_asked).scheme.value, options.on_bad_tags)
-        options = replace(options, stream=stream, sentence_weights=None if weights is None else weights[kept])
+        options = replace(options, stream=stream)
         how = self._begin(data if stream is None else stream.fingerprint, held_out, data.inputs, options)
-        self._take_lexicon(options)
         self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)
         self.tokenizer_ = how
-
-    def _fit_stream(self, stream: LabelledStream, dev: Supervised | None, options: FitOptions) -> None:
-        """Learn from sentences that are read once, and not kept in memory."""
-        if options.on_bad_tags != "error":
-            raise ModelError(
-                f"on_bad_tags={options.on_bad_tags!r} looks at all sentences at once, and out_of_core reads them one "
-                "by one: mend them first (trellis.corpus.mend_tags)"
-            )
-        self._take_lexicon(options)
-        if self.lexical_:
-            raise ModelError("out_of_core does not learn from a lexicon: give its entries the strength prefer or must")
-        held_out = None if dev is None else _held_out(dev)
-        splitters: list[Splitter] = []
-
-        def begin(read: str) -> None:
-            splitters.append(self._begin(read, held_out, stream.sample, options))
-
-        stream.prepare = self._seen
-        self._learn_stream(stream, None if held_out is None else self._seen(held_out), options, begin)
-        self.tokenizer_ = splitters[0]
 
     def _begin(
         self, data: Labelled | str, held_out: Labelled | None, inputs: Sequence[Any], options: FitOptions
@@ -382,19 +367,14 @@ class Tagger(Generic[C], ABC):
         return False
 
     def _stream(
-        self, X: Iterable[Any], y: object, sentence_weights: object, on_bad_tags: OnBadTags
-    ) -> SentenceStream | None:
-        """What reads `X` anew in each epoch, if `X` is a corpus that is never in memory as a whole."""
+        self,
+        X: Iterable[Any],
+        y: Iterable[Sequence[Label]] | None,
+        sentence_weights: Sequence[float] | None,
+        options: FitOptions,
+    ) -> Stream | None:
+        """What `_learn` finds in its options, if `X` is a corpus that is never in memory as a whole."""
         return None
-
-    def _learn_stream(
-        self, stream: LabelledStream, dev: Labelled | None, options: FitOptions, begin: Callable[[str], None]
-    ) -> None:
-        """Like `_learn`, for families that have the setting `out_of_core`.
-
-        Once the stream is read, `begin` is called with the fingerprint of its sentences.
-        """
-        raise NotImplementedError
 
     # Answers
 

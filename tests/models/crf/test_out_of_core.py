@@ -21,7 +21,7 @@ TRAIN, DEV, TEST = demo.english().train[:200], demo.english().dev[:20], demo.eng
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr("trellis.models.streams.once.BLOCK", 300)
+    monkeypatch.setattr("trellis.models.crf.out_of_core.BLOCK", 300)
 
 
 def losses(model: CRF) -> list[float]:
@@ -63,7 +63,7 @@ def test_a_stream_gives_the_model_of_a_list(options):
 def test_single_precision_and_blocks_of_any_size(monkeypatch):
     memory = CRF(features="ner", max_iterations=5, precision="single").fit(TRAIN)
     for size in (1, 100, 10**6):
-        monkeypatch.setattr("trellis.models.streams.once.BLOCK", size)
+        monkeypatch.setattr("trellis.models.crf.out_of_core.BLOCK", size)
         disk = CRF(features="ner", max_iterations=5, precision="single", out_of_core=True).fit(TRAIN)
         assert losses(disk) == pytest.approx(losses(memory), rel=1e-5)
         assert disk.parameters_.index.names() == memory.parameters_.index.names()
@@ -116,7 +116,7 @@ SIZES = [15, 0, 40, 10, 5, 30, 20, 20, 10, 25, 25]
 
 @pytest.mark.parametrize("run", [1, 2500, 10**9], ids=["a run each", "runs of several", "too few runs"])
 def test_shards_give_the_model_of_a_list(tmp_path, monkeypatch, run):
-    monkeypatch.setattr("trellis.models.streams.once.RUN", run)
+    monkeypatch.setattr("trellis.models.crf.out_of_core.RUN", run)
     settings = {"features": "ner", "max_iterations": 12, "precision": "double", "tokenizer": "words"}
     streamed = CRF(**settings).fit(corpus.Shards(shards(tmp_path / "in", SIZES)), dev=DEV)
     check_alike(CRF(**settings).fit(TRAIN, dev=DEV), streamed)

@@ -9,7 +9,7 @@ import trellis
 from trellis import corpus, demo
 from trellis.corpus import Shards
 from trellis.errors import CorpusError, DataError, ModelError
-from trellis.models.streams.epochs import SentenceStream
+from trellis.models.neural.stream import SentenceStream
 from trellis.text import Sentence
 
 SENTENCES = demo.english().train[:90]
@@ -131,7 +131,7 @@ class TestStream:
         assert read == [str(folder / "part-02.jsonl")]
 
     def test_the_sample_shows_every_pair_of_labels(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("trellis.models.streams.epochs._SAMPLE", 2)
+        monkeypatch.setattr("trellis.models.neural.stream._SAMPLE", 2)
         stream = SentenceStream.of(Shards(write(tmp_path / "in", [90])))
         assert 2 < len(stream.sample.inputs) < 60
         assert stream.sample.tag_set(None) == trellis.models.data.Labelled.of(SENTENCES).tag_set(None)
@@ -203,7 +203,7 @@ class TestTraining:
 
 class TestErrors:
     def test_bad_labels_are_named_by_shard_and_line(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("trellis.models.streams.epochs._SAMPLE", 2)
+        monkeypatch.setattr("trellis.models.neural.stream._SAMPLE", 2)
         folder = write(tmp_path / "in", [40, 50])
         row = {"tokens": ["a", "b"], "tags": ["O", "I-PER"]}
         with open(folder / "part-01.jsonl", "a") as file:

@@ -12,13 +12,14 @@ defaults and stopping tests are CRFsuite's; scheme constraints, on by default, a
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 
 from trellis import _native, chain
 from trellis.arrays import Arrays, IntArray, plain_array
+from trellis.corpus import Shards
 from trellis.errors import ConfigError, ModelError
 from trellis.features import (
     AttributeIndex,
@@ -35,16 +36,18 @@ from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig, resolve
 from trellis.models.crf.features_view import FeatureTable, TransitionTable, explain_features, top_features, transitions
 from trellis.models.crf.storage import from_stored, to_stored
 from trellis.models.crf.weights import AttributeWeights, CRFWeights, Earlier, Observed, chained, scores_per_token
-from trellis.models.data import Labelled, learned_states, learned_tag_set, tokens_of
+from trellis.models.data import Label, Labelled, learned_states, learned_tag_set, tokens_of
 from trellis.models.explain import Explanation
 from trellis.models.states import stored_states
-from trellis.models.streams.once import LabelledStream
-from trellis.models.tagger import FitOptions, Tagger
+from trellis.models.tagger import FitOptions, Stream, Tagger
 from trellis.store import Stored
 from trellis.tags import StateMap
 from trellis.text import FOLDED_POINTS
 from trellis.training import History
 from trellis.training.process_group import ProcessGroup
+
+if TYPE_CHECKING:
+    from trellis.models.crf.out_of_core import CompiledCorpus
 
 _WORDS = 100_000  # of a file of vectors, besides those of the training sentences
 
@@ -72,6 +75,9 @@ class CRF(Tagger[CRFConfig]):
         return self.config.features not in ("given", "ready")
 
     def _learn(self, data: Labelled, dev: Labelled | None, options: FitOptions) -> None:
+        if options.stream is not None:
+            self._learn_from_disk(options.stream, dev, options)
+            return
         # Imported here, since who tags needs neither.
         from trellis.models.crf.objective import CRFObjective
         from trellis.models.crf.training import learn
@@ -102,34 +108,53 @@ class CRF(Tagger[CRFConfig]):
         )
         self._keep(learn(objective, earlier, settings, extractor, dev, options), states, extractor)
 
-    def _learn_stream(
-        self, stream: LabelledStream, dev: Labelled | None, options: FitOptions, begin: Callable[[str], None]
-    ) -> None:
-        from trellis.models.crf.out_of_core import CompiledCorpus, DiskObjective, check_streamable, streamed_tag_set
-        from trellis.models.crf.training import learn
+    def _stream(
+        self,
+        X: Iterable[Any],
+        y: Iterable[Sequence[Label]] | None,
+        sentence_weights: Sequence[float] | None,
+        options: FitOptions,
+    ) -> Stream | None:
+        c = self.config
+        if not (c.out_of_core or isinstance(X, Shards)):
+            return None
+        from trellis.models.crf.out_of_core import CompiledCorpus, LabelledStream, check_streamable
 
-        group, earlier, c = options.group, self._earlier(options), self.config
+        if options.on_bad_tags != "error":
+            raise ModelError(
+                f"on_bad_tags={options.on_bad_tags!r} looks at all sentences at once, and out_of_core reads them one "
+                "by one: mend them first (trellis.corpus.mend_tags)"
+            )
+        if self.lexical_:
+            raise ModelError("out_of_core does not learn from a lexicon: give its entries the strength prefer or must")
+        stream, earlier = LabelledStream(X, y, sentence_weights), self._earlier(options)
         extractor = self._extractor()
         check_streamable(c, extractor, SUMMED)
         place = c.scratch or (tempfile.gettempdir() if options.folder is None else options.folder.home)
         index, fingerprinted = _growing(earlier and earlier.weights), options.folder is not None
-        corpus = CompiledCorpus(extractor, index, place, group, fingerprinted=fingerprinted)
-        corpus.read(stream)
-        begin(str(corpus.sentences))
+        corpus = CompiledCorpus(extractor, index, place, options.group, fingerprinted=fingerprinted)
+        corpus.read(stream, self._seen)
+        return corpus
+
+    def _learn_from_disk(self, corpus: CompiledCorpus, dev: Labelled | None, options: FitOptions) -> None:
+        from trellis.models.crf.out_of_core import DiskObjective, streamed_tag_set
+        from trellis.models.crf.training import learn
+
+        earlier, c = self._earlier(options), self.config
         tags = streamed_tag_set(corpus, c.scheme, c.constraints, earlier and earlier.states.tags)
         states = learned_states(tags, c.learn_scheme, c.constraints, earlier and earlier.states)
         settings = resolved(c, states, corpus.tokens)
         objective = DiskObjective(
             corpus,
-            place,
+            corpus.folder,
             states,
             self._selection(),
             c2=settings.c2,
             label_weights=settings.label_weights,
             single=settings.precision == "single",
-            group=group,
+            group=options.group,
         )
-        self._keep(learn(objective, earlier, settings, extractor, dev, options), states, extractor)
+        self._keep(learn(objective, earlier, settings, corpus.extractor, dev, options), states, corpus.extractor)
 
     def _earlier(self, options: FitOptions) -> Earlier | None:
         """What learning starts from, if it goes on."""

@@ -7,9 +7,10 @@ each block becomes a plan (`native/features/plan_data.h`) in a second one, from 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain
+from itertools import chain, repeat, zip_longest
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -17,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trellis import _native
-from trellis.arrays import Arrays, FloatArray, IntArray
+from trellis.arrays import Arrays, FloatArray, IntArray, plain_array
+from trellis.corpus import Shards
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.features import AttributeIndex, Compiled, Extractor, TemplateExtractor
 from trellis.models import fingerprint
@@ -27,8 +29,7 @@ from trellis.models.crf.objective import FeatureObjective
 from trellis.models.crf.scratch import Scratch, Section
 from trellis.models.crf.transitions import FlatLabels, Transitions, select_transitions
 from trellis.models.crf.weights import owners_of
-from trellis.models.data import Label, LabelFacts, Labelled, check_tokens, learned_tag_set, name_of
-from trellis.models.streams.once import LabelledStream, StreamBlock
+from trellis.models.data import Label, LabelFacts, Labelled, check_sized, check_tokens, learned_tag_set, name_of
 from trellis.tags import StateMap, TagSet, mend
 from trellis.text import Sentence
 from trellis.training.objective import Vector
@@ -36,7 +37,113 @@ from trellis.training.process_group import ProcessGroup
 from trellis.untrusted import parse_json
 
 ByteArray = npt.NDArray[np.uint8]
+BLOCK = 1 << 16
+"""A block ends with the sentence that has this token."""
+RUN = 1 << 20
+"""Small files are taken together until they have this many bytes."""
+_NOTHING = object()
+_FAR = 1 << 40  # more sentences than a run of files has
 _FEATURES = ("offsets", "token_bundles", "bundle_ends", "attributes", "values", "families")
+
+
+class StreamBlock(NamedTuple):
+    """Some sentences in a row."""
+
+    first: int
+    """The place of its first sentence: a later sentence of the corpus has a higher one."""
+    data: Labelled
+    weights: FloatArray | None
+    """How much each of them counts."""
+
+
+class LabelledStream:
+    """What `fit` is given, as it is read."""
+
+    def __init__(
+        self, X: Iterable[Any], y: Iterable[Sequence[Label]] | None, sentence_weights: Sequence[float] | None
+    ) -> None:
+        if isinstance(X, str | bytes | Sentence) or not isinstance(X, Iterable):
+            raise DataError(f"expected sentences, one after another, got one {type(X).__name__}")
+        self._inputs, self._labels = X, y
+        alone = y is None and sentence_weights is None  # nothing counts on through all files
+        self._files = X if isinstance(X, Shards) and alone else None
+        self._weights = None if sentence_weights is None else plain_array(sentence_weights, np.float64)
+        self.sample: Sequence[Any] = ()
+        """The inputs of the first block."""
+        self._sampled = inf
+
+    def blocks(self, group: ProcessGroup) -> Iterator[StreamBlock]:
+        """The blocks of this process, in the order of the corpus."""
+        runs: list[Iterable[tuple[Any, Any]]] = [self._pairs()]
+        if self._files is not None:
+            runs = [self._sentences(self._files, paths) for paths in self._files.runs(RUN)]
+        by_file = self._files is not None and len(runs) >= group.count
+        count = number = 0
+        for run, pairs in enumerate(runs):
+            if by_file and run % group.count != group.rank:
+                continue
+            for first, items, labels in self._cut(pairs):
+                count, place = first + len(items), run * _FAR + first
+                if not self.sample:
+                    self.sample, self._sampled = items, place
+                if by_file or number % group.count == group.rank:
+                    weights = None if self._weights is None else self._weights[first:count]
+                    data = Labelled.of(items, None if self._labels is None else labels, first=first)
+                    yield StreamBlock(place, data, weights)
+                number += 1
+        self._check_weights(count)
+
+    @staticmethod
+    def _sentences(files: Shards, paths: Sequence[str]) -> Iterator[tuple[Any, Any]]:
+        return zip(chain.from_iterable(map(files.sentences, paths)), repeat(None), strict=False)
+
+    def agree(self, group: ProcessGroup) -> None:
+        """Refuse to begin if the processes do not see the same files: some would be read twice, others never."""
+        own = [] if self._files is None else self._files.sizes()
+        for rank, sizes in enumerate(group.gather(own)):
+            if sizes != own:
+                raise DataError(
+                    f"the processes of this training must find the same files: process {group.rank} has {len(own)} of "
+                    f"them with {sum(own):,} bytes, process {rank} has {len(sizes)} with {sum(sizes):,} bytes"
+                )
+
+    def share_sample(self, group: ProcessGroup) -> None:
+        """All processes get the sample of the one that has the first block."""
+        places = group.gather(self._sampled)
+        holder = places.index(min(places))
+        if len(set(places)) > 1:
+            self.sample = group.gather(self.sample if group.rank == holder else ())[holder]
+
+    def _cut(self, pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[int, list[Any], list[Any]]]:
+        """Blocks: the number of the first sentence, sentences, labels."""
+        items: list[Any] = []
+        labels: list[Any] = []
+        first = tokens = 0
+        for number, (item, own) in enumerate(pairs):
+            check_sized(number, item)
+            items.append(item)
+            labels.append(own)
+            tokens += len(item)
+            if tokens >= BLOCK:
+                yield first, items, labels
+                first, items, labels, tokens = number + 1, [], [], 0
+        if items:
+            yield first, items, labels
+
+    def _pairs(self) -> Iterator[tuple[Any, Any]]:
+        if self._labels is None:
+            yield from zip(self._inputs, repeat(None), strict=False)
+            return
+        for i, (item, own) in enumerate(zip_longest(self._inputs, self._labels, fillvalue=_NOTHING)):
+            if item is _NOTHING or own is _NOTHING:
+                more, fewer = ("labels", "sentences") if item is _NOTHING else ("sentences", "labels")
+                raise DataError(f"there are more {more} than {fewer}, of which there are {i}: expected as many")
+            yield item, own
+
+    def _check_weights(self, count: int) -> None:
+        w = self._weights
+        if w is not None and (w.shape != (count,) or not np.isfinite(w).all() or (w < 0).any()):
+            raise ModelError(f"sentence_weights must be {count} finite numbers >= 0, one per sentence, got {w.shape}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +186,8 @@ class CompiledCorpus:
         *,
         fingerprinted: bool,
     ) -> None:
-        self._extractor, self.index, self._known = extractor, index, len(index)
+        self.extractor, self.index, self._known = extractor, index, len(index)
+        self.folder = folder
         self._group, self._fingerprinted = group, fingerprinted
         self._scratch = Scratch(folder)
         self._blocks: list[StoredBlock] = []
@@ -88,12 +196,19 @@ class CompiledCorpus:
         self._numbers = np.empty(0, dtype=np.int32)
         self.facts = LabelFacts({}, set(), False)
         self.sentences = fingerprint.Sentences()
+        self._sample: Sequence[Any] = ()
 
-    def read(self, stream: LabelledStream) -> None:
-        """Compile the stream; then the features of all processes have their numbers."""
+    def read(self, stream: LabelledStream, prepare: Callable[[Labelled], Labelled]) -> None:
+        """Compile the stream, as `prepare` shows it to the model; then all features have their numbers."""
         stream.agree(self._group)
-        self._group.all_or_none(lambda: self._add_all(stream))
+
+        def add_all() -> None:
+            for block in stream.blocks(self._group):
+                self._add(block, prepare(block.data).inputs)
+
+        self._group.all_or_none(add_all)
         stream.share_sample(self._group)
+        self._sample = stream.sample
         self.facts = LabelFacts.merged(self._group.gather(self.facts))
         self.sentences = sum(self._group.gather(self.sentences), fingerprint.Sentences())
         if not self.sentences.sentences:
@@ -101,12 +216,8 @@ class CompiledCorpus:
         self.index, numbers = joined_index(self._group, self.index, self._uses, self._known)
         self._numbers = np.concatenate([np.arange(self._known), numbers]).astype(np.int32)
 
-    def _add_all(self, stream: LabelledStream) -> None:
-        for block in stream.blocks(self._group):
-            self._add(block, stream.prepare(block.data).inputs)
-
     def _add(self, block: StreamBlock, inputs: Sequence[Any]) -> None:
-        compiled = self._extractor.compile(inputs, self.index, grow=True)
+        compiled = self.extractor.compile(inputs, self.index, grow=True)
         check_tokens(compiled.offsets, block.data)
         self._note_uses(compiled, block.first)
         self.facts = LabelFacts.merged([self.facts, block.data.facts()])
@@ -141,6 +252,16 @@ class CompiledCorpus:
     def tokens(self) -> int:
         """How many there are, in all processes."""
         return self.sentences.tokens
+
+    @property
+    def sample(self) -> Labelled:
+        """The first sentences, without their labels."""
+        return Labelled(self._sample, [()] * len(self._sample), self.facts.partial, self.facts)
+
+    @property
+    def fingerprint(self) -> str:
+        """Of all sentences, whatever their order."""
+        return str(self.sentences)
 
     def labels(self) -> Labelled:
         """What all labels say, without sentences."""

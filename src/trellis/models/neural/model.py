@@ -22,12 +22,12 @@ from trellis.models.data import Labelled, check_held_out, learned_states, learne
 from trellis.models.neural.config import NeuralConfig
 from trellis.models.neural.inference import LearnedNetwork
 from trellis.models.neural.storage import from_stored, to_stored
+from trellis.models.neural.stream import SentenceStream, stream_of
 from trellis.models.states import stored_states
-from trellis.models.streams.epochs import SentenceStream, stream_of
 from trellis.models.tagger import FitOptions, Tagger
 from trellis.optional import required
 from trellis.store import Stored
-from trellis.tags import OnBadTags, Scheme, StateMap, TagSet
+from trellis.tags import Scheme, StateMap, TagSet
 from trellis.training.neural.settings import FREE
 
 
@@ -45,10 +45,10 @@ class NeuralTagger(Tagger[NeuralConfig]):
     """What the emissions are about: the labels, as the scheme that is learned tells them apart."""
 
     def _stream(
-        self, X: Iterable[Any], y: object, sentence_weights: object, on_bad_tags: OnBadTags
+        self, X: Iterable[Any], y: object, sentence_weights: object, options: FitOptions
     ) -> SentenceStream | None:
         if isinstance(X, Shards | SentenceStream):
-            return stream_of(X, y, sentence_weights, on_bad_tags)
+            return stream_of(X, y, sentence_weights, options.on_bad_tags)
         return None
 
     @property
