@@ -15,9 +15,8 @@ from trellis.arrays import AnyArray, IntArray
 from trellis.chain import ChainScores
 from trellis.errors import ModelError
 from trellis.export import feeds, to_onnx
-from trellis.export.decoder import OUTPUTS, Decoder
+from trellis.export.decoder import OUTPUTS, Decoder, mixing_steps
 from trellis.export.graph import Graph
-from trellis.export.sums import mixing_steps
 from trellis.ragged import pad
 
 WORDS = ["Ada", "Bob", "Paris", "Rome", "lives", "in", "and", "likes", "X-1", "2024", "née", "iPhone"]

@@ -15,7 +15,7 @@ from tests.nn.tiny import bert, byte_level, roberta, save_folder
 from trellis.errors import ModelError
 from trellis.export import feeds, to_onnx
 from trellis.export.graph import Graph
-from trellis.export.transformer import Pooler
+from trellis.export.network import Pooler
 from trellis.nn.pooling import WordPooling
 
 NOTHING = "\x00"  # the tokenizer makes no subword of it

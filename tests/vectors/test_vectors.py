@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from trellis import vectors as vectors_module
 from trellis.errors import DataError
-from trellis.vectors import Coverage, files, read_vectors
+from trellis.vectors import Coverage, read_vectors
 
 # Words that other readers stumble over: spaces inside, NEL, NBSP, U+2028, digits, and what looks like a number.
 TRICKY = [
@@ -76,7 +77,7 @@ def without_spaces(table: dict[str, list[float]]) -> dict[str, list[float]]:
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Words and numbers fall on both sides of the ends of small blocks."""
     size: int = request.param
-    monkeypatch.setattr(files, "_BLOCK", size)
+    monkeypatch.setattr(vectors_module, "_BLOCK", size)
     return size
 
 
@@ -149,8 +150,8 @@ class TestFormats:
         assert vectors.array[[vectors.rows["7"], vectors.rows["b"]]].tolist() == [[5.0], [3.0]]
 
     def test_unless_told_otherwise_small_vectors_are_kept_of_more_words(self, tmp_path: Path, monkeypatch) -> None:
-        monkeypatch.setattr(files, "_LEAST_KEPT", 2)
-        monkeypatch.setattr(files, "_MOST_NUMBERS", 12)
+        monkeypatch.setattr(vectors_module, "_LEAST_KEPT", 2)
+        monkeypatch.setattr(vectors_module, "_MOST_NUMBERS", 12)
         for size, kept in ((3, 4), (4, 3), (12, 2)):
             numbers = " 0.5" * size
             (tmp_path / "v.txt").write_text("".join(f"{word}{numbers}\n" for word in "abcdef"))
@@ -312,7 +313,7 @@ BROKEN_BINARY = {
 
 @pytest.mark.parametrize("case", [*BROKEN_TEXT, *BROKEN_BINARY])
 def test_broken_files_are_refused_with_their_place(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_BLOCK", 10_000)
+    monkeypatch.setattr(vectors_module, "_BLOCK", 10_000)
     content, message = (BROKEN_TEXT | BROKEN_BINARY)[case]
     path = tmp_path / "v"
     path.write_bytes(content)

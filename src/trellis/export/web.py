@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trellis.errors import ModelError, StoreError
-from trellis.export.model import to_onnx
+from trellis.export.onnx import to_onnx
 from trellis.files import replacing, write_bytes
 from trellis.models.tagger import Tagger
 

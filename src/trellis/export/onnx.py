@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from trellis import __version__, config
+from trellis.arrays import AnyArray, Arrays, IntArray
 from trellis.errors import ConfigError, ModelError
 from trellis.export.decoder import OUTPUTS, Decoder
-from trellis.export.feeding import exported_network
 from trellis.export.graph import OPSET, Graph
-from trellis.export.network import add_network
+from trellis.export.network import INPUTS, add_network, input_name, plan_around
 from trellis.files import write_together
+from trellis.models.data import tokens_of
+from trellis.models.neural.inference import LearnedNetwork
+from trellis.models.neural.plan import CharacterPlan, WordPlan
 from trellis.models.tagger import Tagger
+from trellis.ragged import pad
 from trellis.text import splitter
 
 FORMAT = 1
@@ -139,3 +143,53 @@ def _vocabulary(vocabulary: Any) -> dict[str, Any]:
     names = {name: list(getattr(vocabulary, name).names) for name in ("words", "vectors", "characters", "pairs")}
     columns = {name: list(symbols.names) for name, symbols in vocabulary.columns.items()}
     return {**names, "columns": columns, "lower": vocabulary.lower}
+
+
+def feeds(tagger: Tagger[Any], sentences: Iterable[Any]) -> Arrays:
+    """The inputs of the file that `to_onnx` makes of this tagger, for these sentences as one batch."""
+    inputs = list(sentences)
+    learned = exported_network(tagger)
+    if learned is None:
+        scores = tagger.posterior(inputs, lexicon=None).scores
+        return {"emissions": pad(scores.emissions.astype(np.float32), scores.lengths), "mask": _mask(scores.lengths)}
+    seen = tagger._folded(inputs)
+    encoded = learned.vocabulary.encode(seen)
+    found = {"mask": _mask(encoded.lengths)}
+    if learned.plan is None:
+        found |= _windows(learned.network.transformer, seen)
+    parts = plan_around(learned, tagger.settings_).parts
+    tokens = encoded.token_ids(np.arange(len(seen)), parts)
+    for name, part in parts.items():
+        if isinstance(part, WordPlan):
+            tables = {"word": (part.learnt, tokens.word), "vector": (part.vectors, tokens.vector)}
+            ids = {key: rows for key, (table, rows) in tables.items() if table is not None}
+        elif isinstance(part, CharacterPlan):
+            assert tokens.spelt is not None
+            ids = {"characters": tokens.spelt.padded()[tokens.spelt_index]}
+        else:
+            ids = {input_name(name): part.ids(tokens)}
+        found |= {key: pad(rows, encoded.lengths) for key, rows in ids.items()}
+    return found
+
+
+def exported_network(tagger: Tagger[Any]) -> LearnedNetwork | None:
+    """What a neural tagger has learned: its network is exported whole. None if the graph starts at emissions."""
+    learned = getattr(tagger, "model_", None)
+    if getattr(tagger.settings_, "head", None) == "semicrf":
+        raise ModelError("a tagger with head = semicrf cannot be exported: its spans are scored as a whole")
+    return learned if isinstance(learned, LearnedNetwork) else None
+
+
+def _windows(transformer: Any, inputs: Sequence[Any]) -> Arrays:
+    """Subwords in windows under the names of the graph; a batch without any has one window of padding."""
+    batch = transformer.batch(transformer.encode([list(tokens_of(item)) for item in inputs]))
+    arrays = {INPUTS[name]: tensor.numpy() for name, tensor in batch.items() if name in INPUTS}
+    if len(arrays["rows"]):
+        return arrays
+    fills = {"input_ids": transformer.tokenizer.pad, "attention_mask": 1, "word_index": -1}
+    return {name: np.full((1, 1)[: given.ndim], fills.get(name, 0), dtype=np.int64) for name, given in arrays.items()}
+
+
+def _mask(lengths: IntArray) -> AnyArray:
+    mask: AnyArray = np.arange(int(lengths.max(initial=0))) < lengths[:, None]
+    return mask
