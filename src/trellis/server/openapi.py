@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from html import escape
 from typing import Any, NamedTuple
 
@@ -163,11 +162,10 @@ def _errors(statuses: tuple[int, ...]) -> dict[str, Schema]:
 
 def page(limits: ServerLimits) -> str:
     """The document for people: plain HTML, nothing to run."""
-    found = document(limits)
-    parts = "".join(_section(path, item) for path, item in found["paths"].items())
+    parts = "".join(map(_section, OPERATIONS))
     named = "".join(
         f'<h3 id="{escape(name)}">{escape(name)}</h3><pre>{escape(json.dumps(schema, indent=2))}</pre>'
-        for name, schema in found["components"]["schemas"].items()
+        for name, schema in _components(limits).items()
     )
     errors = "".join(
         f"<tr><td>{problem.status}</td><td><code>{code}</code></td><td>{escape(problem.about)}</td></tr>"
@@ -176,22 +174,12 @@ def page(limits: ServerLimits) -> str:
     return _PAGE.format(paths=parts, schemas=named, errors=errors)
 
 
-def _section(path: str, item: Schema) -> str:
-    ((method, operation),) = item.items()
-    names = "".join(f'<li>{escape(what)}: <a href="#{name}">{name}</a></li>' for what, name in _mentioned(operation))
-    about = f"<p>{escape(operation['description'])}</p>" if "description" in operation else ""
-    title = f"<h2><code>{method.upper()} {escape(path)}</code></h2>"
-    return f"<section>{title}<p>{escape(operation['summary'])}</p>{about}<ul>{names}</ul></section>"
-
-
-def _mentioned(operation: Schema) -> Iterator[tuple[str, str]]:
-    """What a request and an answer are, by the names of their schemas."""
-    contents = {"request": operation.get("requestBody", {}), "answer": operation["responses"]["200"]}
-    for what, body in contents.items():
-        for media, content in body.get("content", {}).items():
-            for schema in content["schema"].get("anyOf", [content["schema"]]):
-                if "$ref" in schema:
-                    yield f"{what}, {media}", schema["$ref"].rpartition("/")[2]
+def _section(own: Operation) -> str:
+    kinds = {"request": own.request, "answer": own.answer}
+    links = [f'<li>{what}: <a href="#{kind.__name__}">{kind.__name__}</a></li>' for what, kind in kinds.items() if kind]
+    more = f"<p>{escape(_LINES)}</p>" if own.request is s.TagRequest else ""
+    title = f"<h2><code>{own.method} {own.path}</code></h2>"
+    return f"<section>{title}<p>{escape(own.about)}</p>{more}<ul>{''.join(links)}</ul></section>"
 
 
 _PAGE = """<!doctype html>
