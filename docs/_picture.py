@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from trellis.cli import demo
-from trellis.demo.tasks import TASKS
+from trellis.demo.comparison import TASKS
 
 TARGET = Path(__file__).parent / "images" / "demo.svg"
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"

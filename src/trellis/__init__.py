@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from trellis.lazy import lazily
+
 if TYPE_CHECKING:
     from trellis.chain import ChainScores, get_num_threads, set_num_threads
     from trellis.lexicon import Lexicon
@@ -18,21 +20,16 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "CRF": "trellis.models",
-    "HMM": "trellis.models",
-    "ChainScores": "trellis.chain",
-    "FeatureFunctions": "trellis.study",
-    "Lexicon": "trellis.lexicon",
-    "MarkovChain": "trellis.study",
-    "NeuralTagger": "trellis.models",
-    "Pipeline": "trellis.models",
-    "Sentence": "trellis.text",
-    "get_num_threads": "trellis.chain",
-    "load": "trellis.models",
-    "select": "trellis.models",
-    "set_num_threads": "trellis.chain",
-}
+_named = lazily(
+    "trellis",
+    {
+        "chain": ("ChainScores", "get_num_threads", "set_num_threads"),
+        "lexicon": ("Lexicon",),
+        "models": ("CRF", "HMM", "NeuralTagger", "Pipeline", "load", "select"),
+        "study": ("FeatureFunctions", "MarkovChain"),
+        "text": ("Sentence",),
+    },
+)
 
 _PARTS = (
     "chain",
@@ -75,12 +72,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if name in _PARTS:
-        return importlib.import_module(f"trellis.{name}")
-    if home is None:
-        raise AttributeError(f"module 'trellis' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    return importlib.import_module(f"trellis.{name}") if name in _PARTS else _named(name)
 
 
 def __dir__() -> list[str]:

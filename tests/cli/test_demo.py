@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 import trellis
 from trellis.cli import demo as command
 from trellis.demo import DemoCorpus
-from trellis.demo.comparison import Contestant, Result
-from trellis.demo.tasks import TASKS
+from trellis.demo.comparison import TASKS, Contestant, Result
 from trellis.training import Step
 
 app = typer.Typer(rich_markup_mode="rich")

@@ -7,7 +7,7 @@ import torch
 
 import trellis
 from trellis.demo import DemoCorpus, comparison
-from trellis.demo.tasks import NER, TASKS
+from trellis.demo.comparison import NER, TASKS
 from trellis.tags import Scheme, TagSet
 
 

@@ -17,8 +17,17 @@ from rich.text import Text
 
 from trellis.cli.io import output
 from trellis.demo import DemoCorpus, write
-from trellis.demo.comparison import Contestant, Result, TrainedTagger, families, neural_is_installed, results, train
-from trellis.demo.tasks import TASKS, DemoTask
+from trellis.demo.comparison import (
+    TASKS,
+    Contestant,
+    DemoTask,
+    Result,
+    TrainedTagger,
+    families,
+    neural_is_installed,
+    results,
+    train,
+)
 from trellis.models import Tagger
 from trellis.tags import Span
 from trellis.text import Sentence, tokenize

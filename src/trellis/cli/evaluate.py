@@ -77,20 +77,14 @@ def model_setting(tagger: Tagger[Any], path: str, task: Task | None = None) -> S
     """How the tags of a model are read: as its record says, or as its labels look."""
     known = folder.read_record(path).get("task")
     if task is None and known is not None:
-        task = _known_task(known, path)
+        if known not in list(Task):
+            problem = f"the record of its training has the task {shown(known)}, expected {', '.join(Task)}"
+            raise DataError(f"{path}: {problem}: give --task")
+        task = Task(known)
     scheme, style = tagger.tagset_.scheme, tagger.tagset_.style
     if task is None:
         task = find_setting(None, scheme.value, [Sentence(tagger.labels_, tagger.labels_)]).task
     return Setting(task, scheme, style)
-
-
-def _known_task(name: str, path: str) -> Task:
-    if name not in list(Task):
-        expected = ", ".join(Task)
-        raise DataError(
-            f"{path}: the record of its training has the task {shown(name)}, expected {expected}: give --task"
-        )
-    return Task(name)
 
 
 def _tagged(reader: Reader, path: str, setting: Setting, how: OnBadTags, quiet: bool) -> list[Sentence]:

@@ -87,17 +87,13 @@ def _as_dict(
         "settings": trellis.config.to_dict(tagger.settings_),
         "labels": list(tagger.labels_),
         "states": list(state_names(tagger)),
-        "scheme": _scheme(tagger),
+        "scheme": tagger.tagset_.scheme.value,
         "tokenizer": str(tagger.tokenizer_),
         "lexicon": None if tagger.lexicon_ is None else len(tagger.lexicon_),
         "transitions": rows,
         "features": features,
         "training": record,
     }
-
-
-def _scheme(tagger: Tagger[Any]) -> str:
-    return tagger.tagset_.scheme.value
 
 
 def _print(
@@ -109,7 +105,7 @@ def _print(
 ) -> None:
     console = output(highlight=False)
     console.print(f"[bold]{escape(repr(tagger))}[/bold]")
-    console.print(f"scheme {_scheme(tagger)}, raw text is split into {tagger.tokenizer_}", soft_wrap=True)
+    console.print(f"scheme {tagger.tagset_.scheme.value}, raw text is split into {tagger.tokenizer_}", soft_wrap=True)
     console.print(f"{number_of(len(tagger.labels_), 'label')}: {escape(' '.join(tagger.labels_))}")
     if tagger.lexicon_ is not None:
         learned = ", matches are features" if tagger.lexical_ else ""

@@ -10,6 +10,7 @@ import numpy as np
 
 from trellis.arrays import AnyArray
 from trellis.errors import ModelError
+from trellis.optional import required
 
 OPSET = 18
 Shape = Sequence[int | str | None]
@@ -20,10 +21,8 @@ _TYPES = {"float32": FLOAT, "int32": INT32, "int64": INT64, "bool": 9, "float64"
 
 def onnx_module() -> ModuleType:
     """The library, or an error that says how to get it."""
-    try:
+    with required("exporting to ONNX", "trellis-crf[onnx]", ModelError):
         import onnx
-    except ModuleNotFoundError:
-        raise ModelError("exporting to ONNX needs onnx: pip install 'trellis-crf[onnx]'") from None
     return onnx
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from trellis.arrays import BoolArray, IntArray
 from trellis.errors import DataError, shown
+from trellis.optional import required
 from trellis.ragged import offsets_of, ranges
 from trellis.text import Sentence, fold_width
 from trellis.untrusted import is_unicode
@@ -198,10 +199,8 @@ class Matcher:
 
 
 def _automaton(patterns: list[str]) -> Any:
-    try:
+    with required("a lexicon", "trellis-crf[lexicon]", DataError):
         import daachorse
-    except ImportError:
-        raise DataError("a lexicon needs daachorse: pip install 'trellis-crf[lexicon]'") from None
     usable = [pattern if is_unicode(pattern) else _NEVER for pattern in patterns]
     return daachorse.CharwiseDoubleArrayAhoCorasick(usable) if usable else None
 

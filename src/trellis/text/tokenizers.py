@@ -25,6 +25,7 @@ from typing import Any, ClassVar
 from trellis import _native
 from trellis.errors import ConfigError, DataError, shown, warn
 from trellis.lazy import cached
+from trellis.optional import required
 from trellis.text.conventions import (
     ABBREVIATIONS,
     COMPOUND,
@@ -466,10 +467,8 @@ def _stripped(text: str, start: int, end: int) -> Offsets:
 
 
 def _library() -> Any:
-    try:
+    with required("a tokenizer file", "tokenizers"):
         import tokenizers
-    except ImportError:
-        raise ConfigError("a tokenizer file needs tokenizers: pip install tokenizers") from None
     return tokenizers
 
 
