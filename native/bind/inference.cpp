@@ -87,23 +87,14 @@ void bind(nb::module_& m, const char* name) {
              new (self) I(std::move(layout), pointer<const R>(emissions), pointer<const R>(transitions),
                           pointer<const R>(start), pointer<const R>(end), L, pointer<const R>(edges));
            })
-      .def("log_partition",
-           [](I& self, nb::handle out, bool keep) {
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.log_partition(to, keep); });
-           })
+      .def("log_partition", unlocked_method(&I::log_partition))
       .def("score",
-           [](I& self, nb::handle tags, nb::handle out) {
+           [](const I& self, nb::handle tags, nb::handle out) {
              const int64_t* path = pointer<const int64_t>(tags);
              double* to = pointer<double>(out);
              return unlocked([&] { return self.score(path, to); });
            })
-      .def("nll",
-           [](I& self, nb::handle tags, nb::handle out, bool keep) {
-             const int64_t* path = pointer<const int64_t>(tags);
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.nll(path, to, keep); });
-           })
+      .def("nll", unlocked_method(&I::nll))
       .def("total_nll",  // the sum over the batch times scale, as one number of type R
            [](I& self, nb::handle tags, double scale, nb::handle out) {
              const int64_t* path = pointer<const int64_t>(tags);
@@ -139,14 +130,7 @@ void bind(nb::module_& m, const char* name) {
              const auto gradient = gradient_at<R>(rows, emissions, transitions, start, end, 0, nb::int_(0));
              return unlocked(work_of(self), [&] { return self.forward_backward(nullptr, to, 1.0, gradient); });
            })
-      .def("pairwise",
-           [](I& self, nb::handle log_partition, nb::handle emissions, nb::handle transitions, nb::handle start,
-              nb::handle end, nb::handle pairs) {
-             double* to = pointer<double>(log_partition);
-             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
-               *p = pointer<R>(pairs);
-             return unlocked([&] { return self.pairwise(to, e, a, s, z, p); });
-           })
+      .def("pairwise", unlocked_method(&I::pairwise))
       .def("viterbi",
            [](I& self, nb::handle tags, int64_t rows, nb::handle scores) {
              int64_t* path = pointer<int64_t>(tags);
@@ -171,16 +155,8 @@ void bind(nb::module_& m, const char* name) {
              const Report report = unlocked([&] { return self.viterbi(tags.data(), rows, scores.data()); });
              return nb::make_tuple(report, report.first ? nb::list() : lists(self.layout(), tags.data(), rows, L));
            })
-      .def("entropy",
-           [](I& self, nb::handle out) {
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.entropy(to); });
-           })
-      .def("sample",
-           [](I& self, int64_t n, uint64_t seed, nb::handle tags, int64_t stride) {
-             int64_t* to = pointer<int64_t>(tags);
-             return unlocked([&] { return self.sample(n, seed, to, stride); });
-           })
+      .def("entropy", unlocked_method(&I::entropy))
+      .def("sample", unlocked_method(&I::sample))
       .def("spans",
            [](I& self, nb::handle spans, int64_t count, nb::handle tags, nb::handle before, nb::handle after,
               nb::handle state_labels, int64_t labels, nb::handle out) {
@@ -190,21 +166,8 @@ void bind(nb::module_& m, const char* name) {
              double* to = pointer<double>(out);
              return unlocked([&] { return self.spans({list, self.layout().sequences()}, label, labels, to); });
            })
-      .def("weighted_nll",
-           [](I& self, nb::handle tags, nb::handle weights, nb::handle out) {
-             const int64_t* path = pointer<const int64_t>(tags);
-             const double* w = pointer<const double>(weights);
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.weighted_nll(path, w, to); });
-           })
-      .def("weighted_nll_gradient",
-           [](I& self, nb::handle weights, nb::handle outer, nb::handle emissions, nb::handle transitions,
-              nb::handle start, nb::handle end, int64_t edge_count, nb::handle edges) {
-             const double *w = pointer<const double>(weights), *o = pointer<const double>(outer);
-             R *e = pointer<R>(emissions), *a = pointer<R>(transitions), *s = pointer<R>(start), *z = pointer<R>(end),
-               *d = pointer<R>(edges);
-             return unlocked([&] { return self.weighted_nll_gradient(w, o, e, a, s, z, edge_count, d); });
-           })
+      .def("weighted_nll", unlocked_method(&I::weighted_nll))
+      .def("weighted_nll_gradient", unlocked_method(&I::weighted_nll_gradient))
       .def_prop_ro("tags",  // those that a loss was asked for, by token
                    [](const I& self) {
                      return to_numpy(std::vector<int64_t>(self.kept_tags().begin(), self.kept_tags().end()));

@@ -142,6 +142,27 @@ Report unlocked(F f) {
   return {outcome.status, outcome.sequence};
 }
 
+// What Python gives for a parameter: an array or its address for a pointer, the number itself for a number.
+template <typename T>
+struct Argument {
+  using Type = T;
+  static T value(T number) { return number; }
+};
+template <typename T>
+struct Argument<T*> {
+  using Type = nanobind::handle;
+  static T* value(nanobind::handle array) { return pointer<T>(array); }
+};
+
+// A method that gives an Outcome, for Python; see `unlocked` and `pointer`.
+template <typename Self, typename... Parameters>
+auto unlocked_method(Outcome (Self::*method)(Parameters...)) {
+  return [method](Self& self, typename Argument<Parameters>::Type... given) {
+    const auto call = [&](Parameters... values) { return unlocked([&] { return (self.*method)(values...); }); };
+    return call(Argument<Parameters>::value(given)...);
+  };
+}
+
 // The items of the list or tuple that PySequence_Fast gives; not valid, with Python's error set, if the object is no
 // sequence.
 class Items {

@@ -39,11 +39,7 @@ void bind_segments(nb::module_& m) {
              new (self) I(pointer<const double>(segments), {own, own + B + 1}, K, pointer<const double>(transitions),
                           pointer<const double>(start), pointer<const double>(end), L);
            })
-      .def("log_partition",
-           [](I& self, nb::handle out) {
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.log_partition(to); });
-           })
+      .def("log_partition", unlocked_method(&I::log_partition))
       .def("score",
            [](I& self, nb::handle counts, nb::handle path, nb::handle out) {
              const int64_t* own = pointer<const int64_t>(counts);
@@ -51,19 +47,8 @@ void bind_segments(nb::module_& m) {
              double* to = pointer<double>(out);
              return unlocked([&] { return self.score(own, segments, to); });
            })
-      .def("marginals",
-           [](I& self, nb::handle weights, nb::handle out, nb::handle segments, nb::handle transitions,
-              nb::handle start, nb::handle end) {
-             const double* by_sequence = pointer<const double>(weights);
-             double *z = pointer<double>(out), *p = pointer<double>(segments), *a = pointer<double>(transitions);
-             double *first = pointer<double>(start), *last = pointer<double>(end);
-             return unlocked([&] { return self.marginals(by_sequence, z, p, a, first, last); });
-           })
-      .def("entropy",
-           [](I& self, nb::handle out) {
-             double* to = pointer<double>(out);
-             return unlocked([&] { return self.entropy(to); });
-           })
+      .def("marginals", unlocked_method(&I::marginals))
+      .def("entropy", unlocked_method(&I::entropy))
       .def("viterbi", [](I& self) { return paths_of([&](SegmentPaths& paths) { return self.viterbi(paths); }); })
       .def("kbest",
            [](I& self, int64_t k) { return paths_of([&](SegmentPaths& paths) { return self.kbest(k, paths); }); })
