@@ -41,7 +41,7 @@ class Bonuses(NamedTuple):
     bonus: FloatArray  # [M] in log odds; those of one span add up
 
     def of_sequences(self, sequences: IntArray) -> Bonuses:
-        """Those of some sequences, in ascending order, which are numbered in that order."""
+        """The bonuses of some sequences, given in ascending order, which are numbered in that order."""
         place = np.searchsorted(sequences, self.sequence)
         kept = (place < len(sequences)) & (sequences[np.minimum(place, len(sequences) - 1)] == self.sequence)
         return Bonuses(place[kept], *(column[kept] for column in self[1:]))
@@ -114,7 +114,7 @@ class Tracks:
         return cls(sequence, begin, end, kind, bonuses.bonus[order], longest, slot, opens)
 
     def of_sequences(self, sequences: IntArray) -> Self:
-        """Those of some sequences, which are numbered in the order given."""
+        """The tracks of some sequences, which are numbered in the order given."""
         numbers = np.full(int(max(self.sequence.max(initial=-1), sequences.max(initial=-1))) + 1, -1, dtype=np.int64)
         numbers[sequences] = np.arange(len(sequences))
         kept = numbers[self.sequence] >= 0
@@ -210,12 +210,12 @@ class TrackStates:
 
     @cached
     def starts(self) -> BoolArray:
-        """``[A]``."""
+        """``[A]`` whether a span starts in each state."""
         return self.states.starts[self.base]
 
     @cached
     def ends(self) -> BoolArray:
-        """``[A]``."""
+        """``[A]`` whether a span ends in each state."""
         return self.states.ends[self.base]
 
     @property

@@ -61,7 +61,7 @@ class Occurrences:
         return cls(lexicons, sequence, begin, end, which, entry, kind, must, np.zeros_like(must))
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of occurrences."""
         return len(self.sequence)
 
     def which(self, row: int) -> Entry:
@@ -75,7 +75,7 @@ class Occurrences:
         return np.array(sorted({t for begin, end in pairs for t in range(begin + 1, end)}), dtype=np.int64)
 
     def take(self, rows: IntArray | BoolArray) -> Occurrences:
-        """Some of them."""
+        """The occurrences in these rows."""
         return replace(self, **{name: value[rows] for name, value in vars(self).items() if name != "lexicons"})
 
     def bonuses(self, kinds: int) -> Bonuses:

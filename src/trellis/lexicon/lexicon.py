@@ -369,7 +369,7 @@ def surface(item: Any, start: int, end: int) -> str:
 
 @dataclass(frozen=True)
 class Reading:
-    """The entries of a file, and what it was taken for and why."""
+    """The entries of a file, and the format in which it was read, with the reason."""
 
     entries: list[Entry]
     format: str

@@ -93,7 +93,7 @@ class _Found(NamedTuple):
     number: IntArray
 
     def taken(self, rows: IntArray) -> _Found:
-        """Some of them."""
+        """The matches in these rows."""
         return _Found(self.begin[rows], self.end[rows], self.number[rows])
 
 
@@ -114,7 +114,7 @@ class Matcher:
 
     @classmethod
     def of(cls, surfaces: Sequence[str], folding: Folding, boundaries: Boundaries) -> Matcher:
-        """Of the surfaces of entries."""
+        """The automaton of the surfaces of entries."""
         folded = folding.each(surfaces)
         single = sorted({s for s in folded if len(s) == 1})
         numbers = {s: number for number, s in enumerate(single)}
@@ -131,7 +131,7 @@ class Matcher:
         return cls(automaton, singles, first, order, ends, blanks, has_blanks, folding, boundaries, _Folded(folding))
 
     def matches(self, sentences: Sequence[Any]) -> Matches:
-        """All occurrences."""
+        """All occurrences of entries in the sentences."""
         block = self._text(sentences)
         found = self._found(block.text)
         begin, end = block.first[found.begin], block.last[found.end]

@@ -23,15 +23,15 @@ class Occurrence:
     start: int
     """The first token."""
     end: int
-    """One behind the last."""
+    """One behind the last token."""
     text: str
     entry: Entry
     fired: bool
     """Whether it is a span of the best labelling."""
     probability: float
-    """Of the span, with the lexicon."""
+    """The probability of the span with the lexicon."""
     alone: float
-    """The same by the model alone."""
+    """The probability of the span by the model alone."""
     instead: tuple[ScoredSpan, ...]
     """If it lost: the spans of the best labelling in its place."""
     where: str = ""
@@ -126,16 +126,16 @@ class LexiconReport(Report):
 
     @property
     def fired(self) -> tuple[Occurrence, ...]:
-        """Those that are spans of the best labelling."""
+        """The occurrences that are spans of the best labelling."""
         return tuple(one for one in self.occurrences if one.fired)
 
     @property
     def lost(self) -> tuple[Occurrence, ...]:
-        """Those that are not."""
+        """The occurrences that are no spans of the best labelling."""
         return tuple(one for one in self.occurrences if not one.fired)
 
     def entries(self) -> list[EntryReport]:
-        """By entry, those that lost most often first."""
+        """A summary for each entry, those that lost most often first."""
         groups: dict[Entry, list[Occurrence]] = {}
         for one in self.occurrences:
             groups.setdefault(one.entry, []).append(one)

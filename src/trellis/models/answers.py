@@ -60,7 +60,7 @@ class Answers:
     inputs: Sequence[Any]
     """Sentences or token lists."""
     texts: Sequence[str | None]
-    """The raw text that `split_text` made an input of."""
+    """The raw text of each input that is only a token list; None for others."""
     separator: str
     """What stands between tokens if there is no text."""
     labels: tuple[str, ...]
@@ -194,7 +194,7 @@ class Tagged:
         return next(pairs) == next(pairs)
 
     def __hash__(self) -> int:
-        """By text and spans."""
+        """The hash of text and spans."""
         return hash((self.text, self.spans))
 
     def __repr__(self) -> str:
@@ -286,7 +286,7 @@ class Tagged:
 
 
 def documents(given: Sequence[Any], annotate: Callable[[Sequence[Any]], list[Tagged]]) -> list[Tagged]:
-    """Each text as a whole, from its sentences."""
+    """The answers about whole texts, each put together from those about its sentences."""
     parts = list(parts_of(given))
     tagged: list[list[tuple[int, Tagged]]] = [[] for _ in given]
     for (number, start, _), one in zip(parts, annotate([part for _, _, part in parts]), strict=True):

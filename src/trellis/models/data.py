@@ -53,7 +53,7 @@ class LabelFacts:
 
     @classmethod
     def merged(cls, parts: Sequence[LabelFacts]) -> LabelFacts:
-        """Those of several processes together."""
+        """The facts of several processes together."""
         pairs: Counter[tuple[str, str]] = Counter()
         for part in parts:
             pairs.update(part.pairs)
@@ -62,7 +62,7 @@ class LabelFacts:
 
     @property
     def labels(self) -> set[str]:
-        """All that occur."""
+        """All labels that occur."""
         return self.choices.union(after for _, after in self.pairs if after)
 
 
@@ -104,7 +104,7 @@ class Labelled:
 
     @property
     def lengths(self) -> IntArray:
-        """Tokens of each sentence."""
+        """The number of tokens of each sentence."""
         return np.fromiter(map(len, self.labels), dtype=np.int64, count=len(self.labels))
 
     def strings(self) -> list[list[str]]:
@@ -181,7 +181,7 @@ class Labelled:
         return replace(self, partial=facts.partial, shared=facts)
 
     def facts(self) -> LabelFacts:
-        """What follows from the labels."""
+        """What the labels of these sentences say."""
         return LabelFacts(self._pairs(), self.choices(), self.partial)
 
     def _pairs(self) -> dict[tuple[str, str], int]:
@@ -191,7 +191,7 @@ class Labelled:
         return self.choices().union(*self.fragments()) if self.partial else set(self._numbered.names)
 
     def place(self, sentence: int, position: int) -> str:
-        """How messages call a token: by file and line where they are known."""
+        """The name of a token in messages: its file and line where they are known."""
         item = self.inputs[sentence]
         line = item.line_of(position) if isinstance(item, Sentence) else None
         if line is not None and item.path is not None:
@@ -240,7 +240,7 @@ class Labelled:
         return f"{self.name(sentence)}, position {position}"
 
     def name(self, sentence: int) -> str:
-        """How messages call a sentence."""
+        """The name of a sentence in messages."""
         return name_of(self.first + sentence, self.inputs[sentence])
 
     def _raise_unknown(self, tags: TagSet) -> NoReturn:

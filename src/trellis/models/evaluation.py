@@ -51,7 +51,7 @@ def best_labels(
 
 
 def scores_of_labels(found: Sequence[Sequence[str]], dev: Labelled, states: StateMap) -> DevScores:
-    """What predicted labels of held-out sentences get."""
+    """The scores of predicted labels of held-out sentences."""
     result = compare(dev.strings(), found, states.tags)
     if isinstance(result, metrics.TaggingScores):
         return DevScores(result.accuracy, accuracy=result.accuracy)

@@ -141,7 +141,7 @@ def _edges(best: IntArray, other: IntArray, parts: StepParts | None) -> Iterable
 
 
 def _placeless(scores: chain.ChainScores) -> chain.ChainScores:
-    """The scores without those that transitions have by their place."""
+    """The scores without edges: transitions have the same score at every position."""
     return chain.ChainScores(scores.emissions, scores.lengths, scores.transitions, scores.start, scores.end)
 
 

@@ -16,29 +16,35 @@ from trellis.text import Sentence
 from trellis.training.process_group import ProcessGroup
 
 
+class DataDigest:
+    """A fingerprint of tokens, further columns and labels, in their order; it says how many there are, for people."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._sentences = self._tokens = 0
+
+    def add(self, item: Any, labels: Sequence[Any]) -> None:
+        """Add the next sentence."""
+        self._digest.update(json.dumps([_input(item), list(labels)], default=repr).encode())
+        self._sentences += 1
+        self._tokens += len(labels)
+
+    def separate(self, text: str) -> None:
+        """Mark the end of a file, so that sentences cannot move from one to the next unnoticed."""
+        self._digest.update(text.encode())
+
+    def __str__(self) -> str:
+        return f"{self._sentences} sentences, {self._tokens} tokens, {_short(self._digest)}"
+
+
 def of_data(data: Labelled | None) -> str | None:
-    """Of tokens, further columns and labels, in their order; with how many there are, for people."""
+    """The fingerprint of sentences with their labels, in their order."""
     if data is None:
         return None
-    digest = begun()
+    digest = DataDigest()
     for item, labels in zip(data.inputs, data.labels, strict=True):
-        add(digest, item, [_label(label) for label in labels] if data.partial else labels)
-    return said(len(data.inputs), int(data.lengths.sum()), digest)
-
-
-def begun() -> Any:
-    """The fingerprint of no sentence, for `add`."""
-    return hashlib.sha256()
-
-
-def add(digest: Any, item: Any, labels: Sequence[Any]) -> None:
-    """Add a sentence to the fingerprint of its data."""
-    digest.update(json.dumps([_input(item), list(labels)], default=repr).encode())
-
-
-def said(sentences: int, tokens: int, digest: Any) -> str:
-    """A fingerprint with how many there are, for people."""
-    return f"{sentences} sentences, {tokens} tokens, {_short(digest)}"
+        digest.add(item, [_label(label) for label in labels] if data.partial else labels)
+    return str(digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +57,9 @@ class Sentences:
 
     @classmethod
     def of(cls, data: Labelled, *, hashed: bool = True) -> Sentences:
-        """Of these sentences; if they are not `hashed`, only their number."""
+        """The fingerprint of these sentences; if they are not `hashed`, only their number."""
         total = 0
-        if not hashed:
-            return cls(total, len(data.inputs), int(data.lengths.sum()))
-        for item, labels in zip(data.inputs, data.labels, strict=True):
+        for item, labels in zip(data.inputs, data.labels, strict=True) if hashed else ():
             text = json.dumps([_input(item), list(map(_label, labels))], default=repr)
             total += int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
         return cls(total, len(data.inputs), int(data.lengths.sum()))
@@ -68,17 +72,17 @@ class Sentences:
 
 
 def of_sentences(data: Labelled, team: ProcessGroup) -> str:
-    """Of the sentences of all processes, in any order."""
+    """The fingerprint of the sentences of all processes, in any order."""
     return str(sum(team.gather(Sentences.of(data)), Sentences()))
 
 
 def of_weights(weights: FloatArray | None) -> str | None:
-    """Of the weights of sentences."""
+    """The fingerprint of the weights of sentences."""
     return None if weights is None else _short(hashlib.sha256(weights.tobytes()))
 
 
 def of_arrays(arrays: Mapping[str, AnyArray]) -> str:
-    """Of arrays with their names, types and shapes."""
+    """The fingerprint of arrays with their names, types and shapes."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {array.shape} ".encode("utf-8", "surrogatepass"))

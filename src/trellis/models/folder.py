@@ -239,7 +239,7 @@ def _checked_record(values: Any, where: str) -> dict[str, Any]:
 
 
 def _tables(record: Fields, name: str) -> list[Fields]:
-    """The objects in an object of the record, if it has it."""
+    """The objects in the field `name` of the record; none if there is no such field."""
     if name not in record:
         return []
     holder = record.table(name)

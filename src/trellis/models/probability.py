@@ -109,7 +109,7 @@ def _shape_text(shape: tuple[int | None, ...]) -> str:
 
 
 def check_size(length: int, n: int) -> None:
-    """How much may be drawn at once."""
+    """Refuse more states than can be drawn at once."""
     for name, value in (("length", length), ("n", n)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             raise ModelError(f"{name} must be an integer >= 0, got {shown(value)}")
@@ -118,7 +118,7 @@ def check_size(length: int, n: int) -> None:
 
 
 def generator(seed: int) -> np.random.Generator:
-    """What draws; the same seed draws the same."""
+    """A random generator; the same seed draws the same."""
     try:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):

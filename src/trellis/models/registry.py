@@ -26,7 +26,7 @@ class Family:
     about: str
     """One line for people who choose a family."""
     kind: str
-    """Under which its models are stored."""
+    """The kind under which its models are stored."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What it changes of the defaults, by name; a section is a nested mapping."""
     required: str | None = None

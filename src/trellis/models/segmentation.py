@@ -134,7 +134,7 @@ def _check_inside(goes_on: BoolArray) -> None:
 
 
 def _possible(shapes: list[Shape], between: FloatArray, start: FloatArray, end: FloatArray) -> list[Shape]:
-    """The shapes that something may stand before and after."""
+    """The shapes that a possible step leads into and out of."""
     begins = (start > -np.inf) | (between > -np.inf).any(axis=0)
     ends = (end > -np.inf) | (between > -np.inf).any(axis=1)
     return [shape for shape in shapes if begins[shape.first] and ends[shape.last]] or shapes[:1]

@@ -149,7 +149,7 @@ def spread(values: FloatArray, sentences: Sequence[tuple[str, ...]], n: int, div
 
 
 def _first_copies(sentences: Sequence[tuple[str, ...]]) -> BoolArray:
-    """Sentences that have tokens, and other ones than all before them."""
+    """The sentences that have tokens and do not repeat an earlier one."""
     first = {tokens: i for i, tokens in reversed([*enumerate(sentences)])}
     return np.array([bool(tokens) and first[tokens] == i for i, tokens in enumerate(sentences)], dtype=np.bool_)
 

@@ -79,7 +79,7 @@ class Stream(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """Of all sentences."""
+        """The fingerprint of all sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,6 @@ class Tagger(Generic[C], ABC):
         options: FitOptions,
     ) -> None:
         """Check the data and learn; of a corpus that is not in memory, the data here are a sample."""
-        self._take_lexicon(options)
         stream = self._stream(X, y, sentence_weights, options)
         if stream is not None:
             data = stream.sample
@@ -237,46 +236,40 @@ class Tagger(Generic[C], ABC):
         if held_out is not None and options.on_bad_tags != "error":  # read by the scheme of the training data
             held_out, _ = mended(held_out, data.detect(self._scheme_asked).scheme.value, options.on_bad_tags)
         options = replace(options, stream=stream)
-        how = self._begin(data if stream is None else stream.fingerprint, held_out, data.inputs, options)
+        tokenizer = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), data.inputs)
+        if options.folder is not None:
+            tokenizer.to_dict()  # what cannot be stored is refused before the training, not after it
+            self._identify(options.folder, data, held_out, options)
+        self._take_lexicon(options)
         self._learn(self._seen(data, learn=True), None if held_out is None else self._seen(held_out), options)
-        self.tokenizer_ = how
+        self.tokenizer_ = tokenizer
 
-    def _begin(
-        self, data: Labelled | str, held_out: Labelled | None, inputs: Sequence[Any], options: FitOptions
-    ) -> Splitter:
-        """Tell the folder which training this is; the tokenizer of the model, by its settings or like these inputs.
-
-        The data may be a fingerprint already.
-        """
-        how = tokenizer_for(options.tokenizer or getattr(self.config, "tokenizer", None), inputs)
-        if options.folder is None:
-            return how
-        how.to_dict()  # what cannot be stored is refused before the training, not after it
+    def _identify(self, folder: TrainingFolder, data: Labelled, held_out: Labelled | None, options: FitOptions) -> None:
+        """Tell the folder which training this is, so that no other one continues it."""
         if self.free_settings is None:  # learned in one go
-            options.folder.identify()
-            return how
+            folder.identify()
+            return
         from trellis.models import fingerprint  # hashlib is not needed to tag
 
-        read: str | None
-        if isinstance(data, str):
-            read = data
+        def of_arrays(arrays: Arrays | None) -> str | None:
+            return None if arrays is None else fingerprint.of_arrays(arrays)
+
+        if options.stream is not None:
+            training_data = options.stream.fingerprint
+        elif self.shares_sentences:
+            training_data = fingerprint.of_sentences(data, options.group)
         else:
-            read = fingerprint.of_sentences(data, options.group) if self.shares_sentences else fingerprint.of_data(data)
-        fixed = {name: value for name, value in config.flat(self.config).items() if name not in self.free_settings}
-        lexicon = None if options.lexicon is None else fingerprint.of_arrays(options.lexicon.to_stored()[1])
-        options.folder.identify(
-            settings=fixed,
+            training_data = fingerprint.of_data(data)
+        folder.identify(
+            settings={name: v for name, v in config.flat(self.config).items() if name not in self.free_settings},
             data={
-                "training data": read,
+                "training data": training_data,
                 "dev data": fingerprint.of_data(held_out),
                 "sentence weights": fingerprint.of_weights(options.sentence_weights),
-                "lexicon": lexicon,
-                "weights of the model to start from": (
-                    fingerprint.of_arrays(self._state()[1]) if self._goes_on(options) else None
-                ),
+                "lexicon": of_arrays(None if options.lexicon is None else options.lexicon.to_stored()[1]),
+                "weights of the model to start from": of_arrays(self._state()[1] if self._goes_on(options) else None),
             },
         )
-        return how
 
     def _take_lexicon(self, options: FitOptions) -> None:
         """Make the lexicon that is given, or that the settings name, the model's own."""
@@ -563,7 +556,7 @@ class Tagger(Generic[C], ABC):
         raw: Sequence[bool] | None = None,
         lexicon: LexiconOption = "own",
     ) -> Iterator[Posterior]:
-        """Block by block, so that memory does not grow with the input."""
+        """The posteriors of the inputs, block by block, so that memory does not grow with their number."""
         labels = len(self._fitted_tags())
         cells = self._scores_per_token() * (_TRACKS if self._lexicons(lexicon) else 1)
         inputs, size = listed(X), sentences_at_once(labels, cells)
@@ -580,13 +573,16 @@ class Tagger(Generic[C], ABC):
         raw: Sequence[bool] | None = None,
         lexicon: LexiconOption = "own",
     ) -> Posterior:
+        """The scores of the family, restricted by known labels and by white space, with what lexicons say."""
         tags, states, lexicons = self._fitted_tags(), self._state_labels(), self._lexicons(lexicon)
         scores = self._scores(self._for_scores(inputs, lexicons))
         allowed = None if known is None else known.allowed(tags)
         if allowed is not None:
             scores = scores.restricted(allowed if states is None else allowed[:, states])
-        gaps = gaps_of(inputs, raw) if raw is not None and any(raw) and self.makes_words else np.empty(0, np.int64)
-        alone = parted(scores, gaps, tags, states)
+        alone, gaps = scores, None
+        if raw is not None and any(raw) and self.makes_words:
+            gaps = gaps_of(inputs, raw)
+            alone = parted(scores, gaps, tags, states)
         if not lexicons:
             return Posterior(alone, tags, states, inputs, first)
         chains = apply_lexicons(

@@ -260,7 +260,7 @@ class SparseTable:
     functions: IntArray
     values: FloatArray
     size: int
-    """Cells in all."""
+    """The number of cells."""
 
     def scores(self, weights: FloatArray) -> FloatArray:
         """sum_k weights[k] f_k, for each cell."""

@@ -125,6 +125,7 @@ class CRF(Tagger[CRFConfig]):
                 f"on_bad_tags={options.on_bad_tags!r} looks at all sentences at once, and out_of_core reads them one "
                 "by one: mend them first (trellis.corpus.mend_tags)"
             )
+        self._take_lexicon(options)
         if self.lexical_:
             raise ModelError("out_of_core does not learn from a lexicon: give its entries the strength prefer or must")
         stream, earlier = LabelledStream(X, y, sentence_weights), self._earlier(options)

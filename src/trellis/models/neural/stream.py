@@ -44,7 +44,7 @@ class SentenceStream:
 
         versions = tuple(map(shards.version, shards.paths))
         counts: list[int] = []
-        tokens, digest = 0, fingerprint.begun()
+        tokens, digest = 0, fingerprint.DataDigest()
         pairs: dict[tuple[str, str], int] = {}
         sample: list[Sentence] = []
         for path in shards.paths:
@@ -52,16 +52,16 @@ class SentenceStream:
             for sentence in _tagged(shards.sentences(path)):
                 count += 1
                 tokens += len(sentence)
-                fingerprint.add(digest, sentence, sentence.tags or ())
+                digest.add(sentence, sentence.tags or ())
                 if _count(pairs, sentence.tags or ()) or sum(counts) + count <= _SAMPLE:
                     sample.append(_light(sentence, (), with_text=True))
             counts.append(count)
-            digest.update(f"{count} ".encode())
+            digest.separate(f"{count} ")
         labelled = Labelled.of(sample)
         facts = LabelFacts(pairs, set(), partial=False)
-        said = f"{fingerprint.said(sum(counts), tokens, digest)}, streamed from {len(counts)} shards"
+        read = f"{digest}, streamed from {len(counts)} shards"
         return cls(
-            shards, tuple(counts), versions, tokens, Labelled(labelled.inputs, labelled.labels, False, facts), said
+            shards, tuple(counts), versions, tokens, Labelled(labelled.inputs, labelled.labels, False, facts), read
         )
 
     def __iter__(self) -> Iterator[Sentence]:
