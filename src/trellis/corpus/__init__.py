@@ -12,6 +12,7 @@ format's own: see the ``read`` and ``write`` functions of its module.
 
 from __future__ import annotations
 
+from trellis.corpus.bad_tags import MendedSentences, mend_tags
 from trellis.corpus.conll import format_rows
 from trellis.corpus.files import open_output, split_suffixes
 from trellis.corpus.formats import (
@@ -27,7 +28,6 @@ from trellis.corpus.formats import (
     write,
 )
 from trellis.corpus.jsonl import RecordFields, dumps, records
-from trellis.corpus.mending import MendedSentences, mend_tags
 from trellis.corpus.segmented import sentence_from_words, to_characters, to_words, words_from_sentence, words_of_spans
 from trellis.corpus.shards import Shards, find_files
 from trellis.corpus.source import LONGEST, OnError, ReadReport, RelayingSource, Source

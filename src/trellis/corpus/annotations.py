@@ -188,9 +188,21 @@ def _from_utf16(text: str, spans: Sequence[Quoted]) -> list[Quoted] | None:
 
 def parse_task(task: dict[str, Any], choice: Selection) -> list[Marked]:
     """The texts of a task (one, or one per utterance) with their spans; None where it has no annotations at all."""
-    content, annotations = _content(task["data"]), task.get("annotations", task.get("completions"))
-    page = _Page(content) if isinstance(content, str) and _is_html(task, annotations) else None
-    texts = _texts(content) if page is None else [page.text]
+    data, annotations = task["data"], task.get("annotations", task.get("completions"))
+    content = _content(data)
+    items = annotations if isinstance(annotations, list) else []
+    results = [item.get("result") for item in items if isinstance(item, dict)]
+    types = {r.get("type") for own in results if isinstance(own, list) for r in own if isinstance(r, dict)}
+    is_html = "hypertextlabels" in types or ("html" in data and "text" not in data)
+    page = _Page(content) if isinstance(content, str) and is_html else None
+    if page is not None:
+        texts = [page.text]
+    elif isinstance(content, str):
+        texts = [content]
+    elif all(isinstance(item, dict) and isinstance(item.get("text"), str) for item in content):
+        texts = [item["text"] for item in content]
+    else:
+        raise LineError("expected a list of objects with a 'text' in 'data'")
     if annotations is None or not choice.gold:
         return [Marked(text, None) for text in texts]
     chosen = _chosen(_objects(annotations, "annotations"), choice)
@@ -204,31 +216,16 @@ def parse_task(task: dict[str, Any], choice: Selection) -> list[Marked]:
     return result
 
 
-def _is_html(task: dict[str, Any], annotations: Any) -> bool:
-    items = annotations if isinstance(annotations, list) else []
-    results = [item.get("result") for item in items if isinstance(item, dict)]
-    types = {r.get("type") for own in results if isinstance(own, list) for r in own if isinstance(r, dict)}
-    return "hypertextlabels" in types or ("html" in task["data"] and "text" not in task["data"])
-
-
 def _content(data: dict[str, Any]) -> Any:
     named = [data[name] for name in ("text", "html", "dialogue") if isinstance(data.get(name), str | list)]
-    found = named or [value for value in data.values() if isinstance(value, str)] or _dialogues(data)
+    found = (
+        named
+        or [value for value in data.values() if isinstance(value, str)]
+        or [value for value in data.values() if isinstance(value, list)]
+    )
     if not named and len(found) != 1:
         raise LineError("expected one text in 'data'")
     return found[0]
-
-
-def _dialogues(data: dict[str, Any]) -> list[Any]:
-    return [value for value in data.values() if isinstance(value, list)]
-
-
-def _texts(content: Any) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    if not all(isinstance(item, dict) and isinstance(item.get("text"), str) for item in content):
-        raise LineError("expected a list of objects with a 'text' in 'data'")
-    return [item["text"] for item in content]
 
 
 def _chosen(annotations: list[dict[str, Any]], choice: Selection) -> list[dict[str, Any]]:
@@ -273,29 +270,21 @@ def _spans(annotation: dict[str, Any], count: int, page: _Page | None) -> list[t
 
 
 def _span(kind: str, value: dict[str, Any], count: int, page: _Page | None) -> tuple[int, Quoted]:
-    label = _label(value.get(kind, value.get("labels")), value)
+    labels = value.get(kind, value.get("labels"))
+    if not isinstance(labels, list) or len(labels) != 1 or not isinstance(labels[0], str):
+        raise LineError(f"expected one label of a span, found {shown(value)}")
     if kind == "paragraphlabels":
-        number, start, end = _paragraph(value, count)
+        first, last = (str(value.get(name)) for name in ("start", "end"))
+        if first != last or not first.isdecimal() or int(first) >= count:
+            raise LineError(f"expected a span within one of {count} paragraphs, found one from {first} to {last}")
+        number, start, end = int(first), value.get("startOffset"), value.get("endOffset")
     elif page is not None:
         number, (start, end) = 0, page.place(value)
     else:
         number, start, end = 0, value.get("start"), value.get("end")
     if type(start) is not int or type(end) is not int:
         raise LineError(f"expected a span with a start and an end, found {shown(value)}")
-    return number, quoted(CharSpan(start, end, label), value)
-
-
-def _label(labels: Any, value: Any) -> str:
-    if not isinstance(labels, list) or len(labels) != 1 or not isinstance(labels[0], str):
-        raise LineError(f"expected one label of a span, found {shown(value)}")
-    return labels[0]
-
-
-def _paragraph(value: dict[str, Any], count: int) -> tuple[int, Any, Any]:
-    first, last = (str(value.get(name)) for name in ("start", "end"))
-    if first != last or not first.isdecimal() or int(first) >= count:
-        raise LineError(f"expected a span within one of {count} paragraphs, found one from {first} to {last}")
-    return int(first), value.get("startOffset"), value.get("endOffset")
+    return number, quoted(CharSpan(start, end, labels[0]), value)
 
 
 def _objects(values: Any, field: str) -> list[dict[str, Any]]:

@@ -115,14 +115,13 @@ def check_files(files: Sequence[CheckedFile], *, scheme: Scheme | None = None, l
     return CheckReport(
         files=[_summary(file, files[0], chosen) for file in files],
         scheme=chosen.scheme.value if chosen else None,
-        fitting=_fitting(sequences),
+        fitting=[
+            fit.scheme.value
+            for fit in (fit_schemes(sequences) if sequences else [])
+            if not fit.violations and fit.scheme is not Scheme.PLAIN
+        ],
         findings=sorted(findings, key=lambda finding: (finding.severity, finding.kind)),
     )
-
-
-def _fitting(sequences: Sequence[Sequence[str]]) -> list[str]:
-    fits = fit_schemes(sequences) if sequences else []
-    return [fit.scheme.value for fit in fits if not fit.violations and fit.scheme is not Scheme.PLAIN]
 
 
 def _respelled(files: Sequence[CheckedFile]) -> tuple[Sequence[CheckedFile], list[Finding]]:

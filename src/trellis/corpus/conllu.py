@@ -82,9 +82,14 @@ def write(sentences: Iterable[Sentence], *, tags: str | None = None) -> Iterator
         column = tags or (frame and frame.tags) or "upos"
         rows = format_rows(sentence, _columns(sentence, column.lower()), "\t")
         if frame is None:
-            yield _text_line(sentence) + rows
+            if sentence.text is not None and ("\n" in sentence.text or "\r" in sentence.text):
+                refuse(sentence, "a text with a line break cannot be written as CoNLL-U")
+            yield rows if sentence.text is None else f"{_TEXT}{sentence.text}\n{rows}"
         else:
-            yield _framed(rows, frame.lines)
+            lines = rows.removesuffix("\n").split("\n")
+            for before, line in reversed(frame.lines):
+                lines.insert(before, line)
+            yield "\n".join(lines) + "\n"
 
 
 def _columns(sentence: Sentence, column: str) -> list[Sequence[str]]:
@@ -101,22 +106,6 @@ def _columns(sentence: Sentence, column: str) -> list[Sequence[str]]:
     if unknown:
         refuse(sentence, f"CoNLL-U has no column {shown(unknown[0])}; it has {', '.join(FIELDS)}")
     return [known.get(name, blank) for name in FIELDS]
-
-
-def _text_line(sentence: Sentence) -> str:
-    if sentence.text is None:
-        return ""
-    if "\n" in sentence.text or "\r" in sentence.text:
-        refuse(sentence, "a text with a line break cannot be written as CoNLL-U")
-    return f"{_TEXT}{sentence.text}\n"
-
-
-def _framed(rows: str, others: Sequence[tuple[int, str]]) -> str:
-    """The lines of the words with the other lines in their places."""
-    lines = rows.removesuffix("\n").split("\n")
-    for before, line in reversed(others):
-        lines.insert(before, line)
-    return "\n".join(lines) + "\n"
 
 
 def _index(name: str) -> int:

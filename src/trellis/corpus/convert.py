@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from trellis.corpus.bad_tags import mend_tags, refuse_bad_tags
 from trellis.corpus.files import StrPath
 from trellis.corpus.formats import format_of_path, get_format, iterate, write
-from trellis.corpus.mending import mend_tags, refuse_bad_tags
 from trellis.corpus.segmented import words_from_sentence
 from trellis.corpus.source import OnError, ReadReport, refuse
 from trellis.errors import shown
@@ -48,7 +48,7 @@ def convert(
 
     Where the scheme of the tags matters and `from_scheme` does not tell, it is the best fitting one, for
     which all sentences are read first; otherwise they are converted one by one. Bad tags are an error unless
-    `on_bad_tags` says otherwise: see `trellis.corpus.mending`.
+    `on_bad_tags` says otherwise: see `trellis.corpus.bad_tags`.
     """
     form = format_of_path(target) if to_format is None else get_format(to_format)
     stream = iterate(source, format=from_format, encoding=encoding, on_error=on_error, **(read_options or {}))
@@ -63,23 +63,18 @@ def convert(
             sentences, after = _as_words(kept, before), None
         else:
             to_style = Style.PREFIX if form.name == "spans" else style
-            sentences = _in_scheme(kept, before, after, style, to_style)
+            sentences = (
+                sentence.with_tags(convert_tags(sentence.tags, before, after, style=style, target_style=to_style))
+                if sentence.tags is not None
+                else sentence
+                for sentence in kept
+            )
         if form.name == "spans":
             options["scheme"] = after
     else:
         sentences = refuse_bad_tags(stream, scheme=from_scheme)
     count = write(target, sentences, format=form.name, **options)
     return Conversion(count, stream.report, form.name, from_scheme, after, notes)
-
-
-def _in_scheme(
-    sentences: Iterable[Sentence], before: Scheme, after: Scheme, style: Style, to_style: Style
-) -> Iterator[Sentence]:
-    for sentence in sentences:
-        if sentence.tags is not None:
-            tags = convert_tags(sentence.tags, before, after, style=style, target_style=to_style)
-            sentence = sentence.with_tags(tags)
-        yield sentence
 
 
 def _as_words(sentences: Iterable[Sentence], scheme: Scheme) -> Iterator[Sentence]:

@@ -18,6 +18,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -72,15 +73,9 @@ def _streams(file: IO[bytes], make: Callable[[], Any]) -> Iterator[bytes]:
             if decompressor.needs_input and not data:
                 raise EOFError(_CUT_OFF)
             yield decompressor.decompress(data, _PIECE)
-        data = _after_zeros(decompressor.unused_data, file)
-
-
-def _after_zeros(data: bytes, file: IO[bytes]) -> bytes:
-    while not (data := data.lstrip(b"\0")):
-        data = file.read(_PIECE)
-        if not data:
-            break
-    return data
+        data = decompressor.unused_data.lstrip(b"\0")
+        while not data and (padding := file.read(_PIECE)):
+            data = padding.lstrip(b"\0")
 
 
 def _zstd_frames(file: IO[bytes], library: Any) -> Iterator[bytes]:
@@ -105,31 +100,21 @@ def _zstd_frames(file: IO[bytes], library: Any) -> Iterator[bytes]:
         data = frame.unused_data + data[start:] or file.read(_PIECE)
 
 
-def _xz() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_WINDOW)
-
-
-def _read_zstd(file: IO[bytes], path: str) -> Any:
-    return _Unpacked(_zstd_frames(file, _zstandard(path)))
-
-
-def _write_zstd(file: IO[bytes], path: str) -> Any:
-    return _zstandard(path).ZstdCompressor().stream_writer(file, closefd=False)
-
-
 # Suffix -> readers and writers of what lies packed in another file, which they leave open.
 _READERS: dict[str, Callable[[IO[bytes], str], Any]] = {
     ".gz": lambda file, path: gzip.GzipFile("", "rb", fileobj=file),
     ".bz2": lambda file, path: _Unpacked(_streams(file, bz2.BZ2Decompressor)),
-    ".xz": lambda file, path: _Unpacked(_streams(file, _xz)),
-    ".zst": _read_zstd,
+    ".xz": lambda file, path: _Unpacked(
+        _streams(file, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_WINDOW))
+    ),
+    ".zst": lambda file, path: _Unpacked(_zstd_frames(file, _zstandard(path))),
 }
 _WRITERS: dict[str, Callable[[IO[bytes], str], Any]] = {
     # Neither a name nor a time: what is written depends on the content alone.
     ".gz": lambda file, path: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": lambda file, path: bz2.BZ2File(file, "wb"),
     ".xz": lambda file, path: lzma.LZMAFile(file, "wb"),  # noqa: SIM115 - for the caller to close
-    ".zst": _write_zstd,
+    ".zst": lambda file, path: _zstandard(path).ZstdCompressor().stream_writer(file, closefd=False),
 }
 SUFFIXES = tuple(_READERS)
 
@@ -220,14 +205,11 @@ def open_output(path: StrPath) -> Iterator[IO[bytes]]:
     if "\0" in name or os.path.isdir(name):
         raise DataError(f"{name!r} cannot be written: expected the name of a file")
     target = os.path.realpath(name) if os.path.islink(name) else name  # a link goes on pointing there
-    place = _device(name) if _is_device(name) else replacing(target, DataError)
+    # A pipe or a device is written into: a file must not take its place.
+    is_device = os.path.exists(name) and not os.path.isfile(name)
+    place = _device(name) if is_device else replacing(target, DataError)
     with place as writable, open(writable, "wb") as raw, packed(raw, suffix, name) as file:
         yield file
-
-
-def _is_device(name: str) -> bool:
-    """Whether it is a pipe or a device, which is written into: a file must not take its place."""
-    return os.path.exists(name) and not os.path.isfile(name)
 
 
 @contextmanager

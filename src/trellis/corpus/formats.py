@@ -8,7 +8,7 @@ from typing import Any
 
 from trellis.corpus import conll, conllu, jsonl, segmented, spacy, spans, wordtag
 from trellis.corpus.files import StrPath, split_suffixes, write_text
-from trellis.corpus.sniff import DOCBIN, Guess, guess_content, is_array, is_comma_separated
+from trellis.corpus.sniff import DOCBIN, guess_content, is_array, is_comma_separated
 from trellis.corpus.source import OnError, ReadReport, Source, check_options
 from trellis.errors import DataError
 from trellis.text import Sentence
@@ -69,32 +69,27 @@ def guess_format(source: Source) -> tuple[Format, str]:
     suffix, _ = split_suffixes(source.path)
     by_name = _SUFFIXES.get(suffix)
     by_content = guess_content(source.opening if is_array(source.opening) else source.head)
-    if by_name is not None and _is_trusted(by_name, by_content):
+    # A name decides alone if the content tells nothing else; columns by name may be of another kind of columns.
+    trusted = (
+        by_content is None
+        or by_name in ("conllu", "segmented")
+        or (by_name == "conll" and by_content[0] not in ("conll", "conllu", "wordtag"))
+    )
+    if by_name is not None and trusted:
         name, reason = by_name, f"the name ends in {suffix}"
     elif by_content is None:
         name, reason = ("segmented", "it has only blank lines") if source.head else ("conll", "the file is empty")
     else:
         name, reason = by_content
-        _refuse_commas(source, name, suffix)
+        # Cells separated by commas are no words: to take them for such would train on nonsense.
+        if name == "segmented" and (suffix == ".csv" or is_comma_separated(source.head)):
+            marks = "semicolons" if source.head.count(";") > source.head.count(",") else "commas"
+            raise DataError(
+                f"{source.name}: it looks like columns separated by {marks}, which no format has; separate them by "
+                "tabs (a blank line after each sentence) for conll, or give --format segmented (for tag and convert "
+                '--from segmented, in Python format="segmented") if these are lines of words'
+            )
     return FORMATS[name], reason
-
-
-def _is_trusted(by_name: str, by_content: Guess | None) -> bool:
-    """Whether a name decides on the format, whatever the content looks like."""
-    if by_content is None or by_name in ("conllu", "segmented"):
-        return True
-    return by_name == "conll" and by_content[0] not in ("conll", "conllu", "wordtag")
-
-
-def _refuse_commas(source: Source, name: str, suffix: str) -> None:
-    """Cells separated by commas are no words: to take them for such would train on nonsense."""
-    if name == "segmented" and (suffix == ".csv" or is_comma_separated(source.head)):
-        marks = "semicolons" if source.head.count(";") > source.head.count(",") else "commas"
-        raise DataError(
-            f"{source.name}: it looks like columns separated by {marks}, which no format has; separate them by tabs "
-            "(a blank line after each sentence) for conll, or give --format segmented (for tag and convert --from "
-            'segmented, in Python format="segmented") if these are lines of words'
-        )
 
 
 @dataclass(frozen=True, slots=True)

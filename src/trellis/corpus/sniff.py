@@ -48,8 +48,16 @@ _CONTROL = re.compile(rb"[\x01-\x08\x0b\x0c\x0e-\x1f]")
 def binary_kind(head: bytes) -> str | None:
     """What a file that begins so is, or None if it may be text in an encoding that extends ASCII."""
     head = head[:_BINARY_SAMPLE]
-    named = next((name for magic, name in _MAGIC if head.startswith(magic)), None)
-    return named or _zlib_kind(head) or _safetensors_kind(head) or _utf16_kind(head) or _old_mac_kind(head)
+    named = next((name for magic, name in _MAGIC if head.startswith(magic)), None) or _zlib_kind(head)
+    if named:
+        return named
+    if len(head) > 10 and head[8:10] == b'{"' and head[4:8] == b"\0\0\0\0":  # a length in eight bytes, then JSON
+        return "a safetensors file: is it a model?"
+    if (utf16 := _utf16_kind(head)) is not None:
+        return utf16
+    if b"\n" not in head and head.count(b"\r") >= 2:  # as on old Macs: all would be one line
+        return r"text whose lines end in CR (\r) alone; convert them to LF (\n), for example by tr '\r' '\n'"
+    return None
 
 
 def _zlib_kind(head: bytes) -> str | None:
@@ -64,12 +72,6 @@ def _zlib_kind(head: bytes) -> str | None:
     return DOCBIN if is_docbin else "zlib-compressed data"
 
 
-def _safetensors_kind(head: bytes) -> str | None:
-    """A length in eight bytes, then JSON."""
-    is_one = len(head) > 10 and head[8:10] == b'{"' and head[4:8] == b"\0\0\0\0"
-    return "a safetensors file: is it a model?" if is_one else None
-
-
 def _utf16_kind(head: bytes) -> str | None:
     """UTF-16 without a mark: every other byte of its ASCII characters is zero."""
     if b"\0" not in head or _has_stray_zeros(head):
@@ -81,13 +83,6 @@ def _utf16_kind(head: bytes) -> str | None:
         if usual >= MOSTLY * len(text) and ascii_zeros and not head[0 if order == "le" else 1 :: 2].count(0):
             return f"text in UTF-16 without a byte-order mark; pass --encoding utf-16-{order}"
     return None
-
-
-def _old_mac_kind(head: bytes) -> str | None:
-    """Lines that end as on old Macs would all be one line."""
-    if b"\n" in head or head.count(b"\r") < 2:
-        return None
-    return r"text whose lines end in CR (\r) alone; convert them to LF (\n), for example by tr '\r' '\n'"
 
 
 def _has_stray_zeros(head: bytes) -> bool:
@@ -231,7 +226,9 @@ def _guess_lines(head: str, lines: list[str]) -> Guess:
     data = [line for line in lines if not line.startswith(("# ", DOCSTART))] or lines
     if any(_UD_ROW.fullmatch(line) for line in data[:20]):
         return "conllu", "it has ten columns that begin with word numbers"
-    if mostly("\t" in line for line in data) and not _is_prose(data):
+    # Where a cell of most lines is a text of several words, tabs do not separate columns of tokens.
+    prose = sum(any(cell.count(" ") >= 3 for cell in line.split("\t")) for line in data)
+    if mostly("\t" in line for line in data) and prose <= len(data) / 2:
         return "conll", "it has columns separated by tabs"
     rows = [split_spaces(line) for line in data]
     delimiter = find_delimiter([item for row in rows for item in row])
@@ -246,11 +243,6 @@ def is_comma_separated(head: str) -> bool:
     lines = [line for line in head.split("\n", SAMPLE)[:SAMPLE] if line.strip(" \t")]
     rows = [[cell or " " for cell in line.split(",")] for line in lines]
     return _told_by_columns(head, rows, marked=False) is not None and "," in lines[0]
-
-
-def _is_prose(lines: Sequence[str]) -> bool:
-    """Whether a cell of most lines is a text of several words."""
-    return sum(any(cell.count(" ") >= 3 for cell in line.split("\t")) for line in lines) > len(lines) / 2
 
 
 def _told_by_columns(head: str, rows: list[list[str]], *, marked: bool) -> str | None:

@@ -111,9 +111,11 @@ class Source:
         self.data: bytes | None = None
         """All bytes of a spaCy DocBin, which has no text to be read."""
         texts = self._read_text()
-        first = _take(texts, _OPENING)
+        first: list[str] = []
+        while sum(map(len, first)) < _OPENING and (text := next(texts, None)) is not None:
+            first.append(text)
         self.opening = "".join(first)
-        """The first piece, which may end within a line: enough to tell an array from lines."""
+        """The first pieces, which may end within a line: enough to tell an array from lines."""
         self._texts = chain(first, texts)
         self._blocks: Iterator[Block] = self._read_blocks()
 
@@ -181,10 +183,10 @@ class Source:
             text, line = text.replace(_CUT, ""), line.replace(_CUT, "")
             self.fail(f"expected at most {LONGEST:,} characters on a line, found more", number, line, whole=text)
             return True
-        shown = line.encode("utf-8", "surrogateescape" if _is_escaped(bad[0]) else "backslashreplace")
-        problem = (
-            f"expected text in {self._encoding}, found {_shown_bad(bad[0])} at character {bad.start() - start + 1}"
-        )
+        is_byte = "\udc80" <= bad[0] <= "\udcff"
+        shown = line.encode("utf-8", "surrogateescape" if is_byte else "backslashreplace")
+        found = f"byte 0x{ord(bad[0]) - 0xDC00:02x}" if is_byte else f"the surrogate U+{ord(bad[0]):04X}"
+        problem = f"expected text in {self._encoding}, found {found} at character {bad.start() - start + 1}"
         self._advice = self._advice or self._advise(text)  # once per file
         self.fail(f"{problem}; {self._advice}", number, shown.decode("utf-8", "backslashreplace"), whole=text)
         return True
@@ -274,9 +276,14 @@ class Source:
                 try:
                     text = held + decoder.decode(data, final=not data)
                 except UnicodeError as error:
-                    raise DataError(f"{self.name}: {self._misfit(error, count)}") from None
+                    problem = f"{self.name}: expected text in {self._encoding}"
+                    if not isinstance(error, UnicodeDecodeError):
+                        raise DataError(f"{problem}: {error}") from None
+                    place = count - len(error.object) + error.start
+                    raise DataError(f"{problem}, found {error.reason} at byte {place}; {_PASS_ENCODING}") from None
                 held = "\r" if text.endswith("\r") else ""  # "\n" may follow
-                text = _with_newlines(text.removesuffix("\r"))
+                text = text.removesuffix("\r")
+                text = text.replace("\r\n", "\n") if "\r" in text else text
                 yield text.removeprefix("\ufeff") if first else text
                 first = first and not text
                 if not data:
@@ -294,22 +301,6 @@ class Source:
         self.data = b"".join(blocks)
         return True
 
-    def _misfit(self, error: UnicodeError, count: int) -> str:
-        """What does not decode, and where, after so many bytes."""
-        if not isinstance(error, UnicodeDecodeError):
-            return f"expected text in {self._encoding}: {error}"
-        place = count - len(error.object) + error.start
-        return f"expected text in {self._encoding}, found {error.reason} at byte {place}; {_PASS_ENCODING}"
-
-
-def _take(texts: Iterator[str], size: int) -> list[str]:
-    """Texts of together at least `size` characters, where there are so many."""
-    taken: list[str] = []
-    while size > 0 and (text := next(texts, None)) is not None:
-        taken.append(text)
-        size -= len(text)
-    return taken
-
 
 def has_surrogates(text: str) -> bool:
     """Whether the text holds a surrogate, which no encoding gives: an undecodable byte, or the mark of a cut."""
@@ -318,20 +309,6 @@ def has_surrogates(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
-
-
-def _is_escaped(surrogate: str) -> bool:
-    return "\udc80" <= surrogate <= "\udcff"
-
-
-def _shown_bad(surrogate: str) -> str:
-    return (
-        f"byte 0x{ord(surrogate) - 0xDC00:02x}" if _is_escaped(surrogate) else f"the surrogate U+{ord(surrogate):04X}"
-    )
-
-
-def _with_newlines(text: str) -> str:
-    return text.replace("\r\n", "\n") if "\r" in text else text
 
 
 def _without_blanks(text: str) -> str:

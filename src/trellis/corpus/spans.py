@@ -95,25 +95,18 @@ def _marked(source: Source, choice: Selection) -> Iterator[Marked]:
     for number, line, record in records(source):
         try:
             for found in parse_record(record, choice):
-                marked = replace(found, number=number, line=line, fields=None if choice.gold else _fields(record))
-                own = people.take(record, marked) if choice.gold and _is_flat(record) else marked
-                if own is not None:
-                    yield own
+                fields = None if choice.gold else RecordFields(record[1] if isinstance(record, list) else record)
+                marked = replace(found, number=number, line=line, fields=fields)
+                # A flat record is one annotation; a task of Label Studio has all of them.
+                is_flat = isinstance(record, dict) and not isinstance(record.get("data"), dict)
+                decided = people.take(record, marked) if choice.gold and is_flat else marked
+                if decided is not None:
+                    yield decided
         except LeftOut as reason:
             source.report.left_out[str(reason)] += 1
         except LineError as problem:
             source.fail(str(problem), number, line)
     yield from people.decided()
-
-
-def _fields(record: Any) -> RecordFields:
-    """All fields of a record that could be parsed."""
-    return RecordFields(record[1] if isinstance(record, list) else record)
-
-
-def _is_flat(record: Any) -> bool:
-    """Whether a record is one annotation; a task of Label Studio has all of them."""
-    return isinstance(record, dict) and not isinstance(record.get("data"), dict)
 
 
 def _sentence(marked: Marked, source: Source, tokenize: Tokenizer, scheme: Scheme, align: Align) -> Sentence:
@@ -143,8 +136,13 @@ def write(sentences: Iterable[Sentence], *, shape: str = "label", scheme: Scheme
     source = Scheme.parse(scheme) if isinstance(scheme, str) else scheme
     for sentence in sentences:
         whole = sentence.with_text()
-        spans = None if whole.tags is None else _char_spans(whole, whole.offsets or (), source)
-        yield dumps(_SHAPES[shape](whole.text or "", spans))
+        spans = None
+        if whole.tags is not None:
+            refuse_illegal(whole, source)
+            offsets = whole.offsets or ()
+            found = spans_from_tags(whole.tags, source)
+            spans = [CharSpan(offsets[span.start][0], offsets[span.end - 1][1], span.label) for span in found]
+        yield dumps(_shaped(shape, whole.text or "", spans))
 
 
 def parse_record(record: Any, choice: Selection = Selection()) -> list[Marked]:  # noqa: B008 - it is frozen
@@ -164,14 +162,10 @@ def parse_record(record: Any, choice: Selection = Selection()) -> list[Marked]: 
     check_gold(record, choice)
     if field is None:
         return [Marked(record["text"], None)]
-    spans, utf16 = placed(record["text"], _parse_spans(record[field], field))
+    if not isinstance(record[field], list):
+        raise LineError(f"expected a list of spans in {field!r}, found {shown(record[field])}")
+    spans, utf16 = placed(record["text"], [_parse_span(value) for value in record[field]])
     return [Marked(record["text"], spans, utf16=utf16)]
-
-
-def _parse_spans(values: Any, field: str) -> list[Quoted]:
-    if not isinstance(values, list):
-        raise LineError(f"expected a list of spans in {field!r}, found {shown(values)}")
-    return [_parse_span(value) for value in values]
 
 
 def _parse_span(value: Any) -> Quoted:
@@ -190,39 +184,20 @@ def _parse_span(value: Any) -> Quoted:
     return quoted(CharSpan(*found), value if isinstance(value, dict) else {})
 
 
-def _char_spans(sentence: Sentence, offsets: Sequence[Offsets], scheme: Scheme) -> list[CharSpan]:
-    tags = sentence.tags or ()
-    refuse_illegal(sentence, scheme)
-    spans = spans_from_tags(tags, scheme)
-    return [CharSpan(offsets[span.start][0], offsets[span.end - 1][1], span.label) for span in spans]
+_SHAPES = ("label", "entities", "spans", "label_studio")
 
 
-def _as_lists(field: str) -> Callable[[str, list[CharSpan] | None], dict[str, Any]]:
-    def shape(text: str, spans: list[CharSpan] | None) -> dict[str, Any]:
-        return {"text": text} if spans is None else {"text": text, field: [list(span) for span in spans]}
-
-    return shape
-
-
-def _as_objects(text: str, spans: list[CharSpan] | None) -> dict[str, Any]:
-    return {"text": text} if spans is None else {"text": text, "spans": [span._asdict() for span in spans]}
-
-
-def _as_label_studio(text: str, spans: list[CharSpan] | None) -> dict[str, Any]:
-    task: dict[str, Any] = {"data": {"text": text}}
-    if spans is not None:
-        fixed = {"from_name": "label", "to_name": "text", "type": "labels"}
-        values = [{"start": start, "end": end, "labels": [label]} for start, end, label in spans]
-        task["annotations"] = [{"result": [{**fixed, "value": value} for value in values]}]
-    return task
-
-
-_SHAPES = {
-    "label": _as_lists("label"),
-    "entities": _as_lists("entities"),
-    "spans": _as_objects,
-    "label_studio": _as_label_studio,
-}
+def _shaped(shape: str, text: str, spans: list[CharSpan] | None) -> dict[str, Any]:
+    if shape == "label_studio":
+        task: dict[str, Any] = {"data": {"text": text}}
+        if spans is not None:
+            fixed = {"from_name": "label", "to_name": "text", "type": "labels"}
+            values = [{"start": start, "end": end, "labels": [label]} for start, end, label in spans]
+            task["annotations"] = [{"result": [{**fixed, "value": value} for value in values]}]
+        return task
+    if spans is None:
+        return {"text": text}
+    return {"text": text, shape: [span._asdict() if shape == "spans" else list(span) for span in spans]}
 
 
 def check_align(how: str) -> None:
@@ -266,22 +241,19 @@ def _token_span(span: CharSpan, text: str, starts: list[int], ends: list[int], h
     if first > last:
         raise LineError(f"{_name(span)} covers no token, only {shown(text[span.start : span.end])}")
     for index, cut in ((first, starts[first] < span.start), (last, ends[last] > span.end)):
-        if cut:
-            _settle(span, text[starts[index] : ends[index]], (starts[index], ends[index]), how)
+        if cut and how == "skip":
+            raise LeftOut("sentences with a span that cuts a token")
+        if cut and how == "error":
+            token = text[starts[index] : ends[index]]
+            raise LineError(
+                f"{_name(span)} cuts the token {shown(token)} at [{starts[index]}, {ends[index]}]; expected spans to "
+                "begin and end with a token: align 'split' splits the token, 'expand' takes all of it, 'skip' leaves "
+                "the sentence out"
+            )
     if starts[first] < span.start or ends[last] > span.end:
         whole = text[starts[first] : ends[last]]
         note("spans expanded to whole tokens", f"{shown(text[span.start : span.end])} became {shown(whole)}")
     return Span(first, last + 1, span.label)
-
-
-def _settle(span: CharSpan, token: str, place: Offsets, how: Align) -> None:
-    if how == "skip":
-        raise LeftOut("sentences with a span that cuts a token")
-    if how == "error":
-        raise LineError(
-            f"{_name(span)} cuts the token {shown(token)} at [{place[0]}, {place[1]}]; expected spans to begin and end "
-            "with a token: align 'split' splits the token, 'expand' takes all of it, 'skip' leaves the sentence out"
-        )
 
 
 def _name(span: CharSpan) -> str:

@@ -94,7 +94,9 @@ def sentence_from_row(
         raise LineError(f"expected as many {tags!r} as {tokens!r}, found {len(labels)} and {len(words)}")
     columns = {}
     for field, values in row.items():
-        if field not in (tokens, tags, *_RESERVED) and _is_column(values, len(words), field in names):
+        if field in (tokens, tags, *_RESERVED) or not isinstance(values, list) or len(values) != len(words):
+            continue
+        if field in names or all(isinstance(value, str) for value in values):
             columns[field] = _strings(row, field, names)
     text = row["text"] if isinstance(row.get("text"), str) else None
     offsets = None if text is None else _offsets(row.get("offsets"))
@@ -129,19 +131,11 @@ def row_from_sentence(sentence: Sentence, tags: str) -> dict[str, Any]:
 def _offsets(values: object) -> list[Offsets] | None:
     if values is None:
         return None
-    if not isinstance(values, list) or not all(_is_offset(value) for value in values):
+    if not isinstance(values, list) or not all(
+        isinstance(value, list | tuple) and [type(part) for part in value] == [int, int] for value in values
+    ):
         raise LineError("expected a list of [start, end] in 'offsets'")
     return [(start, end) for start, end in values]
-
-
-def _is_offset(value: object) -> bool:
-    return isinstance(value, list | tuple) and [type(part) for part in value] == [int, int]
-
-
-def _is_column(values: object, length: int, named: bool) -> bool:
-    if not isinstance(values, list) or len(values) != length:
-        return False
-    return named or all(isinstance(value, str) for value in values)
 
 
 def _strings(row: Row, field: str, names: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
