@@ -31,10 +31,8 @@ from trellis.distributed import engines
 from trellis.errors import TrellisError
 from trellis.models import CRF, HMM, NeuralTagger
 from trellis.models import folder as model_folder
-from trellis.training.best import Best
-from trellis.training.folder import TrainingFolder
-from trellis.training.history import Step
-from trellis.training.savepoints import Reached, Savepoints
+from trellis.training import Iterate, Resumption, Step
+from trellis.training.checkpoint import TrainingFolder
 
 SENTENCES = demo.english().train[:12]
 FIRST, OTHERS = 200, 200
@@ -107,10 +105,11 @@ def with_shards(folder: Path) -> None:
 
 def checkpoint(number: int) -> Folder:
     def write(folder: Path) -> None:
-        best: Best[Any] = Best(
-            [Step(i, 1.0, None, None, 0.0, None) for i in range(number)], number - 1, np.full(5, 1.0 * number)
-        )
-        Savepoints(TrainingFolder(folder, "crf", overwrite=True), 0.0).write(Reached(np.full(5, 2.0 * number), best))
+        written = Resumption(np.zeros(5), TrainingFolder(folder, "crf", overwrite=True))
+        steps = [Step(i, 1.0, None, None, 0.0, None) for i in range(number)]
+        written.state.steps, written.state.kept = steps, number - 1
+        written.state.weights = np.full(5, 1.0 * number)
+        written.visit(Iterate(np.full(5, 2.0 * number), 1.0, None))
 
     return write
 
@@ -118,8 +117,8 @@ def checkpoint(number: int) -> Folder:
 def checkpoint_state(folder: Path) -> bytes | None:
     place = TrainingFolder(folder, "crf", overwrite=True)
     place.resuming = True
-    found = Savepoints(place, 0.0).restore(5)
-    return None if found is None else found.weights.tobytes()
+    found = Resumption(np.zeros(5), place)
+    return found.weights.tobytes() if found.state.steps else None
 
 
 def training(c2: float, *, resume: bool = False) -> Folder:

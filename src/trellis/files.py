@@ -8,11 +8,13 @@ removes what a killed process left behind. Folders are removed in the same way: 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from trellis.errors import StoreError, TrellisError
 
@@ -263,3 +265,13 @@ def _lock(handle: int) -> None:
     """Lock an open file for this process, where the system can."""
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write plain values, all or nothing."""
+    write_text(path, json_text(values))
+
+
+def json_text(values: Mapping[str, Any]) -> str:
+    """Plain values as indented JSON."""
+    return json.dumps(values, ensure_ascii=False, indent=2) + "\n"

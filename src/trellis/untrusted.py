@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from trellis.errors import StoreError, TrellisError, shown
@@ -157,3 +158,14 @@ def _problem(error: Exception) -> JSONSyntaxError:
     if isinstance(error, RecursionError):
         return JSONSyntaxError("it is nested too deeply")
     return JSONSyntaxError(f"a number has more than {sys.get_int_max_str_digits()} digits")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; None if there is none."""
+    try:
+        return parse_json(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, JSONSyntaxError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"expected JSON: {error}"
+        raise StoreError(f"{path} cannot be read: {reason}") from None

@@ -341,7 +341,7 @@ def test_ctrl_c_and_sigterm_keep_the_best_model_and_say_so(here, number, code):
 def test_an_interruption_before_the_first_iteration_leaves_the_model_that_was_there(here, shell, monkeypatch):
     shell(*TRAIN)
     before = {path: path.read_bytes() for path in Path("model").iterdir()}
-    monkeypatch.setattr("trellis.training.driver._step", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr("trellis.training.loop._step", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     done = shell(*TRAIN)
     assert done.code == 143
     assert done.err.endswith("interrupted before there was anything to keep; no model was written.\n")

@@ -81,7 +81,7 @@ class TestEveryFamily:
         model.fit(*data, folder=tmp_path)
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         model, data = make()
-        monkeypatch.setattr("trellis.training.driver._step", _press)
+        monkeypatch.setattr("trellis.training.loop._step", _press)
         monkeypatch.setattr("trellis.training.neural.stepper.Stepper.take", _press)
         model.fit(*data, folder=tmp_path)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

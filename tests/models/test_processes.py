@@ -14,10 +14,9 @@ import trellis
 from trellis import demo
 from trellis.errors import ModelError, StoreError
 from trellis.models.folder import training
-from trellis.training.best import Best
-from trellis.training.folder import TrainingFolder
+from trellis.training import Iterate, Resumption, Step, lbfgs
+from trellis.training.checkpoint import Checkpoints, TrainingFolder
 from trellis.training.process_group import signals_deferred, together
-from trellis.training.savepoints import Reached, Savepoints
 
 
 def test_together_is_alone_without_others():
@@ -106,25 +105,61 @@ def test_a_resumed_crf_takes_the_steps_of_one_that_was_never_killed(tmp_path, op
     assert resumed.parameters_.weights.tolist() == whole.parameters_.weights.tolist()
 
 
-def test_a_checkpoint_with_a_damaged_memory_is_refused(tmp_path):
-    TrainingFolder(tmp_path, "crf").identify()
+@pytest.mark.parametrize("algorithm", ["sgd", "ap", "pa", "arow"])
+def test_an_algorithm_that_goes_from_sentence_to_sentence_is_resumed_to_the_same_weights(tmp_path, algorithm):
+    sentences, dev = demo.english().train[:60], demo.english().dev[:20]
+    settings = {"features": "ner", "algorithm": algorithm, "max_iterations": 6, "checkpoint_seconds": 0}
+    whole = trellis.CRF(**settings).fit(sentences, dev=dev)
+    for last in (1, 4):
 
-    def refused(match, **memory):
-        place = Reached(np.zeros(3), Best(), lambda: memory)
-        Savepoints(TrainingFolder(tmp_path, "crf", resume=True), 0.0).write(place)
+        def stop(step, last=last):
+            if step.iteration == last:
+                raise Killed
+
+        with pytest.raises(Killed):
+            trellis.CRF(**settings).fit(sentences, dev=dev, progress=stop, folder=tmp_path, resume=True)
+    resumed = trellis.CRF(**settings).fit(sentences, dev=dev, folder=tmp_path, resume=True)
+    assert [(step.loss, step.dev) for step in resumed.history_.steps] == [
+        (step.loss, step.dev) for step in whole.history_.steps
+    ]
+    assert resumed.parameters_.weights.tolist() == whole.parameters_.weights.tolist()
+    assert resumed.settings_.learning_rate == whole.settings_.learning_rate
+
+
+def resumed_at(folder, size):
+    return Resumption(np.zeros(size), TrainingFolder(folder, "crf", resume=True))
+
+
+class Bowl:
+    """|w|^2."""
+
+    size = 3
+
+    def evaluate(self, weights, gradient):
+        gradient[:] = 2 * weights
+        return float(weights @ weights)
+
+
+def test_a_checkpoint_with_a_damaged_optimizer_is_refused(tmp_path):
+    TrainingFolder(tmp_path, "crf").identify()
+    values = {"history": {"steps": [], "reason": "interrupted", "kept": -1}}
+
+    def refused(match, **optimizer):
+        Checkpoints(tmp_path).save(1, values, {"weights": {"weights": np.ones(3)}, "optimizer": optimizer})
         with pytest.raises(StoreError, match=match):
-            Savepoints(TrainingFolder(tmp_path, "crf", resume=True), 0.0).restore(3)
+            next(lbfgs(Bowl(), np.ones(3), state=resumed_at(tmp_path, 3).optimizer))
 
     refused("must be square, with an odd number of rows", products=np.zeros((3, 2)))
-    refused("memory.s0", products=np.zeros((3, 3)), losses=np.zeros(1))
+    refused("'s0' is missing", products=np.zeros((3, 3)), losses=np.zeros(1))
     steps = {"s0": np.zeros(2, np.float32), "y0": np.zeros(3, np.float32)}
-    refused("memory.s0.*must have the shape", products=np.zeros((3, 3)), losses=np.zeros(1), **steps)
+    refused("'s0' must have the shape", products=np.zeros((3, 3)), losses=np.zeros(1), **steps)
 
 
-def test_a_place_of_another_size_is_refused(tmp_path):
+def test_a_checkpoint_of_another_size_is_refused(tmp_path):
     TrainingFolder(tmp_path, "crf").identify()
-    Savepoints(TrainingFolder(tmp_path, "crf"), 0.0).write(Reached(np.zeros(3), Best()))
-    resumed = Savepoints(TrainingFolder(tmp_path, "crf", resume=True), 0.0)
-    assert resumed.restore(3).weights.tolist() == [0.0, 0.0, 0.0]
+    first = Resumption(np.zeros(3), TrainingFolder(tmp_path, "crf"))
+    first.state.add(Step(1, 1.0, None, None, 0.0, None), np.ones(3))
+    first.visit(Iterate(np.ones(3), 1.0, None))
+    assert resumed_at(tmp_path, 3).weights.tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(StoreError, match=r"must have the shape \(4\), got \(3\)"):
-        resumed.restore(4)
+        resumed_at(tmp_path, 4)

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from trellis import _native
 from trellis.errors import DataError
-from trellis.training import History, Iterate, lbfgs, owlqn, pseudo_gradient, run, undisturbed
+from trellis.training import History, Iterate, lbfgs, owlqn, pseudo_gradient, retry_on_interrupt, run
 from trellis.training.lbfgs import InverseHessian, wolfe
 from trellis.training.online import calibrate
 
@@ -269,7 +269,7 @@ def test_what_is_put_away_survives_one_interrupt():
             raise KeyboardInterrupt
         return "done"
 
-    assert undisturbed(finish) == "done"
+    assert retry_on_interrupt(finish) == "done"
 
 
 class Fragile:

@@ -42,7 +42,7 @@ from trellis.distributed.shard import (
 )
 from trellis.errors import ConfigError, DataError, ModelError
 from trellis.training.lock import locked
-from trellis.training.record import read_json, write_json
+from trellis.untrusted import read_json
 
 _SUFFIXES = {".parquet": PARQUET, ".txt": TEXT, ".text": TEXT, ".seg": TEXT}
 _ATTEMPTS = 3
@@ -178,7 +178,7 @@ def _output_folder(out: Path, settings: dict[str, Any], resume: bool) -> Iterato
     with locked(out / META, "is tagging into it"):
         if is_resumed:
             _remove_partial(out)
-        write_json(out / META / "job.json", settings)
+        files.write_json(out / META / "job.json", settings)
         try:
             yield is_resumed
         except BaseException:

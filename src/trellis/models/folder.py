@@ -4,8 +4,8 @@
     config.toml            all settings it was trained with, explained
     history.json           the steps of its training, and learning-curve.svg, a picture of them
     training.json          the record of ``trellis train``: command, data, formats, scheme, figures
-    checkpoints/           while it is trained, and after a kill: what it can continue from (training/folder.py)
-    .lock                  while it is trained: who does it (training/lock.py)
+    checkpoints/           while it is trained, and after a kill: what it can continue from (training/checkpoint.py)
+    .lock, .owner.json     while it is trained: who does it (training/lock.py)
 
 Each file appears under its name only once it is whole. An older model stays in use until the new one takes its place.
 """
@@ -22,11 +22,11 @@ from trellis import config, files, store
 from trellis.errors import ModelError, StoreError
 from trellis.models.registry import FAMILIES, tagger_class
 from trellis.training import History, read_history
-from trellis.training.folder import TrainingFolder, has_checkpoints, read_state
+from trellis.training.checkpoint import TrainingFolder, has_checkpoints, read_state
+from trellis.training.history import CURVE, HISTORY, history_texts
 from trellis.training.lock import locked, owner_of
 from trellis.training.process_group import is_first_process
-from trellis.training.record import CURVE, HISTORY, history_texts, read_json, write_json
-from trellis.untrusted import Fields
+from trellis.untrusted import Fields, read_json
 
 if TYPE_CHECKING:
     from trellis.models.tagger import Tagger
@@ -160,7 +160,7 @@ def save_model(folder: Path, tagger: Saved) -> None:
 
 def save_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Write the record of the training."""
-    write_json(folder / RECORD, record)
+    files.write_json(folder / RECORD, record)
 
 
 def read_record(path: str | Path) -> dict[str, Any]:

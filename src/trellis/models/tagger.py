@@ -57,8 +57,8 @@ from trellis.optional import required
 from trellis.tags import OnBadTags, Scheme, Span, Style, TagSet
 from trellis.tags.spans import ScoredSpan
 from trellis.text import OwnTokenizer, Sentence, Splitter, splitter, splitter_from_dict
-from trellis.training import History, Progress, undisturbed
-from trellis.training.folder import TrainingFolder
+from trellis.training import History, Progress, retry_on_interrupt
+from trellis.training.checkpoint import TrainingFolder
 from trellis.training.process_group import SINGLE, ProcessGroup, current_group
 
 C = TypeVar("C")
@@ -209,7 +209,7 @@ class Tagger(Generic[C], ABC):
             options = replace(options, folder=None if place is None else place.training)
             self._fit(X, y, dev, sentence_weights, options)
             if place is not None and place is not folder:
-                undisturbed(lambda: place.save(self))
+                retry_on_interrupt(lambda: place.save(self))
         return self
 
     def _fit(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from trellis.training.driver import Trained, run, undisturbed
-from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step
+from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step, read_history
 from trellis.training.lbfgs import lbfgs
+from trellis.training.loop import Resumption, Trained, TrainingState, retry_on_interrupt, run
 from trellis.training.objective import Descent, MistakeObjective, Objective, Perceptron, StochasticObjective
 from trellis.training.online import averaged_perceptron, sgd
 from trellis.training.owlqn import owlqn, pseudo_gradient
-from trellis.training.record import read_history
 
 __all__ = [
     "Descent",
@@ -20,15 +19,17 @@ __all__ = [
     "Perceptron",
     "Progress",
     "Reason",
+    "Resumption",
     "Step",
     "StochasticObjective",
     "Trained",
+    "TrainingState",
     "averaged_perceptron",
     "lbfgs",
     "owlqn",
     "pseudo_gradient",
     "read_history",
+    "retry_on_interrupt",
     "run",
     "sgd",
-    "undisturbed",
 ]

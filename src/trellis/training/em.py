@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from trellis.training.driver import Trained, run
 from trellis.training.history import Iterate, Progress, Validate
+from trellis.training.loop import Resumption, Trained, run
 from trellis.training.objective import Vector
-from trellis.training.savepoints import Reached, Savepoints
 
 S = TypeVar("S")
 
@@ -46,24 +45,20 @@ def em(objective: EMObjective[S], start: Vector, *, tolerance: float = 1e-4) -> 
 
 def best_of_restarts(
     objective: EMObjective[Any],
-    starts: Iterable[Vector],
+    starts: Iterable[Vector | Resumption],
     *,
     tolerance: float = 1e-4,
     max_iterations: int | None = None,
     validate: Validate | None = None,
     patience: int | None = None,
     progress: Progress | None = None,
-    savepoints: Savepoints | None = None,
-    place: Reached | None = None,
 ) -> Trained:
-    """Run EM from each start to its end; the one with the least loss, or with the best held-out score, is kept.
-
-    Where to continue is known for a single start only.
-    """
+    """Run EM from each start to its end; the one with the least loss, or with the best held-out score, is kept."""
     kept: Trained | None = None
     try:
         for start in starts:
-            iterates = em(objective, start, tolerance=tolerance)
+            weights = start.weights if isinstance(start, Resumption) else start
+            iterates = em(objective, weights, tolerance=tolerance)
             trained = run(
                 iterates,
                 start,
@@ -71,8 +66,6 @@ def best_of_restarts(
                 validate=validate,
                 patience=patience,
                 progress=progress,
-                savepoints=savepoints,
-                place=place,
             )
             if kept is None or _rank(trained) < _rank(kept):
                 kept = trained

@@ -1,17 +1,23 @@
-"""What training reports while it runs and leaves behind: one `Step` per iteration, and a `History` of them."""
+"""What training reports while it runs and leaves behind: one `Step` per iteration, and a `History` of them.
+
+Next to a model, the history is in history.json, and learning-curve.svg is a picture of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from trellis import config
+from trellis import config, files
 from trellis.arrays import Arrays
-from trellis.errors import number_of
+from trellis.errors import ConfigError, StoreError, number_of
 from trellis.report import data_frame
 from trellis.training.objective import Vector
+from trellis.untrusted import read_json
 
+HISTORY, CURVE = "history.json", "learning-curve.svg"
 Reason = Literal["converged", "max_iterations", "no_progress", "early_stopping", "interrupted", "diverged"]
 """Why training ended. no_progress: no step along the search direction lowers the loss any more; diverged: the loss or
 its gradient is not finite any more."""
@@ -24,7 +30,7 @@ class Iterate(NamedTuple):
     loss: float
     gradient_norm: float | None
     stop: Reason | None = None
-    memory: Callable[[], Arrays] | None = None
+    state: Callable[[], Arrays] | None = None
     """What it knows besides the weights, until the next iteration: from both it can go on with the same steps."""
 
 
@@ -123,3 +129,31 @@ class History:
 Progress = Callable[[Step], None]
 """Called after each iteration. With an attribute `every`, it is also called within epochs, every that many seconds."""
 Validate = Callable[[Vector], float | DevScores]
+
+
+def write_history(folder: Path, history: History) -> None:
+    """Write the history, and its picture if there is a curve to draw."""
+    texts = history_texts(history)
+    files.write_together({folder / name: text for name, text in texts.items()})
+    if CURVE not in texts:
+        (folder / CURVE).unlink(missing_ok=True)  # of an earlier training
+
+
+def history_texts(history: History) -> dict[str, str]:
+    """The files of a history by name: itself, and its picture unless it is a single step, as from counting."""
+    texts = {HISTORY: files.json_text(history.to_dict())}
+    if len(history.steps) > 1:
+        from trellis.training.curve import draw_curve  # fractions are not needed to tag
+
+        texts[CURVE] = draw_curve(history)
+    return texts
+
+
+def read_history(folder: str | Path) -> History | None:
+    """The history of the training in this folder, if there is one."""
+    path = Path(folder) / HISTORY
+    values = read_json(path)
+    try:
+        return None if values is None else History.from_dict(values)
+    except (KeyError, TypeError, AttributeError, ConfigError) as error:
+        raise StoreError(f"{path} is not a training history: {error}") from None

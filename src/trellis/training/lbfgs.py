@@ -28,6 +28,7 @@ import numpy as np
 
 from trellis import _native
 from trellis.arrays import Arrays, Float32Array
+from trellis.store import Stored
 from trellis.training.history import Iterate, Reason
 from trellis.training.objective import Objective, Vector
 
@@ -43,20 +44,20 @@ def lbfgs(
     delta: float = 1e-5,
     period: int = 10,
     max_linesearch: int = 20,
-    before: Arrays | None = None,
+    state: Stored | None = None,
 ) -> Iterator[Iterate]:
     """Iterates of L-BFGS from `start`; the weights of one do not change until the next is asked for.
 
-    With the `memory` of an iterate in `before`, they go on from it.
+    With the `state` of an iterate, as it was saved, they go on from it.
     """
     x, g = start.copy(), np.empty_like(start)
     x_next, g_next, direction = np.empty_like(x), np.empty_like(x), np.empty_like(x)
     loss = objective.evaluate(x, g)
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
     hessian = InverseHessian(g, memory)
-    recall(before, hessian, test)
+    restore(state, hessian, test)
     length = hessian.length
-    step = 1.0 / length if length and before is None else 1.0
+    step = 1.0 / length if length and state is None else 1.0
 
     def along(t: float) -> tuple[float, float]:
         _native.combine([x, direction], [1.0, t], x_next)
@@ -71,7 +72,7 @@ def lbfgs(
         hessian.update(x_next, x, g_next, g, g_next)
         x, x_next, g, g_next = x_next, x, g_next, g
         loss, length, step = trial.loss, hessian.length, 1.0
-        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: memory_of(hessian, test))
+        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: state_of(hessian, test))
     yield Iterate(x, loss, length, "converged")
 
 
@@ -88,8 +89,8 @@ class StoppingTest:
         """The last ones."""
         return np.array(self._losses)
 
-    def recall(self, losses: Vector) -> None:
-        """Know again the losses of a training that goes on."""
+    def restore(self, losses: Vector) -> None:
+        """Continue after the losses of a training that goes on."""
         self._losses.extend(losses.tolist())
 
     def check(self, loss: float, gradient_norm: float, weights_norm: float) -> Reason | None:
@@ -103,16 +104,16 @@ class StoppingTest:
         return None
 
 
-def memory_of(hessian: InverseHessian, test: StoppingTest) -> Arrays:
+def state_of(hessian: InverseHessian, test: StoppingTest) -> Arrays:
     """What a quasi-Newton method knows besides its weights."""
     return {**hessian.arrays(), "losses": test.losses}
 
 
-def recall(before: Arrays | None, hessian: InverseHessian, test: StoppingTest) -> None:
-    """The inverse of `memory_of`, if there is anything to know again."""
-    if before is not None:
-        hessian.recall(before)
-        test.recall(before["losses"])
+def restore(state: Stored | None, hessian: InverseHessian, test: StoppingTest) -> None:
+    """The inverse of `state_of`, if a training goes on."""
+    if state is not None:
+        hessian.restore(state)
+        test.restore(state.array("losses", np.float64, (None,)))
 
 
 def norm(a: Vector) -> float:
@@ -135,11 +136,17 @@ class InverseHessian:
         }
         return {"products": self._products, **named}
 
-    def recall(self, arrays: Arrays) -> None:
+    def restore(self, state: Stored) -> None:
         """Know again what `arrays` returned, when v was the same."""
-        self._products = arrays["products"]
-        pairs = len(self._products) // 2
-        self._pairs = [(arrays[f"s{i}"], arrays[f"y{i}"]) for i in range(pairs)]
+        products = state.array("products", np.float64, (None, None))
+        pairs, size = len(products) // 2, (len(self._v),)
+        if products.shape != (2 * pairs + 1,) * 2:
+            raise state.refused("products", f"must be square, with an odd number of rows, got {products.shape}")
+        self._products = np.array(products)
+        self._pairs = [
+            (np.array(state.array(f"s{i}", np.float32, size)), np.array(state.array(f"y{i}", np.float32, size)))
+            for i in range(pairs)
+        ]
 
     def update(self, x: Vector, x_before: Vector, g: Vector, g_before: Vector, v: Vector) -> None:
         """Learn from a step; one without positive curvature is ignored. `v` is the next vector to multiply."""

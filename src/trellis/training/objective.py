@@ -86,7 +86,7 @@ class MistakeObjective(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Aggression:
+class PassiveAggressive:
     """How far passive-aggressive learning goes: `type` 0 without slack, 1 and 2 with `c`; cost by number of errors."""
 
     type: int
@@ -110,8 +110,8 @@ class MarginObjective(Protocol):
     def examples(self) -> int:
         """How many examples."""
 
-    def be_aggressive(self, order: Order, state: Perceptron, rule: Aggression) -> float:
+    def passive_aggressive(self, order: Order, state: Perceptron, rule: PassiveAggressive) -> float:
         """One passive-aggressive pass over these examples; returns the sum of their costs."""
 
-    def adapt(self, order: Order, state: Confidence) -> float:
+    def arow(self, order: Order, state: Confidence) -> float:
         """One pass of AROW over these examples; returns the sum of their costs."""

@@ -14,18 +14,21 @@ has seldom seen. The rules are those of CRFsuite; see `native/features/online.h`
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
+from trellis.arrays import Arrays
 from trellis.errors import DataError
+from trellis.store import Stored
 from trellis.training.history import Iterate
 from trellis.training.objective import (
-    Aggression,
     Confidence,
     Descent,
     MarginObjective,
     MistakeObjective,
     Order,
+    PassiveAggressive,
     Perceptron,
     StochasticObjective,
     Vector,
@@ -43,22 +46,44 @@ def sgd(
     period: int = 5,
     delta: float = 1e-3,
     seed: int = 0,
+    state: Stored | None = None,
 ) -> Iterator[Iterate]:
     """One iterate per pass over the examples; stops when the loss fell by less than `delta` over `period` passes.
 
-    With the same seed, the rate that `first_rate` finds leads to the same weights as none.
+    With the same seed, the rate that `first_rate` finds leads to the same weights as none. With the weights and the
+    `state` of an iterate, as they were saved, the passes go on from it; so do those of the other algorithms.
     """
     random = np.random.default_rng(seed)
     sample = random.permutation(objective.examples)[:_SAMPLE]
-    descent = Descent(start.copy(), calibrate(objective, start, sample, batch) if rate is None else rate, batch)
     losses: list[float] = []
-    while True:
-        order = random.permutation(objective.examples)
+    if state is None:
+        descent = Descent(start.copy(), calibrate(objective, start, sample, batch) if rate is None else rate, batch)
+    else:
+        descent = Descent(start.copy(), saved_rate(state), batch, int(state.array("done", np.int64, (), 0)))
+        losses = state.array("losses", np.float64, (None,)).tolist()
+    for order in _orders(random, objective.examples, len(losses)):
         loss = objective.descend(order, descent)
         weights = descent.fold()
         losses.append(loss)
         flat = len(losses) > period and losses[-1 - period] - loss < delta * abs(loss)
-        yield Iterate(weights.copy(), loss, None, "converged" if flat else None)
+
+        def saved() -> Arrays:
+            return {"done": np.array(descent.done), "rate": np.array(descent.rate), "losses": np.array(losses)}
+
+        yield Iterate(weights.copy(), loss, None, "converged" if flat else None, saved)
+
+
+def saved_rate(state: Stored) -> float:
+    """The rate with which a saved training by `sgd` began."""
+    return float(state.array("rate", np.float64, ()))
+
+
+def _orders(random: np.random.Generator, examples: int, done: int) -> Iterator[Order]:
+    """The order of the examples in each pass, after those that are done."""
+    for _ in range(done):
+        random.permutation(examples)
+    while True:
+        yield random.permutation(examples)
 
 
 def first_rate(objective: StochasticObjective, start: Vector, *, batch: int = 8, seed: int = 0) -> float:
@@ -95,33 +120,50 @@ def calibrate(objective: StochasticObjective, start: Vector, sample: Order, batc
 
 
 def averaged_perceptron(
-    objective: MistakeObjective, start: Vector, *, epsilon: float = 0.0, seed: int = 0
+    objective: MistakeObjective, start: Vector, *, epsilon: float = 0.0, seed: int = 0, state: Stored | None = None
 ) -> Iterator[Iterate]:
     """One iterate per pass; its loss is the share of tokens tagged wrongly, and it ends at `epsilon` or less."""
-    random = np.random.default_rng(seed)
-    state = Perceptron(start.copy(), np.zeros_like(start))
-    while True:
-        wrong = objective.correct(random.permutation(objective.examples), state)
-        yield Iterate(state.average(), wrong, None, "converged" if wrong <= epsilon else None)
+    perceptron, done = _perceptron(start, state)
+    for order in _orders(np.random.default_rng(seed), objective.examples, done):
+        wrong = objective.correct(order, perceptron)
+        done += 1
+        saved = partial(_perceptron_state, perceptron, done)
+        yield Iterate(perceptron.average(), wrong, None, "converged" if wrong <= epsilon else None, saved)
+
+
+def _perceptron(start: Vector, state: Stored | None) -> tuple[Perceptron, int]:
+    """The weights with their sums, and how many passes are done."""
+    if state is None:
+        return Perceptron(start.copy(), np.zeros_like(start)), 0
+    weights, sums = (np.array(state.array(name, np.float64, start.shape)) for name in ("weights", "sums"))
+    seen, passes = (int(state.array(name, np.int64, (), 0)) for name in ("seen", "passes"))
+    return Perceptron(weights, sums, seen), passes
+
+
+def _perceptron_state(perceptron: Perceptron, passes: int) -> Arrays:
+    numbers = {"seen": np.array(perceptron.seen), "passes": np.array(passes)}
+    return {"weights": perceptron.weights, "sums": perceptron.sums, **numbers}
 
 
 def passive_aggressive(
     objective: MarginObjective,
     start: Vector,
-    rule: Aggression,
+    rule: PassiveAggressive,
     *,
     averaging: bool = True,
     epsilon: float = 0.0,
     seed: int = 0,
+    state: Stored | None = None,
 ) -> Iterator[Iterate]:
     """One iterate per pass; its loss is the sum of the costs, and it ends when their mean is below `epsilon`."""
-    random = np.random.default_rng(seed)
-    state = Perceptron(start.copy(), np.zeros_like(start))
-    while True:
-        cost = objective.be_aggressive(random.permutation(objective.examples), state, rule)
-        weights = state.average() if averaging else state.weights.copy()
+    perceptron, done = _perceptron(start, state)
+    for order in _orders(np.random.default_rng(seed), objective.examples, done):
+        cost = objective.passive_aggressive(order, perceptron, rule)
+        done += 1
+        weights = perceptron.average() if averaging else perceptron.weights.copy()
         small = cost / max(objective.examples, 1) < epsilon
-        yield Iterate(weights, cost, None, "converged" if small else None)
+        saved = partial(_perceptron_state, perceptron, done)
+        yield Iterate(weights, cost, None, "converged" if small else None, saved)
 
 
 def arow(
@@ -132,11 +174,20 @@ def arow(
     gamma: float = 1.0,
     epsilon: float = 0.0,
     seed: int = 0,
+    state: Stored | None = None,
 ) -> Iterator[Iterate]:
     """One iterate per pass; its loss is the sum of the costs, and it ends when their mean is at most `epsilon`."""
-    random = np.random.default_rng(seed)
-    state = Confidence(start.copy(), np.full_like(start, variance), gamma)
-    while True:
-        cost = objective.adapt(random.permutation(objective.examples), state)
+    variances, done = np.full_like(start, variance), 0
+    if state is not None:
+        variances = np.array(state.array("variances", np.float64, start.shape))
+        done = int(state.array("passes", np.int64, (), 0))
+    confidence = Confidence(start.copy(), variances, gamma)
+    for order in _orders(np.random.default_rng(seed), objective.examples, done):
+        cost = objective.arow(order, confidence)
+        done += 1
         small = cost / max(objective.examples, 1) <= epsilon
-        yield Iterate(state.weights.copy(), cost, None, "converged" if small else None)
+
+        def saved(passes: int = done) -> Arrays:
+            return {"variances": confidence.variances, "passes": np.array(passes)}
+
+        yield Iterate(confidence.weights.copy(), cost, None, "converged" if small else None, saved)

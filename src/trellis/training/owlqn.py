@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from trellis import _native
-from trellis.arrays import Arrays
+from trellis.store import Stored
 from trellis.training.history import Iterate
-from trellis.training.lbfgs import InverseHessian, StoppingTest, memory_of, norm, recall
+from trellis.training.lbfgs import InverseHessian, StoppingTest, norm, restore, state_of
 from trellis.training.objective import Objective, Vector
 
 _DECREASE = 1e-4
@@ -39,18 +39,18 @@ def owlqn(
     delta: float = 1e-5,
     period: int = 10,
     max_linesearch: int = 20,
-    before: Arrays | None = None,
+    state: Stored | None = None,
 ) -> Iterator[Iterate]:
-    """Iterates of OWL-QN from `start`; their loss includes the L1 term. See `lbfgs` for `before`."""
+    """Iterates of OWL-QN from `start`; their loss includes the L1 term. See `lbfgs` for `state`."""
     x, g = start.copy(), np.empty_like(start)
     x_next, g_next, uphill, direction = (np.empty_like(start) for _ in range(4))
     loss = objective.evaluate(x, g) + c1 * float(np.abs(x).sum())
     pseudo_gradient(x, g, c1, uphill)
     test = StoppingTest(loss, epsilon=epsilon, delta=delta, period=period)
     hessian = InverseHessian(uphill, memory)
-    recall(before, hessian, test)
+    restore(state, hessian, test)
     length = hessian.length
-    step = 1.0 / length if length and before is None else 1.0
+    step = 1.0 / length if length and state is None else 1.0
 
     def along(t: float) -> tuple[float, float]:
         """The loss after a step that is cut at the border of the orthant, and its change if that were linear."""
@@ -68,7 +68,7 @@ def owlqn(
         hessian.update(x_next, x, g_next, g, uphill)
         x, x_next, g, g_next = x_next, x, g_next, g
         loss, length, step = found, hessian.length, 1.0
-        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: memory_of(hessian, test))
+        yield Iterate(x, loss, length, test.check(loss, length, norm(x)), lambda: state_of(hessian, test))
     yield Iterate(x, loss, length, "converged")
 
 

@@ -410,7 +410,7 @@ import os, signal, sys, torch
 torch.set_num_threads(1)
 from tests.models.contract import TRAIN
 from trellis.models import NeuralTagger
-from trellis.training.neural.checkpoints import Checkpoints
+from trellis.training.checkpoint import Checkpoints
 save, lives = Checkpoints.save, int(sys.argv[4])  # checkpoints that it lives to write, where that is not 0
 def save_and_die(*arguments):
     global lives

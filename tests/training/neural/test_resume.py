@@ -19,8 +19,9 @@ from tests.training.neural.toys import Labels, Linear
 from trellis import files, store
 from trellis.config import to_dict
 from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError
+from trellis.training.checkpoint import Checkpoints
 from trellis.training.neural import CheckpointWarning, TrainingSettings, train
-from trellis.training.neural.checkpoints import Checkpoints
+from trellis.training.neural.state import _Saved, described, to_arrays, to_tensors
 
 ROOT = Path(__file__).parents[3]
 SETTINGS = victim.SETTINGS
@@ -354,13 +355,18 @@ def test_tensors_of_all_kinds_survive(tmp_path):
     tensors = {str(kind): torch.arange(6).reshape(2, 3).to(kind) for kind in kinds}
     tensors |= {"bool": torch.tensor([True, False]), "scalar": torch.tensor(3.5), "empty": torch.zeros(0, 3)}
     checkpoints = Checkpoints(tmp_path, keep=1)
-    checkpoints.save(3, {"x": 1.5}, {"weights": tensors, "none": {}}, None)
-    found = checkpoints.newest()
-    assert (found.step, found.values, found.parts["none"], found.kept) == (3, {"x": 1.5}, {}, None)
+    checkpoints.save(3, {"x": 1.5}, {"weights": to_arrays(tensors), "none": {}})
+    found = checkpoints.newest(lambda saved: saved)
+    assert (found.step, found.values, found.part("none").arrays, found.kept) == (3, {"x": 1.5}, {}, None)
+    restored = to_tensors(found.part("weights"), described(tensors))
     for name, tensor in tensors.items():
-        back = found.parts["weights"][name]
+        back = restored[name]
         assert (back.dtype, back.shape) == (tensor.dtype, tensor.shape)
         assert torch.equal(back, tensor)
+
+
+def described_as(manifest, entry, name="a"):
+    manifest["values"]["tensors"]["weights"][name] = entry
 
 
 @pytest.mark.parametrize(
@@ -370,31 +376,28 @@ def test_tensors_of_all_kinds_survive(tmp_path):
         (lambda m, _: m.update(values=[1]), "the field 'values' must be an object, got a list"),
         (lambda m, _: m.update(kept="3"), "the field 'kept' must be a whole number or null, got a string"),
         (lambda m, _: m.update(kept=-3), r"the field 'kept' must be in 0\.\."),
-        (lambda m, _: m.update(parts=None), "the field 'parts' must be a list, got null"),
-        (lambda m, _: m.update(parts=[]), "the tensor 'weights:a' belongs to no part"),
-        (lambda m, _: m["tensors"].update({"weights:a": 3}), "the field 'weights:a' must be a list, got"),
-        (lambda m, _: m["tensors"].update({"weights:a": ["torch.object", [6]]}), "'weights:a' is described by "),
-        (lambda m, _: m["tensors"].update({"weights:a": ["torch.float32", [6, True]]}), "'weights:a' is described by "),
-        (lambda m, _: m["tensors"].update({"weights:a": ["torch.float64", [6]]}), "must be float64, got float32"),
-        (
-            lambda m, _: m["tensors"].update({"weights:a": ["torch.float32", [7]]}),
-            r"must have the shape \(7\), got \(6\)",
-        ),
-        (lambda m, _: m["tensors"].update({"weights:b": ["torch.float32", [6]]}), "the array 'weights:b' is missing"),
+        (lambda m, _: m["values"].update(tensors=None), "the field 'tensors' must be an object, got null"),
+        (lambda m, _: m["values"]["tensors"].update(weights=3), "the field 'weights' must be an object, got"),
+        (lambda m, _: described_as(m, 3), "'a' is described by "),
+        (lambda m, _: described_as(m, ["torch.object", [6]]), "'a' is described by "),
+        (lambda m, _: described_as(m, ["torch.float32", [6, True]]), "'a' is described by "),
+        (lambda m, _: described_as(m, ["torch.float64", [6]]), "must be float64, got float32"),
+        (lambda m, _: described_as(m, ["torch.float32", [7]]), r"must have the shape \(7\), got \(6\)"),
+        (lambda m, _: described_as(m, ["torch.float32", [6]], "b"), "the array 'b' is missing"),
         (lambda _, a: a.update({"weights:a": a["weights:a"] * np.nan}), "must lie in -inf..inf, got nan"),
     ],
 )
 def test_a_checkpoint_that_lies_is_passed_over(tmp_path, spoil, problem):
-    checkpoints = Checkpoints(tmp_path, keep=2)
+    checkpoints, tensors = Checkpoints(tmp_path, keep=2), {"a": torch.arange(6.0)}
     for step in (1, 2):
-        checkpoints.save(step, {}, {"weights": {"a": torch.arange(6.0)}}, None)
+        checkpoints.save(step, {"tensors": {"weights": described(tensors)}}, {"weights": to_arrays(tensors)})
     newest = tmp_path / "checkpoint-00000002.safetensors"
     stored = store.load(newest)
     manifest, arrays = dict(stored.manifest.values), dict(stored.arrays)
     spoil(manifest, arrays)
     store.save(newest, stored.kind, manifest, arrays)
     with pytest.warns(CheckpointWarning, match=problem):
-        assert checkpoints.newest().step == 1
+        assert checkpoints.newest(_Saved.of).checkpoint.step == 1
 
 
 def test_nothing_is_pickled(tmp_path):

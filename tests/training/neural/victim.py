@@ -73,7 +73,7 @@ def _set_trap(task: Any, kill: int) -> None:
 
         return wrapped
 
-    def half(path: Path, mode: str) -> None:
+    def half(path: Path, mode: str, **_: Any) -> None:
         """What a write of a file leaves that was cut short."""
         if mode == "wb":
             path.write_bytes(bytes(1000))

@@ -104,9 +104,7 @@ class CRFConfig:
         None,
         "out_of_core: folder of the file for that; default: the folder of the model, else the one for temporary files",
     )
-    checkpoint_seconds: float = setting(
-        60.0, "lbfgs, owlqn, in a folder: seconds between the states from which --resume continues"
-    )
+    checkpoint_seconds: float = setting(60.0, "in a folder: seconds between the states from which --resume continues")
     seed: int = setting(0, "of the shuffling of sgd, ap, pa and arow")
     fold_width: bool = setting(True, "full-width and half-width forms are the same to the model")
     tokenizer: str | None = setting(

@@ -25,7 +25,7 @@ from trellis.models.crf.weights import AttributeWeights, CRFWeights, Observed, o
 from trellis.models.data import Labelled, check_tokens
 from trellis.tags import StateMap
 from trellis.training import Descent, Perceptron
-from trellis.training.objective import Aggression, Confidence, Vector
+from trellis.training.objective import Confidence, PassiveAggressive, Vector
 from trellis.training.process_group import SINGLE, ProcessGroup
 
 _MOST_LABELS = 256  # a pair of them is a 16-bit number
@@ -222,13 +222,13 @@ class CRFObjective(FeatureObjective):
         state.seen, mistakes = self.native.perceptron(order, state.weights, state.sums, state.seen)
         return mistakes / max(self.data.tokens, 1)
 
-    def be_aggressive(self, order: IntArray, state: Perceptron, rule: Aggression) -> float:
+    def passive_aggressive(self, order: IntArray, state: Perceptron, rule: PassiveAggressive) -> float:
         """One passive-aggressive pass; the sum of the costs."""
         state.seen, cost = self.native.passive_aggressive(
             order, state.weights, state.sums, state.seen, rule.type, rule.c, rule.by_errors
         )
         return cost
 
-    def adapt(self, order: IntArray, state: Confidence) -> float:
+    def arow(self, order: IntArray, state: Confidence) -> float:
         """One pass of AROW; the sum of the costs."""
         return self.native.arow(order, state.weights, state.variances, state.gamma)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from trellis.arrays import Arrays
 from trellis.errors import DataError, ModelError
 from trellis.features import Extractor
 from trellis.models.crf.config import MISTAKE_DRIVEN, SUMMED, CRFConfig
@@ -17,22 +16,23 @@ from trellis.models.crf.weights import CRFWeights, Earlier, Observed, scores_per
 from trellis.models.data import Labelled, check_held_out
 from trellis.models.evaluation import held_out_scores
 from trellis.models.tagger import FitOptions, sentences_at_once
+from trellis.store import Stored
 from trellis.training import (
     DevScores,
     History,
     Iterate,
     Progress,
+    Resumption,
     averaged_perceptron,
     lbfgs,
     owlqn,
+    retry_on_interrupt,
     run,
     sgd,
-    undisturbed,
 )
-from trellis.training.folder import TrainingFolder
-from trellis.training.objective import Aggression, Vector
-from trellis.training.online import arow, first_rate, passive_aggressive
-from trellis.training.savepoints import Savepoints
+from trellis.training.checkpoint import TrainingFolder
+from trellis.training.objective import PassiveAggressive, Vector
+from trellis.training.online import arow, first_rate, passive_aggressive, saved_rate
 
 _QUASI_NEWTON = ("memory", "epsilon", "delta", "period", "max_linesearch")
 
@@ -61,7 +61,7 @@ def learn(
         objective.shard_loss,
         lambda: train(objective, start, settings, held_out, options.progress, options.folder),
     )
-    return undisturbed(lambda: _kept(objective.parameters(weights), found)), history, found
+    return retry_on_interrupt(lambda: _kept(objective.parameters(weights), found)), history, found
 
 
 def _kept(weights: CRFWeights, settings: CRFConfig) -> CRFWeights:
@@ -84,20 +84,14 @@ def train(
     if settings.algorithm in MISTAKE_DRIVEN and isinstance(objective, CRFObjective):
         objective.require_equal_tokens(settings.algorithm)
     rates: list[float] = []
-    savepoints = None
-    if folder is not None and settings.algorithm in SUMMED:
-        savepoints = Savepoints(folder, settings.checkpoint_seconds)
-    place = None if savepoints is None else savepoints.restore(objective.size)
-    memory = None if place is None else place.memory
+    resumption = Resumption(start, folder, settings.checkpoint_seconds)
     trained = run(
-        _iterates(objective, start if place is None else place.weights, settings, rates, memory),
-        start,
+        _iterates(objective, resumption.weights, settings, rates, resumption.optimizer),
+        resumption,
         max_iterations=settings.max_iterations,
         validate=None if dev is None else _validation(objective, *dev),
         patience=settings.patience,
         progress=progress,
-        savepoints=savepoints,
-        place=place,
     )
     if not np.isfinite(trained.weights).all():
         raise DataError("training ended in weights that are not finite; feature values are too large")
@@ -106,37 +100,47 @@ def train(
 
 
 def _iterates(
-    objective: FeatureObjective,
-    start: Vector,
-    c: CRFConfig,
-    rates: list[float],
-    memory: Callable[[], Arrays] | None,
+    objective: FeatureObjective, start: Vector, c: CRFConfig, rates: list[float], state: Stored | None
 ) -> Iterator[Iterate]:
-    """The iterates of the optimizer; `rates` gets the first step length of sgd, once it is known."""
+    """The iterates of the optimizer, from its saved `state` if there is one; `rates` gets the first step of sgd."""
     if c.algorithm in SUMMED:
         shared: dict[str, Any] = {name: getattr(c, name) for name in _QUASI_NEWTON}
-        shared["before"] = None if memory is None else memory()
-        yield from (
-            owlqn(objective, start, c1=c.c1, **shared) if c.algorithm == "owlqn" else lbfgs(objective, start, **shared)
-        )
-        return
+        if c.algorithm == "owlqn":
+            return owlqn(objective, start, c1=c.c1, **shared, state=state)
+        return lbfgs(objective, start, **shared, state=state)
     assert isinstance(objective, CRFObjective)
     if c.algorithm == "ap":
-        yield from averaged_perceptron(objective, start, seed=c.seed)
-        return
+        return averaged_perceptron(objective, start, seed=c.seed, state=state)
     if c.algorithm == "pa":
-        rule = Aggression(c.pa_type, c.aggressiveness, c.error_sensitive)
-        yield from passive_aggressive(objective, start, rule, averaging=c.averaging, seed=c.seed)
-        return
+        rule = PassiveAggressive(c.pa_type, c.aggressiveness, c.error_sensitive)
+        return passive_aggressive(objective, start, rule, averaging=c.averaging, seed=c.seed, state=state)
     if c.algorithm == "arow":
-        yield from arow(objective, start, variance=c.variance, gamma=c.gamma, seed=c.seed)
-        return
-    if c.algorithm == "sgd":
-        assert c.period is not None
-        assert c.delta is not None
-        found = c.learning_rate
-        rates.append(first_rate(objective, start, batch=c.batch_size, seed=c.seed) if found is None else found)
-        yield from sgd(objective, start, batch=c.batch_size, rate=rates[0], period=c.period, delta=c.delta, seed=c.seed)
+        return arow(objective, start, variance=c.variance, gamma=c.gamma, seed=c.seed, state=state)
+    return _descent(objective, start, c, rates, state)
+
+
+def _descent(
+    objective: CRFObjective, start: Vector, c: CRFConfig, rates: list[float], state: Stored | None
+) -> Iterator[Iterate]:
+    """The iterates of sgd; it is only when the first is asked for that its first step length is looked for."""
+    assert c.period is not None
+    assert c.delta is not None
+    if state is not None:
+        rates.append(saved_rate(state))
+    elif c.learning_rate is None:
+        rates.append(first_rate(objective, start, batch=c.batch_size, seed=c.seed))
+    else:
+        rates.append(c.learning_rate)
+    yield from sgd(
+        objective,
+        start,
+        batch=c.batch_size,
+        rate=rates[0],
+        period=c.period,
+        delta=c.delta,
+        seed=c.seed,
+        state=state,
+    )
 
 
 def _validation(objective: FeatureObjective, blocks: list[Observed], dev: Labelled) -> Callable[[Vector], DevScores]:

@@ -29,10 +29,9 @@ from trellis.models.probability import logs
 from trellis.models.tagger import FitOptions
 from trellis.ragged import split
 from trellis.tags import AllowedTransitions, StateMap, TagSet
-from trellis.training import DevScores, History, Step, undisturbed
+from trellis.training import DevScores, History, Resumption, Step, retry_on_interrupt
 from trellis.training.em import best_of_restarts
 from trellis.training.process_group import ProcessGroup
-from trellis.training.savepoints import Savepoints
 
 _TINY = 1e-100
 
@@ -164,22 +163,19 @@ def _run_em(
     )
 
     def optimize() -> tuple[FloatArray, tuple[LearnedHMM, History]]:
-        savepoints = None
+        starts: Iterator[FloatArray | Resumption] = _starts(task)
         if options.folder is not None and (task.settings.restarts == 1 or task.has_labels):
-            savepoints = Savepoints(options.folder, task.settings.checkpoint_seconds)
-        place = None if savepoints is None else savepoints.restore(L * (1 + L + V))
+            starts = (Resumption(start, options.folder, task.settings.checkpoint_seconds) for start in _starts(task))
         trained = best_of_restarts(
             objective,
-            _starts(task) if place is None else [place.weights],
+            starts,
             tolerance=task.settings.tolerance,
             max_iterations=task.settings.max_iterations,
             validate=validate,
             patience=task.settings.patience,
             progress=options.progress,
-            savepoints=savepoints,
-            place=place,
         )
-        learned = undisturbed(lambda: _after_em(task, objective, trained.weights))
+        learned = retry_on_interrupt(lambda: _after_em(task, objective, trained.weights))
         return trained.weights, (learned, trained.history)
 
     return options.group.run(L * (1 + L + V), objective.shard_log_likelihood, optimize)[1]

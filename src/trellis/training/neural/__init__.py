@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trellis.training.neural.checkpoints import CheckpointWarning
+    from trellis.training.checkpoint import CheckpointWarning
     from trellis.training.neural.loop import DivergedWarning, train
     from trellis.training.neural.settings import TrainingSettings
     from trellis.training.neural.task import TrainingTask
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointWarning", "DivergedWarning", "TrainingSettings", "TrainingTask", "train"]
 
 _HOMES = {
-    "CheckpointWarning": "checkpoints",
-    "DivergedWarning": "loop",
-    "TrainingSettings": "settings",
-    "TrainingTask": "task",
-    "train": "loop",
+    "CheckpointWarning": "trellis.training.checkpoint",
+    "DivergedWarning": "trellis.training.neural.loop",
+    "TrainingSettings": "trellis.training.neural.settings",
+    "TrainingTask": "trellis.training.neural.task",
+    "train": "trellis.training.neural.loop",
 }
 
 
 def __getattr__(name: str) -> Any:
-    name = "TrainingTask" if name == "Task" else name  # the former name
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -21,23 +21,19 @@ import torch
 
 from trellis.arrays import IntArray
 from trellis.errors import ModelError, StoreError, warn
-from trellis.training.best import Best
-from trellis.training.driver import undisturbed
-from trellis.training.folder import TrainingFolder
-from trellis.training.history import DevScores, History, Progress, Reason, Step
+from trellis.training.checkpoint import Checkpoints, TrainingFolder
+from trellis.training.history import DevScores, History, Progress, Reason, Step, write_history
 from trellis.training.lock import locked
+from trellis.training.loop import TrainingState, retry_on_interrupt
 from trellis.training.neural.averaging import Average
 from trellis.training.neural.batches import Forecast, batches_of, forecast
 from trellis.training.neural.machine import Machine, chance_restored
-from trellis.training.neural.place import Kept, Place
-from trellis.training.neural.resuming import Memory, State
 from trellis.training.neural.schedules import Schedule
 from trellis.training.neural.settings import TrainingSettings
+from trellis.training.neural.state import EpochProgress, Kept, NeuralState, copy_of, load_weights, trained_weights
 from trellis.training.neural.stepper import Diverged, Stepper, Taken
 from trellis.training.neural.task import Examples, StreamedTask, TrainingTask, lengths_of, windows_of
 from trellis.training.neural.tensorboard import TensorBoard, tensorboard_folder
-from trellis.training.neural.weights import copy_of, put_back, trained_weights
-from trellis.training.record import write_history
 
 
 class DivergedWarning(UserWarning):
@@ -118,8 +114,8 @@ class _Run:
         self._schedule = Schedule(settings, expected.steps)
         self._stepper = Stepper(task, settings, machine, self._schedule)
         self._average = Average(task.module, settings)
-        self._place, self._best = Place(), Best[Kept]()
-        self._memory = None if folder is None else Memory(folder, settings, is_main=machine.is_main)
+        self._at, self._epochs = EpochProgress(), TrainingState[Kept]()
+        self._checkpoints = None if folder is None else Checkpoints(folder.path, settings.keep)
         self._board: TensorBoard | None = None
         self._progress = progress if machine.is_main else None
         self._every: float | None = getattr(progress, "every", None)
@@ -127,87 +123,82 @@ class _Run:
 
     def begin(self) -> None:
         """From the start, or from the newest checkpoint."""
-        if self._folder is not None and self._memory is not None:
+        if self._folder is not None and self._checkpoints is not None:
             self._folder.keep = self._settings.keep_when_finished
             self._folder.identify(machine={"arithmetic": self._machine.precision})
             if self._folder.resuming:
-                self._memory.recall(self._state())
+                self._state().restore(self._checkpoints, self._settings.passes)
         board = tensorboard_folder(self._settings.tensorboard, None if self._folder is None else self._folder.home)
         if board is not None and self._machine.is_main:
-            self._board = TensorBoard(board, self._place.step)
+            self._board = TensorBoard(board, self._at.step)
         self._clock = self._told = time.perf_counter()
 
     def go(self) -> Reason:
         """Train until the end, for whatever reason it comes."""
         try:
-            while (reason := self._limit()) is None:
+            while (reason := self._epochs.stop_reason(self._settings.passes, self._settings.patience)) is None:
                 self._epoch()
         except KeyboardInterrupt:
             return "interrupted"
         except Diverged as error:
-            if self._best.weights is None:
+            if self._epochs.weights is None:
                 raise ModelError(str(error)) from None
-            kept = self._best.steps[self._best.kept].iteration
+            kept = self._epochs.steps[self._epochs.kept].iteration
             warn(f"{error}; the weights of epoch {kept} are kept", DivergedWarning)
             return "diverged"
         return reason
 
     def finish(self, reason: Reason) -> History:
         """Leave the module with the weights that are kept."""
-        history = self._best.history(reason)
-        undisturbed(lambda: self._put_away(history))
+        history = self._epochs.history(reason)
+        retry_on_interrupt(lambda: self._put_away(history))
         return history
 
     def _put_away(self, history: History) -> None:
-        if self._best.weights is not None:
-            put_back(self._task.module, self._best.weights.weights)
+        if self._epochs.weights is not None:
+            load_weights(self._task.module, self._epochs.weights.weights)
         self._task.module.eval()
         if self._board is not None:
             self._board.close()
         self._save_history(history)
 
-    def _limit(self) -> Reason | None:
-        if self._best.is_out_of_patience(self._settings.patience):
-            return "early_stopping"
-        return "max_iterations" if self._place.epoch >= self._settings.passes else None
-
     def _epoch(self) -> None:
         """The rest of an epoch, and what follows it."""
         self._task.module.train()
         taken = Taken(0.0, 0, 0.0, 0.0)
-        for examples in windows_of(self._task, self._place.epoch, self._place.window):
-            if self._place.window:
+        for examples in windows_of(self._task, self._at.epoch, self._at.window):
+            if self._at.window:
                 self._checkpoint_if_due()
             taken = self._window(examples, taken)
-            self._place.next_window()
+            self._at.next_window()
         step = self._end_epoch(taken)
         self._checkpoint()
-        self._save_history(self._best.history("interrupted"))  # the history so far, in case the process is killed now
+        self._save_history(self._epochs.history("interrupted"))  # the history so far, in case the process is killed now
         self._tell_of_epoch(step)
 
     def _window(self, examples: Examples, taken: Taken) -> Taken:
         """The rest of a window; returns its last step."""
-        lengths, place = np.asarray(examples.lengths, dtype=np.int64), self._place
-        plan = batches_of(lengths, self._settings, place.epoch, place.window)
-        end = place.earlier + len(plan)
-        while place.batch < end:
+        lengths, at = np.asarray(examples.lengths, dtype=np.int64), self._at
+        plan = batches_of(lengths, self._settings, at.epoch, at.window)
+        end = at.earlier + len(plan)
+        while at.batch < end:
             taken = self._step(examples, plan)
             self._tell_of_step(taken)
-            if place.batch < end:
+            if at.batch < end:
                 self._checkpoint_if_due()
         return taken
 
     def _step(self, examples: Examples, plan: list[IntArray]) -> Taken:
-        first = self._place.batch - self._place.earlier
+        first = self._at.batch - self._at.earlier
         batches = plan[first : first + self._settings.accumulate]
-        taken = self._stepper.take(self._place.step, examples, batches)
-        self._average.step(self._place.epoch)
-        self._place.add(taken, len(batches), sum(int(examples.tokens[batch].sum()) for batch in batches))
+        taken = self._stepper.take(self._at.step, examples, batches)
+        self._average.step(self._at.epoch)
+        self._at.add(taken, len(batches), sum(int(examples.tokens[batch].sum()) for batch in batches))
         return taken
 
     def _checkpoint_if_due(self) -> None:
         every = self._settings.checkpoint_every
-        if every is not None and self._place.step % every == 0:
+        if every is not None and self._at.step % every == 0:
             self._checkpoint()
 
     def _end_epoch(self, taken: Taken) -> Step:
@@ -217,16 +208,16 @@ class _Run:
         with self._average.in_place():
             scores = self._validate()
             dev = None if scores is None else scores.score
-            if self._best.is_better(dev):
-                kept = Kept(copy_of(trained_weights(self._task.module)), self._place.step)
+            if self._epochs.is_better(dev):
+                kept = Kept(copy_of(trained_weights(self._task.module)), self._at.step)
         self._tick(training=False)
         self._schedule.epoch(dev, self._mean_loss())
-        step = self._as_step(taken, self._place.batch)
+        step = self._as_step(taken, self._at.batch)
         if scores is not None:
-            best = self._best.score if kept is None else scores.score
+            best = self._epochs.score if kept is None else scores.score
             step = replace(step, **scores.figures(), best=best)
-        self._best.add(step, kept)
-        self._place.next_epoch()
+        self._epochs.add(step, kept)
+        self._at.next_epoch()
         return step
 
     def _validate(self) -> DevScores | None:
@@ -239,17 +230,17 @@ class _Run:
         return found[0]
 
     def _checkpoint(self) -> None:
-        if self._memory is not None:
-            self._memory.save(self._state())
+        if self._checkpoints is not None and self._machine.is_main:
+            self._state().save(self._checkpoints)
 
-    def _state(self) -> State:
-        return State(
+    def _state(self) -> NeuralState:
+        return NeuralState(
             module=self._task.module,
             optimizer=self._stepper.optimizer,
             schedule=self._schedule,
             average=self._average,
-            place=self._place,
-            best=self._best,
+            progress=self._at,
+            epochs=self._epochs,
             scaler=self._machine.scaler,
         )
 
@@ -257,14 +248,14 @@ class _Run:
         if self._progress is not None:
             self._progress(step)
         if self._board is not None:
-            self._board.epoch(self._place.step, step)
+            self._board.epoch(self._at.step, step)
 
     def _tell_of_step(self, taken: Taken) -> None:
         if self._board is not None:
             loss = taken.loss / max(taken.items, 1)
-            self._board.step(self._place.step, loss, taken.learning_rate, taken.gradient_norm)
-        batches = self._expected.batches[self._place.epoch]
-        if self._progress is None or self._every is None or self._place.batch >= batches:
+            self._board.step(self._at.step, loss, taken.learning_rate, taken.gradient_norm)
+        batches = self._expected.batches[self._at.epoch]
+        if self._progress is None or self._every is None or self._at.batch >= batches:
             return
         now = time.perf_counter()
         if now - self._told >= self._every:
@@ -275,30 +266,30 @@ class _Run:
     def _tick(self, *, training: bool) -> None:
         """Update the time."""
         now = time.perf_counter()
-        self._place.seconds += now - self._clock
-        self._place.epoch_seconds += now - self._clock if training else 0.0
+        self._at.seconds += now - self._clock
+        self._at.epoch_seconds += now - self._clock if training else 0.0
         self._clock = now
 
     def _as_step(self, taken: Taken, batches: int) -> Step:
-        place, epochs = self._place, self._settings.passes
-        done = (place.epoch + place.batch / batches) / epochs
+        at, epochs = self._at, self._settings.passes
+        done = (at.epoch + at.batch / batches) / epochs
         return Step(
-            iteration=place.epoch + 1,
+            iteration=at.epoch + 1,
             loss=self._mean_loss(),
             gradient_norm=taken.gradient_norm,
             dev=None,
-            seconds=place.seconds,
-            seconds_left=place.seconds / done - place.seconds,
+            seconds=at.seconds,
+            seconds_left=at.seconds / done - at.seconds,
             iterations=epochs,
-            batch=place.batch,
+            batch=at.batch,
             batches=batches,
             learning_rate=taken.learning_rate,
-            tokens_per_second=place.tokens / place.epoch_seconds if place.epoch_seconds else None,
-            best=self._best.score,
+            tokens_per_second=at.tokens / at.epoch_seconds if at.epoch_seconds else None,
+            best=self._epochs.score,
         )
 
     def _mean_loss(self) -> float:
-        return self._place.loss / max(self._place.items, 1)
+        return self._at.loss / max(self._at.items, 1)
 
     def _save_history(self, history: History) -> None:
         if self._folder is not None and self._machine.is_main:

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError
-from trellis.training.folder import STATE, TrainingFolder, read_state
+from trellis.training.checkpoint import STATE, TrainingFolder, read_state
 
 CHECKPOINT = "checkpoint-00000003.safetensors"
 

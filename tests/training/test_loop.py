@@ -2,8 +2,7 @@
 
 from contextlib import suppress
 
-from trellis.training import Step
-from trellis.training.best import Best
+from trellis.training import Step, TrainingState
 
 
 def step(number, dev=None, loss=1.0):
@@ -11,7 +10,7 @@ def step(number, dev=None, loss=1.0):
 
 
 def run(scores, losses=None):
-    best = Best()
+    best = TrainingState()
     for number, dev in enumerate(scores, 1):
         loss = None if losses is None else losses[number - 1]
         one = step(number, dev, 1.0 if loss is None else loss)
@@ -32,7 +31,7 @@ def test_of_equal_scores_the_lower_loss_is_kept_where_losses_tell():
 
 def test_equal_scores_do_not_renew_patience():
     losses = [5.0, 4.0, 3.0]
-    assert [run([1.0] * n, losses[:n]).is_out_of_patience(2) for n in (1, 2, 3)] == [False, False, True]
+    assert [run([1.0] * n, losses[:n]).stop_reason(None, 2) for n in (1, 2, 3)] == [None, None, "early_stopping"]
 
 
 def test_without_scores_the_last_is_kept():
@@ -41,10 +40,10 @@ def test_without_scores_the_last_is_kept():
 
 
 def test_patience_counts_from_the_best_and_only_where_there_are_scores():
-    assert [run([0.5, 0.4, 0.4][:n]).is_out_of_patience(2) for n in (1, 2, 3)] == [False, False, True]
-    assert not run([0.5, 0.4, 0.4]).is_out_of_patience(None)
-    assert not run([None] * 9).is_out_of_patience(1)
-    assert not Best().is_out_of_patience(1)
+    assert [run([0.5, 0.4, 0.4][:n]).stop_reason(None, 2) for n in (1, 2, 3)] == [None, None, "early_stopping"]
+    assert not run([0.5, 0.4, 0.4]).stop_reason(None, None)
+    assert not run([None] * 9).stop_reason(None, 1)
+    assert not TrainingState().stop_reason(None, 1)
 
 
 class Interrupting(list):
@@ -72,7 +71,7 @@ class Interrupting(list):
 def test_an_interrupt_finds_weights_and_step_together():
     """At every call that adding an iteration makes, before it and after it."""
     for n in range(1, 20):
-        best = Best(Interrupting(n))
+        best = TrainingState(Interrupting(n))
         with suppress(KeyboardInterrupt):
             for number in range(5):
                 best.add(step(number, number / 10), number)

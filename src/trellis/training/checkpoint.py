@@ -1,7 +1,8 @@
-"""The folder of a training that may be killed at any moment: its state, and whether it can continue.
+"""The folder of a training that may be killed at any moment, and the checkpoints from which it continues.
 
     state.json                            what is trained, with which settings and data, and whether it is finished
-    checkpoint-*.safetensors, kept-*      where it can continue; only for families that train in epochs
+    checkpoint-00000120.safetensors       the state after iteration or step 120: history, weights, optimizer
+    kept-00000080.safetensors             the best weights so far, if they are not the last; a checkpoint names its file
     history.json, learning-curve.svg      the steps so far
 
 What a new training does, by the state of the folder:
@@ -14,20 +15,29 @@ What a new training does, by the state of the folder:
 
 The lock, not the state, says whether a training that has begun is running (`trellis.training.lock`). Only the
 holder of the lock may make a `TrainingFolder`.
+
+A file appears under its name only once it is whole and on the disk, checksums reveal a damaged one, and a checkpoint is
+written after the kept weights it names: whenever the process is killed, the newest undamaged checkpoint is valid. It
+does not depend on the number of processes. All families have the same kind of checkpoint: `trellis.training.loop`
+writes those of iterations (L-BFGS, OWL-QN, online algorithms, EM), `trellis.training.neural.state` those of epochs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from trellis import config, files
-from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError, shown
-from trellis.training.record import CURVE, HISTORY, read_json, write_json
+from trellis import config, files, store
+from trellis.arrays import Arrays
+from trellis.errors import ConfigError, ModelError, NewerFormatError, StoreError, shown, warn
+from trellis.store import Stored
+from trellis.training.history import CURVE, HISTORY
+from trellis.untrusted import Fields, read_json
 
+T = TypeVar("T")
 FORMAT = 1
 """The version of state.json."""
 STATE, CHECKPOINTS, KEPT = "state.json", "checkpoint-*.safetensors", "kept-*.safetensors"
@@ -68,7 +78,7 @@ class TrainingFolder:
 
         If several processes train together, only the main one writes and checks.
         """
-        self.path, self.home, self._is_main = path, home or path, is_main
+        self.path, self.home, self.is_main = path, home or path, is_main
         self.resuming = resume and has_checkpoints(path)
         self.keep = False  # the checkpoints of a finished training
         if is_main:
@@ -86,7 +96,7 @@ class TrainingFolder:
         machine: Mapping[str, Any] | None = None,
     ) -> None:
         """Say what is trained; a training that continues must be the same one. The first call begins it."""
-        if not self._is_main:
+        if not self.is_main:
             return
         given = {"settings": settings or {}, "data": data or {}, "machine": machine or {}}
         for part, values in given.items():
@@ -125,7 +135,7 @@ class TrainingFolder:
                 path.unlink()
 
     def _remove(self) -> None:
-        if self._is_main:
+        if self.is_main:
             files.remove_folder(self.path)
 
     def _before(self, model: str, resume: bool, overwrite: bool) -> State | None:
@@ -163,14 +173,14 @@ class TrainingFolder:
         )
 
     def _write(self, state: Literal["begun", "finished"]) -> None:
-        if not self._is_main:
+        if not self.is_main:
             return
         self._state.state = state
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from None
-        write_json(self.path / STATE, asdict(self._state))
+        files.write_json(self.path / STATE, asdict(self._state))
 
 
 def has_checkpoints(path: Path) -> bool:
@@ -209,3 +219,113 @@ def _other_machine(name: str, was: Any, now: Any) -> ModelError:
 
 
 _REFUSALS = {"settings": _other_setting, "data": _other_data, "machine": _other_machine}
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was damaged: an earlier one is used instead, or training starts from the beginning."""
+
+
+_CHECKPOINT, _KEPT = "training checkpoint", "kept weights"  # kinds of files
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was saved: plain values, and arrays by part (weights, optimizer, average) and name."""
+
+    step: int
+    stored: Stored
+    kept: Stored | None
+    """The weights that are kept, if they are others than the last."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Everything that is not an array."""
+        values: dict[str, Any] = self.stored.manifest.value("values", dict)
+        return values
+
+    def part(self, name: str) -> Stored:
+        """The arrays of a part, by name."""
+        prefix = f"{name}:"
+        arrays = {key.removeprefix(prefix): a for key, a in self.stored.arrays.items() if key.startswith(prefix)}
+        return Stored.of(self.stored.where, self.stored.kind, {}, arrays)
+
+
+class Checkpoints:
+    """The checkpoints of one training in one folder; the newest `keep` of them stay."""
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder, self._keep = folder, keep
+        self._kept_on_disk: int | None = None
+
+    def steps(self) -> list[int]:
+        """The steps of the existing checkpoints, the newest first."""
+        found = (path.stem.rpartition("-")[2] for path in self.folder.glob(CHECKPOINTS))
+        return sorted((int(step) for step in found if step.isdigit()), reverse=True)
+
+    def save(
+        self,
+        step: int,
+        values: Mapping[str, Any],
+        parts: Mapping[str, Arrays],
+        kept: tuple[int, Arrays] | None = None,
+    ) -> None:
+        """Write a checkpoint, after the weights that are `kept` and their step, and remove those of earlier ones."""
+        try:
+            if kept is not None and kept[0] != self._kept_on_disk:
+                store.save(self._path("kept", kept[0]), _KEPT, {}, kept[1])
+                self._kept_on_disk = kept[0]
+            arrays = {f"{part}:{name}": array for part, named in parts.items() for name, array in named.items()}
+            manifest = {"values": dict(values), "kept": None if kept is None else kept[0]}
+            store.save(self._path("checkpoint", step), _CHECKPOINT, manifest, arrays)
+        except StoreError as error:
+            hint = "; training can be resumed from the checkpoint before it" if self.steps() else ""
+            raise StoreError(f"{error}{hint}") from None
+        self._prune(step)
+
+    def newest(self, read: Callable[[Checkpoint], T]) -> T | None:
+        """What `read` makes of the newest checkpoint that is whole, with a warning for each that is not."""
+        steps = self.steps()
+        for step in steps:
+            try:
+                stored = store.load(self._path("checkpoint", step), _CHECKPOINT)
+                kept = _kept_step(stored.manifest)
+                self._kept_on_disk = kept
+                weights = None if kept is None else store.load(self._path("kept", kept), _KEPT)
+                return read(Checkpoint(step, stored, weights))
+            except NewerFormatError:  # it is whole, and a training that began again would remove it
+                raise
+            except StoreError as error:
+                if step == steps[-1]:
+                    message = (
+                        f"no checkpoint can be used, training starts from the beginning; that of step {step}: {error}"
+                    )
+                else:
+                    message = f"checkpoint of step {step} cannot be used, going back to the one before it: {error}"
+                warn(message, CheckpointWarning)
+        self._kept_on_disk = None
+        return None
+
+    def _path(self, name: str, step: int) -> Path:
+        return self.folder / f"{name}-{step:08d}.safetensors"
+
+    def _prune(self, last: int) -> None:
+        """Only the newest checkpoints stay, and the kept weights that they name; newer ones than `last` are damaged."""
+        written = [step for step in self.steps() if step <= last][: self._keep]
+        for step in set(self.steps()) - set(written):
+            self._path("checkpoint", step).unlink()
+        named = set()
+        for step in written:
+            try:
+                kept = _kept_step(store.read_manifest(self._path("checkpoint", step), _CHECKPOINT))
+            except StoreError:
+                return  # it may name any of them
+            named |= set() if kept is None else {self._path("kept", kept)}
+        for path in self.folder.glob(KEPT):
+            if path not in named:
+                path.unlink()
+
+
+def _kept_step(manifest: Fields) -> int | None:
+    """The step of the kept weights that a checkpoint names."""
+    nothing = manifest.value("kept", int, type(None)) is None
+    return None if nothing else manifest.integer("kept", 0, 10**18)

@@ -1,0 +1,189 @@
+"""The loop around every optimizer: progress, held-out score, early stopping, time, Ctrl-C, checkpoints.
+
+An optimizer is an iterator of `Iterate`; it knows about none of this. The weights that are kept are those of the best
+held-out score if there are held-out sentences, otherwise the last ones; an interrupted training keeps them too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from trellis.errors import ConfigError, ProcessError, StoreError
+from trellis.store import Stored
+from trellis.training.checkpoint import Checkpoint, Checkpoints, TrainingFolder
+from trellis.training.history import DevScores, History, Iterate, Progress, Reason, Step, Validate
+from trellis.training.objective import Vector
+
+T = TypeVar("T")
+W = TypeVar("W")
+
+
+@dataclass(slots=True)
+class TrainingState(Generic[W]):
+    """The iterations so far, and the weights that are kept: those of the best held-out score, or the last ones."""
+
+    steps: list[Step] = field(default_factory=list)
+    kept: int = -1
+    """The index of the step whose weights are kept; -1 before the first."""
+    weights: W | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The best score so far."""
+        return self.steps[self.kept].dev if self.kept >= 0 else None
+
+    def is_better(self, dev: float | None, loss: float | None = None) -> bool:
+        """Whether weights of this score are to be kept; of equal scores those of the lower loss, if it is given."""
+        if dev is None or self.score is None or dev > self.score:
+            return True
+        return dev == self.score and loss is not None and loss < self.steps[self.kept].loss
+
+    def add(self, step: Step, weights: W | None) -> None:
+        """Record an iteration, with its weights if they are to be kept.
+
+        Whenever Ctrl-C comes, the weights are those of the step that counts as kept.
+        """
+        self.steps.append(step)
+        if weights is not None:
+            kept = len(self.steps) - 1
+            self.kept, self.weights = kept, weights  # Python handles signals between calls, and there is no call here
+
+    def stop_reason(self, max_iterations: int | None, patience: int | None) -> Reason | None:
+        """Why no further iteration is made: `patience` of them in a row had no better score, or there were enough."""
+        if patience is not None and self.steps and self.steps[-1].dev is not None:
+            first = next((i for i, step in enumerate(self.steps) if step.dev == self.score), self.kept)
+            if len(self.steps) - 1 - first >= patience:
+                return "early_stopping"
+        if max_iterations is not None and len(self.steps) >= max_iterations:
+            return "max_iterations"
+        return None
+
+    def history(self, reason: Reason) -> History:
+        """The iterations, and why they ended."""
+        return History(tuple(self.steps), reason, self.kept)
+
+    def restore(self, checkpoint: Checkpoint, weights: W | None) -> None:
+        """Continue from the iterations of a checkpoint, and the weights that it keeps."""
+        try:
+            history = History.from_dict(checkpoint.values["history"])
+        except (KeyError, TypeError, AttributeError, ConfigError) as error:
+            raise StoreError(f"{checkpoint.stored.where} does not hold the steps of a training: {error}") from None
+        if not -1 <= history.kept < len(history.steps):
+            problem = f"step {history.kept} cannot be the best of {len(history.steps)}"
+            raise StoreError(f"{checkpoint.stored.where}: {problem}")
+        self.steps[:], self.kept, self.weights = history.steps, history.kept, weights
+
+
+class Trained(NamedTuple):
+    """The weights that were kept, and the history of the training."""
+
+    weights: Vector
+    history: History
+
+
+class Resumption:
+    """Where a training by iterations begins: at its start, or where the checkpoint in its folder left it.
+
+    A checkpoint is written every so many seconds, and when another process of the training is lost. It also holds what
+    the optimizer knows besides the weights (of L-BFGS 48 bytes per weight by default), so that a training that
+    continues takes the steps of one that was never interrupted.
+    """
+
+    def __init__(self, start: Vector, folder: TrainingFolder | None = None, seconds: float = 0.0) -> None:
+        self.start, self.weights = start, start
+        self.optimizer: Stored | None = None
+        """What the optimizer knew besides the weights, if it goes on."""
+        self.state: TrainingState[Vector] = TrainingState()
+        self._checkpoints = None if folder is None else Checkpoints(folder.path)
+        self._seconds, self._written = seconds, time.monotonic()
+        self._last: Iterate | None = None
+        resuming = folder is not None and folder.resuming
+        found = self._checkpoints.newest(lambda saved: saved) if resuming and self._checkpoints is not None else None
+        if found is not None:
+            size = (len(start),)
+            self.weights = np.array(found.part("weights").array("weights", np.float64, size))
+            kept = None if found.kept is None else np.array(found.kept.array("weights", np.float64, size))
+            self.state.restore(found, self.weights if kept is None else kept)
+            optimizer = found.part("optimizer")
+            self.optimizer = optimizer if optimizer.arrays else None
+
+    def visit(self, iterate: Iterate) -> None:
+        """Write a checkpoint if it is time."""
+        self._last = iterate
+        if self._checkpoints is not None and time.monotonic() - self._written >= self._seconds:
+            self.write()
+
+    def write(self) -> bool:
+        """Write a checkpoint of the last iteration, if there is one; says whether it did."""
+        if self._checkpoints is None or self._last is None:
+            return False
+        best, last = self.state.weights, self._last
+        kept = None if best is None or best is last.weights else (self.state.kept + 1, {"weights": best})
+        optimizer = {} if last.state is None else last.state()
+        parts = {"weights": {"weights": last.weights}, "optimizer": optimizer}
+        values: dict[str, Any] = {"history": self.state.history("interrupted").to_dict()}
+        self._checkpoints.save(len(self.state.steps), values, parts, kept)
+        self._written = time.monotonic()
+        return True
+
+
+def run(
+    iterates: Iterator[Iterate],
+    start: Vector | Resumption,
+    *,
+    max_iterations: int | None = None,
+    validate: Validate | None = None,
+    patience: int | None = None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Go through the iterates until the last one, or until a limit is reached.
+
+    With a `Resumption` they go on from where it is, whose steps count too, and checkpoints are written.
+    """
+    resumption = start if isinstance(start, Resumption) else Resumption(start)
+    state = resumption.state
+    reason: Reason | None = state.stop_reason(max_iterations, patience)
+    begin = time.perf_counter() - (state.steps[-1].seconds if state.steps else 0.0)
+    try:
+        while reason is None:
+            iterate = next(iterates, None)
+            if iterate is None:
+                reason = "max_iterations"
+                break
+            step = _step(len(state.steps) + 1, iterate, begin, max_iterations, validate)
+            better = state.is_better(step.dev, step.loss)
+            # Without held-out data the last weights are kept: an optimizer changes them only when it is asked for more.
+            kept = iterate.weights if step.dev is None or not better else iterate.weights.copy()
+            state.add(step, kept if better else None)
+            resumption.visit(iterate)
+            if progress is not None:
+                progress(step)
+            reason = iterate.stop or state.stop_reason(max_iterations, patience)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    except ProcessError as error:
+        if not resumption.write():
+            raise
+        raise ProcessError(f"{error}; the state after iteration {len(state.steps)} was saved") from None
+    return Trained(resumption.start if state.weights is None else state.weights, state.history(reason))
+
+
+def _step(number: int, iterate: Iterate, begin: float, limit: int | None, validate: Validate | None) -> Step:
+    found = None if validate is None else validate(iterate.weights)
+    seconds = time.perf_counter() - begin
+    left = None if limit is None else seconds / number * (limit - number)
+    figures = found.figures() if isinstance(found, DevScores) else {"dev": found}
+    return replace(Step(number, iterate.loss, iterate.gradient_norm, None, seconds, left), **figures)
+
+
+def retry_on_interrupt(finish: Callable[[], T]) -> T:
+    """The result of the function, which saves what was learned: Ctrl-C makes it start again once, and loses nothing."""
+    try:
+        return finish()
+    except KeyboardInterrupt:
+        return finish()
