@@ -63,7 +63,7 @@ def test_losses_are_sums_over_all_label_sequences(number: int, emissions: torch.
 def test_partial_losses_are_those_of_the_event(number: int, emissions: torch.Tensor) -> None:
     head = heads()[number]
     allowed = torch.tensor([[1, 1, 0], [1, 1, 1], [0, 1, 0], [1, 0, 1], [1, 1, 1]]).bool()
-    found = head.partial_losses(emissions, LENGTHS, allowed)
+    found = head.losses(emissions, LENGTHS, allowed=allowed)
     groups = zip(found, emissions.split(LENGTHS.tolist()), allowed.split(LENGTHS.tolist()), strict=True)
     for loss, own, mask in groups:
         wanted = event(
@@ -78,8 +78,8 @@ def test_weights_of_one_change_nothing_and_of_zero_leave_nothing(
 ) -> None:
     head = heads()[number]
     plain = head.losses(emissions, LENGTHS, tags)
-    torch.testing.assert_close(head.weighted_losses(emissions, LENGTHS, tags, torch.ones(5)), plain)
-    nothing = head.weighted_losses(emissions, LENGTHS, tags, torch.zeros(5))
+    torch.testing.assert_close(head.losses(emissions, LENGTHS, tags, weights=torch.ones(5)), plain)
+    nothing = head.losses(emissions, LENGTHS, tags, weights=torch.zeros(5))
     torch.testing.assert_close(nothing, torch.zeros(3, dtype=torch.float64))
 
 

@@ -173,10 +173,10 @@ def test_losses_are_those_of_the_chain() -> None:
     allowed = torch.zeros(len(emissions), 6, dtype=torch.bool)
     allowed[torch.arange(len(emissions)), tags] = True
     allowed[2:4] = True
-    found = made.partial_losses(emissions, COUNTS, allowed)
+    found = made.losses(emissions, COUNTS, allowed=allowed)
     np.testing.assert_allclose(found.detach(), chain.nll(allowed=allowed.numpy()[:, made.histories]), atol=1e-9)
     with pytest.raises(ConfigError, match="label_weights need head"):
-        made.weighted_losses(emissions, COUNTS, tags, torch.ones(len(emissions)))
+        made.losses(emissions, COUNTS, tags, weights=torch.ones(len(emissions)))
 
 
 def test_a_span_that_is_too_long_is_cut() -> None:

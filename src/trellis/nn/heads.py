@@ -55,20 +55,21 @@ class Head(nn.Module, ABC):
         """Transitions, start and end scores of the chain."""
 
     @abstractmethod
-    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, *, edges: Tensor | None = None) -> Tensor:
-        """Negative log-likelihood of each sequence's tags, (B,)."""
-
-    @abstractmethod
-    def partial_losses(
-        self, emissions: Tensor, lengths: IntArray, allowed: Tensor, *, edges: Tensor | None = None
+    def losses(
+        self,
+        emissions: Tensor,
+        lengths: IntArray,
+        tags: Tensor | None = None,
+        *,
+        allowed: Tensor | None = None,
+        weights: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> Tensor:
-        """Minus the log probability that every token has one of its allowed labels ``(N, L)``, (B,)."""
+        """Negative log-likelihood of each sequence's tags ``(N,)``: (B,).
 
-    @abstractmethod
-    def weighted_losses(
-        self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor, *, edges: Tensor | None = None
-    ) -> Tensor:
-        """Losses in which each token counts by its weight ``(N,)``, (B,)."""
+        With `weights` ``(N,)`` each token counts by its weight. With `allowed` ``(N, L)`` instead of tags it is minus
+        the log probability that every token has one of its allowed labels.
+        """
 
 
 class CRFHead(Head):
@@ -83,24 +84,19 @@ class CRFHead(Head):
         """The learned scores with the constraints in them."""
         return self.crf.chain_parameters()
 
-    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, *, edges: Tensor | None = None) -> Tensor:
-        """See `Head`."""
-        return self._scores(emissions, lengths, edges).nll(tags)
-
-    def partial_losses(
-        self, emissions: Tensor, lengths: IntArray, allowed: Tensor, *, edges: Tensor | None = None
+    def losses(
+        self,
+        emissions: Tensor,
+        lengths: IntArray,
+        tags: Tensor | None = None,
+        *,
+        allowed: Tensor | None = None,
+        weights: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> Tensor:
         """See `Head`."""
-        return self._scores(emissions, lengths, edges).nll(allowed=allowed)
-
-    def weighted_losses(
-        self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor, *, edges: Tensor | None = None
-    ) -> Tensor:
-        """See `Head`."""
-        return self._scores(emissions, lengths, edges).nll(tags, weights=weights)
-
-    def _scores(self, emissions: Tensor, lengths: IntArray, edges: Tensor | None) -> scoring.ChainScores:
-        return scoring.ChainScores(emissions, lengths, *self.chain(), edges)
+        scores = scoring.ChainScores(emissions, lengths, *self.chain(), edges)
+        return scores.nll(tags, allowed=allowed, weights=weights)
 
 
 class SoftmaxHead(Head):
@@ -122,30 +118,26 @@ class SoftmaxHead(Head):
         """Zero where legal, minus infinity elsewhere."""
         return self._transitions, self._start, self._end
 
-    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, *, edges: Tensor | None = None) -> Tensor:
-        """See `Head`."""
-        return _by_sequence(nn.functional.cross_entropy(emissions, tags, reduction="none"), lengths)
-
-    def partial_losses(
-        self, emissions: Tensor, lengths: IntArray, allowed: Tensor, *, edges: Tensor | None = None
+    def losses(
+        self,
+        emissions: Tensor,
+        lengths: IntArray,
+        tags: Tensor | None = None,
+        *,
+        allowed: Tensor | None = None,
+        weights: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> Tensor:
         """See `Head`."""
-        within = emissions.masked_fill(~allowed, -torch.inf).logsumexp(1)
-        return _by_sequence(emissions.logsumexp(1) - within, lengths)
-
-    def weighted_losses(
-        self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor, *, edges: Tensor | None = None
-    ) -> Tensor:
-        """See `Head`."""
-        losses = nn.functional.cross_entropy(emissions, tags, reduction="none")
-        return _by_sequence(losses * weights.to(losses.dtype), lengths)
-
-
-def _by_sequence(values: Tensor, lengths: IntArray) -> Tensor:
-    """Sums of the values ``(N,)`` over each sequence."""
-    checked = check_lengths(lengths, len(values))
-    sequence = torch.from_numpy(np.repeat(np.arange(len(checked)), checked)).to(values.device)
-    return values.new_zeros(len(lengths)).index_add(0, sequence, values)
+        if tags is None:
+            assert allowed is not None
+            losses = emissions.logsumexp(1) - emissions.masked_fill(~allowed, -torch.inf).logsumexp(1)
+        else:
+            losses = nn.functional.cross_entropy(emissions, tags, reduction="none")
+            losses = losses if weights is None else losses * weights.to(losses.dtype)
+        checked = check_lengths(lengths, len(losses))
+        sequence = torch.from_numpy(np.repeat(np.arange(len(checked)), checked)).to(losses.device)
+        return losses.new_zeros(len(lengths)).index_add(0, sequence, losses)
 
 
 SINGLE, FIRST, INNER, LAST = range(4)
@@ -221,23 +213,25 @@ class SemiCRFHead(Head):
         roles = np.where(inside, np.where(length == 0, LAST, INNER), np.where(length == 0, SINGLE, FIRST))
         return self.states.places[types, roles]
 
-    def losses(self, emissions: Tensor, lengths: IntArray, tags: Tensor, *, edges: Tensor | None = None) -> Tensor:
-        """See `Head`. A span that is longer than the longest segments is learned as several of them."""
-        return self._scores(emissions, lengths).nll(self.paths(tags.cpu().numpy(), lengths))
-
-    def partial_losses(
-        self, emissions: Tensor, lengths: IntArray, allowed: Tensor, *, edges: Tensor | None = None
+    def losses(
+        self,
+        emissions: Tensor,
+        lengths: IntArray,
+        tags: Tensor | None = None,
+        *,
+        allowed: Tensor | None = None,
+        weights: Tensor | None = None,
+        edges: Tensor | None = None,
     ) -> Tensor:
-        """See `Head`."""
+        """See `Head`. A span that is longer than the longest segments is learned as several of them."""
+        if weights is not None:
+            raise ConfigError("label_weights need head = crf or softmax: a semicrf scores segments, not tokens")
         scores = self._scores(emissions, lengths)
+        if tags is not None:
+            return scores.nll(self.paths(tags.cpu().numpy(), lengths))
+        assert allowed is not None
         kept = scores.restricted(torch.from_numpy(self._allowed(allowed.cpu().numpy())).to(emissions.device))
         return (scores.log_partition() - kept.log_partition()).clamp_min(0)
-
-    def weighted_losses(
-        self, emissions: Tensor, lengths: IntArray, tags: Tensor, weights: Tensor, *, edges: Tensor | None = None
-    ) -> Tensor:
-        """Segments have no share of the loss for each token."""
-        raise ConfigError("label_weights need head = crf or softmax: a semicrf scores segments, not tokens")
 
     def paths(self, tags: IntArray, lengths: IntArray) -> Sequence[IntArray]:
         """The segments (S, 3) of each sequence, from the states of its tokens."""

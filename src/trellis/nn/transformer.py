@@ -39,6 +39,12 @@ from trellis.untrusted import Fields
 _USUAL_WINDOW = 512  # for encoders whose positions have no end
 
 
+Freeze = Literal["nothing", "embeddings", "all"] | int
+"""What is not trained; a number means the embeddings and that many layers from the bottom."""
+Precision = Literal["float32", "bfloat16"]
+_FEATURES = "word features"
+
+
 class TransformerEncoder(nn.Module):
     """A pretrained encoder, its tokenizer, and the pooling of subwords to words.
 
@@ -121,9 +127,10 @@ class TransformerEncoder(nn.Module):
     def encode(self, sentences: Sequence[Sequence[str]]) -> Subwords:
         """The subwords of sentences given as words; once, for all of them."""
         subwords = self.tokenizer(sentences)
-        rows, largest = _vocabulary_size(self.model), int(subwords.ids.max(initial=0))
-        if rows is not None and largest >= rows:
-            raise ModelError(f"the tokenizer gave subword {largest}, but the encoder knows only 0..{rows - 1}")
+        model: Any = self.model
+        table, largest = getattr(model.get_input_embeddings(), "weight", None), int(subwords.ids.max(initial=0))
+        if isinstance(table, Tensor) and largest >= len(table):
+            raise ModelError(f"the tokenizer gave subword {largest}, but the encoder knows only 0..{len(table) - 1}")
         return subwords
 
     def batch(self, subwords: Subwords, sentences: npt.ArrayLike | None = None) -> dict[str, Tensor]:
@@ -198,19 +205,18 @@ class TransformerEncoder(nn.Module):
         state = self.pooling.state_dict(prefix="pooling.")
         description: dict[str, Any] = {"options": self.options(), "source": self.source}
         if reference:
-            self._check_reference()
+            if not self.frozen:
+                raise ModelError(f"only an encoder with freeze='all' can be stored by reference, got {self.freeze!r}")
+            if self.source is None:
+                raise ModelError(
+                    "this encoder was not loaded from a folder or by name, so there is no place to refer to"
+                )
             description["fingerprint"] = self.fingerprint()
         else:
             state |= self.model.state_dict(prefix="model.")
             description |= {"config": describe(self.model), "tokenizer": self.tokenizer.to_json(), "source": None}
         arrays, description["tied"] = arrays_of(state)
         return arrays, description
-
-    def _check_reference(self) -> None:
-        if not self.frozen:
-            raise ModelError(f"only an encoder with freeze='all' can be stored by reference, got {self.freeze!r}")
-        if self.source is None:
-            raise ModelError("this encoder was not loaded from a folder or by name, so there is no place to refer to")
 
     @classmethod
     def from_arrays(
@@ -225,8 +231,8 @@ class TransformerEncoder(nn.Module):
         Both may come from anybody. Memory is allocated only for weights that have arrays; `where` is for messages.
         """
         fields = Fields(dict(description), f"{where}: the encoder's description")
-        stored = Stored(where, "encoder", fields, untied(dict(arrays), fields))
-        options = options_of(fields.table("options"))
+        stored = Stored(where, "encoder", fields, _untied(dict(arrays), fields))
+        options = _options_of(fields.table("options"))
         return cls._rebuilt(stored, options) if "config" in fields else cls._referred(stored, options)
 
     @classmethod
@@ -243,14 +249,18 @@ class TransformerEncoder(nn.Module):
         check_state(planned.state_dict(), stored, "", finite=False)  # buffers may have infinities
         encoder = make("cpu")
         encoder.load_state_dict(state_of(stored.arrays, {}))
-        try_out(encoder, stored)
+        _try_out(encoder, stored)
         return encoder
 
     @classmethod
     def _referred(cls, stored: Stored, options: dict[str, Any]) -> TransformerEncoder:
         """The encoder from elsewhere; the file has only what is learned after it."""
         encoder = cls.load(stored.manifest.text("source"), **options)
-        _check_same(encoder, stored.manifest.text("fingerprint"))
+        if encoder.fingerprint() != stored.manifest.text("fingerprint"):
+            raise ModelError(
+                f"the encoder {encoder.source!r} is not the one that the model was trained with: its weights, "
+                "configuration or tokenizer have changed"
+            )
         check_state(encoder.pooling.state_dict(prefix="pooling."), stored, "", finite=False)
         encoder.load_state_dict(state_of(stored.arrays, {}) | encoder.model.state_dict(prefix="model."))
         return encoder
@@ -276,24 +286,6 @@ def _enable_checkpointing(model: Any) -> None:
     enable({"use_reentrant": False})
 
 
-def _check_same(encoder: TransformerEncoder, fingerprint: str) -> None:
-    if encoder.fingerprint() != fingerprint:
-        raise ModelError(
-            f"the encoder {encoder.source!r} is not the one that the model was trained with: its weights, "
-            "configuration or tokenizer have changed"
-        )
-
-
-def _vocabulary_size(model: Any) -> int | None:
-    """How many subwords the encoder has vectors for, if that is known."""
-    weight = getattr(model.get_input_embeddings(), "weight", None)
-    return len(weight) if isinstance(weight, Tensor) else None
-
-
-Freeze = Literal["nothing", "embeddings", "all"] | int
-"""What is not trained; a number means the embeddings and that many layers from the bottom."""
-
-
 def freeze_parameters(encoder: nn.Module, freeze: Freeze) -> None:
     """Switch off the gradient of the parameters that are not trained."""
     for module in _frozen_parts(encoder, freeze):
@@ -309,13 +301,13 @@ def _frozen_parts(encoder: nn.Module, freeze: Freeze) -> list[nn.Module]:
         return [_embeddings(encoder)]
     if isinstance(freeze, bool) or not isinstance(freeze, int):
         raise ConfigError(f"freeze must be 'nothing', 'embeddings', 'all' or a number of layers, got {freeze!r}")
-    layers = layers_of(encoder)
+    layers = _layers_of(encoder)
     if not 0 <= freeze <= len(layers):
         raise ConfigError(f"freeze must be in 0..{len(layers)}, the layers of the encoder, got {freeze}")
     return [_embeddings(encoder), *list(layers)[:freeze]]
 
 
-def layers_of(encoder: nn.Module) -> nn.ModuleList:
+def _layers_of(encoder: nn.Module) -> nn.ModuleList:
     """The encoder's layers from the bottom up: the first list of modules that is as long as its configuration says."""
     config: Any = encoder.config
     for module in encoder.modules():
@@ -333,7 +325,7 @@ def _embeddings(encoder: Any) -> nn.Module:
     return block if isinstance(block, nn.Module) else encoder.get_input_embeddings()
 
 
-def untied(arrays: Arrays, fields: Fields) -> Arrays:
+def _untied(arrays: Arrays, fields: Fields) -> Arrays:
     """The arrays, with shared ones under each of their names."""
     tied = fields.table("tied")
     for name in tied.values:
@@ -343,7 +335,7 @@ def untied(arrays: Arrays, fields: Fields) -> Arrays:
     return arrays | {name: arrays[original] for name, original in tied.values.items()}
 
 
-def options_of(fields: Fields) -> dict[str, Any]:
+def _options_of(fields: Fields) -> dict[str, Any]:
     """The constructor's options in a file; the constructor checks their values."""
     mixed = fields.value("mix_layers", bool, list)
     sizes = {name: fields.integer(name, 0, 2**31) for name in ("window", "overlap")}
@@ -356,7 +348,7 @@ def options_of(fields: Fields) -> dict[str, Any]:
     }
 
 
-def try_out(encoder: TransformerEncoder, stored: Stored) -> None:
+def _try_out(encoder: TransformerEncoder, stored: Stored) -> None:
     """Run the encoder once, so that wrong settings that no shape reveals do not fail in the middle of tagging."""
     try:
         with torch.no_grad():
@@ -368,28 +360,23 @@ def try_out(encoder: TransformerEncoder, stored: Stored) -> None:
     encoder.train()
 
 
-Precision = Literal["float32", "bfloat16"]
-
-
 def set_precision(module: nn.Module, precision: Precision) -> None:
-    """Let all linear layers of the module compute in this precision; bfloat16 takes a copy of their weights."""
+    """Let all linear layers of the module compute in this precision: for tagging, never for training.
+
+    CPUs with AVX-512 BF16 or AMX multiply twice as many numbers of bfloat16 at a time. The layers take a copy of their
+    weights; everything between them (norms, activations, sums) stays in single precision, and so does what is saved.
+    """
     for layer in module.modules():
         if type(layer) is nn.Linear:
             vars(layer).pop("forward", None)
             if precision == "bfloat16":
-                layer.forward = _lowered(layer)  # type: ignore[method-assign]
-
-
-def _lowered(layer: nn.Linear) -> partial[Tensor]:
-    bias = None if layer.bias is None else layer.bias.detach().bfloat16()
-    return partial(_linear, layer.weight.detach().bfloat16(), bias)
+                bias = None if layer.bias is None else layer.bias.detach().bfloat16()
+                weight = layer.weight.detach().bfloat16()
+                layer.forward = partial(_linear, weight, bias)  # type: ignore[method-assign]
 
 
 def _linear(weight: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
     return F.linear(x.to(torch.bfloat16), weight, bias).to(x.dtype)
-
-
-_KIND = "word features"
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,7 +404,12 @@ class WordFeatures:
 
 
 class FeatureCache:
-    """A folder of word features."""
+    """Word features of a frozen encoder, computed once and kept in a folder.
+
+    The name of a file is a hash of everything that its content depends on (weights, configuration, tokenizer, pooling,
+    tokens), so that nothing stale is ever read. What is learned after the encoder (mix of layers, the vector of words
+    without subwords) is not in the file and stays trainable.
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
@@ -427,7 +419,7 @@ class FeatureCache:
         _check_frozen(encoder)  # also if an equal frozen encoder has left them in the folder
         path = self.path(encoder, sentences)
         try:
-            return _stored_features(store.load(path, _KIND), encoder, sentences)
+            return _stored_features(store.load(path, _FEATURES), encoder, sentences)
         except StoreError:  # absent or damaged
             features = compute_features(encoder, encoder.encode(sentences))
         try:
@@ -435,7 +427,7 @@ class FeatureCache:
         except OSError as error:
             raise StoreError(f"{self.folder} cannot be made: {error.strerror}") from None
         arrays: dict[str, Any] = {name: getattr(features, name) for name in WordFeatures.__slots__}
-        store.save(path, _KIND, {}, arrays)
+        store.save(path, _FEATURES, {}, arrays)
         return features
 
     def path(self, encoder: TransformerEncoder, sentences: Sequence[Sequence[str]]) -> Path:

@@ -16,7 +16,7 @@ from trellis import chain
 from trellis.arrays import AnyArray, Float32Array, IntArray
 from trellis.errors import ConfigError, StoreError
 from trellis.models.data import tokens_of
-from trellis.models.neural.config import CharacterSettings, EncoderSettings, NeuralConfig
+from trellis.models.neural.config import EncoderSettings, NeuralConfig
 from trellis.models.neural.inference import SMALL, by_length, gathered
 from trellis.models.neural.plan import (
     PRETRAINED,
@@ -202,34 +202,29 @@ def _encoder(
     vectors: Float32Array | None,
     transformer: TransformerEncoder | None,
 ) -> Encoder:
-    parts = _parts(settings, vocabulary, vectors, transformer)
-    if not parts:
-        raise ConfigError("the encoder has no part: give it words, characters, a transformer or columns")
-    assert settings.hidden is not None
-    assert settings.locked_dropout is not None
-    return Encoder(
-        parts,
-        hidden=0 if settings.pretrained.bilstm == "before" else settings.hidden,
-        layers=settings.layers,
-        dropout=settings.dropout,
-        locked_dropout=settings.locked_dropout,
-        token_dropout=settings.word_dropout,
-    )
-
-
-def _parts(
-    settings: EncoderSettings,
-    vocabulary: Vocabulary,
-    vectors: Float32Array | None,
-    transformer: TransformerEncoder | None,
-) -> dict[str, Part]:
+    hidden, locked_dropout = settings.hidden, settings.locked_dropout
+    assert hidden is not None
+    assert locked_dropout is not None
     parts: dict[str, Part] = {}
+    before_pooling = settings.pretrained.bilstm == "before"
     if transformer is not None:
-        parts["transformer"] = _pretrained(settings, transformer)
+        lstm: dict[str, Any] = (
+            {"hidden": hidden, "layers": settings.layers, "dropout": locked_dropout} if before_pooling else {}
+        )
+        parts["transformer"] = PretrainedPart(transformer, **lstm)
     shape = None if vectors is None else TableSize(*vectors.shape)
     for name, plan in parts_of(settings, vocabulary, shape).items():
         parts[name] = _part(plan, settings, vectors)
-    return parts
+    if not parts:
+        raise ConfigError("the encoder has no part: give it words, characters, a transformer or columns")
+    return Encoder(
+        parts,
+        hidden=0 if before_pooling else hidden,
+        layers=settings.layers,
+        dropout=settings.dropout,
+        locked_dropout=locked_dropout,
+        token_dropout=settings.word_dropout,
+    )
 
 
 def _part(plan: PartPlan, settings: EncoderSettings, vectors: Float32Array | None) -> Part:
@@ -238,17 +233,12 @@ def _part(plan: PartPlan, settings: EncoderSettings, vectors: Float32Array | Non
         learnt, unknown = plan.learnt is not None, settings.words.unknown
         return WordPart(rows, plan.output_size, vectors=vectors, learnt=learnt, unknown=unknown)
     if isinstance(plan, CharacterPlan):
-        return CharacterPart(_characters(plan, settings.characters))
+        sizes, dropout = (*plan.characters, plan.output_size), settings.characters.dropout
+        if plan.widths:
+            return CharacterPart(CharacterCNN(*sizes, widths=plan.widths, dropout=dropout))
+        return CharacterPart(CharacterLSTM(*sizes, dropout=dropout))
     unknown = settings.pair_unknown if plan.of == "pairs" else 0.0
     return LookupPart(plan.of, *plan.table, column=plan.column, unknown=unknown)
-
-
-def _pretrained(settings: EncoderSettings, transformer: TransformerEncoder) -> PretrainedPart:
-    if settings.pretrained.bilstm == "after":
-        return PretrainedPart(transformer)
-    assert settings.hidden is not None
-    assert settings.locked_dropout is not None
-    return PretrainedPart(transformer, hidden=settings.hidden, layers=settings.layers, dropout=settings.locked_dropout)
 
 
 def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
@@ -256,19 +246,8 @@ def load_transformer(settings: EncoderSettings) -> TransformerEncoder | None:
     if settings.transformer is None:
         return None
     own = settings.pretrained
-    return TransformerEncoder.load(
-        settings.transformer,
-        pooling=own.pooling,
-        mix_layers=own.mix,
-        freeze=own.freeze,
-        checkpointing=own.checkpointing,
-    )
-
-
-def _characters(plan: CharacterPlan, settings: CharacterSettings) -> CharacterCNN | CharacterLSTM:
-    if not plan.widths:
-        return CharacterLSTM(*plan.characters, plan.output_size, dropout=settings.dropout)
-    return CharacterCNN(*plan.characters, plan.output_size, widths=plan.widths, dropout=settings.dropout)
+    options: dict[str, Any] = {"pooling": own.pooling, "freeze": own.freeze, "checkpointing": own.checkpointing}
+    return TransformerEncoder.load(settings.transformer, mix_layers=own.mix, **options)
 
 
 def _head(config: NeuralConfig, states: StateMap) -> Head:
@@ -308,15 +287,23 @@ def checked(
     config: NeuralConfig, vocabulary: Vocabulary, states: StateMap, vectors: Float32Array | None, stored: Stored
 ) -> Network:
     """The module that the settings of a file describe; memory is taken only for what the file has arrays for."""
+
+    def arrays(prefix: str) -> Weights:
+        return {name.removeprefix(prefix): a for name, a in stored.arrays.items() if name.startswith(prefix)}
+
     try:
         with torch.random.fork_rng():
-            make = partial(build_empty, config, vocabulary, states, vectors, _transformer(stored))
+            transformer, description = None, stored.manifest.optional_table("transformer")
+            if description is not None:
+                transformer = TransformerEncoder.from_arrays(
+                    arrays(TRANSFORMER), description.values, where=stored.where
+                )
+            make = partial(build_empty, config, vocabulary, states, vectors, transformer)
             network = blueprint(make, len(stored.arrays), stored.where)
     except ConfigError as error:
         raise StoreError(f"{stored.where}: the saved settings make no network: {error}") from None
     check_state(network.state_dict(), stored, WEIGHTS, left_out=PRETRAINED)
-    own = {name.removeprefix(WEIGHTS): a for name, a in stored.arrays.items() if name.startswith(WEIGHTS)}
-    return _filled(network, own)
+    return _filled(network, arrays(WEIGHTS))
 
 
 def _filled(network: Network, weights: Weights) -> Network:
@@ -325,11 +312,3 @@ def _filled(network: Network, weights: Weights) -> Network:
     state = {name: torch.tensor(array) for name, array in weights.items()}
     network.load_state_dict(state, strict=False, assign=True)
     return network.to("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _transformer(stored: Stored) -> TransformerEncoder | None:
-    description = stored.manifest.optional_table("transformer")
-    if description is None:
-        return None
-    own = {name.removeprefix(TRANSFORMER): a for name, a in stored.arrays.items() if name.startswith(TRANSFORMER)}
-    return TransformerEncoder.from_arrays(own, description.values, where=stored.where)

@@ -129,28 +129,24 @@ def _longest_span(states: StateMap, data: Labelled) -> int:
     return int((spans.end - spans.begin).max()) if len(spans.end) else 0
 
 
-def take_over(network: Network, before: Network) -> None:
+def take_over(network: Network, earlier: Network) -> None:
     """Copy what an earlier network learned: its words and labels come first, so its weights are the first of each.
 
     Words, labels and features may have been added; a layer of another width would get weights of other units.
     """
-    old = before.state_dict()
+    old = earlier.state_dict()
     with torch.no_grad():
         for name, new in network.state_dict().items():
             if name in old and ".vectors." not in name:  # a file's vectors are read, not learned
-                _check_grown(name, tuple(new.shape), tuple(old[name].shape))
-                shared = tuple(slice(0, min(a, b)) for a, b in zip(new.shape, old[name].shape, strict=True))
+                sizes = list(zip(new.shape, old[name].shape, strict=True))
+                if {axis for axis, (now, before) in enumerate(sizes) if now != before} - _axes_that_grow(name):
+                    raise ModelError(
+                        f"a warm start needs layers of the same sizes: {name} is {tuple(new.shape)}, and "
+                        f"{tuple(old[name].shape)} in the earlier model; keep hidden and the other sizes of encoder "
+                        "as they were, or train from the start"
+                    )
+                shared = tuple(slice(0, min(pair)) for pair in sizes)
                 new[shared] = old[name][shared].to(new.device)
-
-
-def _check_grown(name: str, new: tuple[int, ...], old: tuple[int, ...]) -> None:
-    """Refuse sizes that differ where nothing can have been added."""
-    changed = {axis for axis, sizes in enumerate(zip(new, old, strict=True)) if sizes[0] != sizes[1]}
-    if changed - _axes_that_grow(name):
-        raise ModelError(
-            f"a warm start needs layers of the same sizes: {name} is {new}, and {old} in the earlier model; keep "
-            "hidden and the other sizes of encoder as they were, or train from the start"
-        )
 
 
 def _axes_that_grow(name: str) -> set[int]:
@@ -212,21 +208,13 @@ class TaggingExamples:
             loss = network.joined_loss(batch, targets.tags[rows])
             if loss is not None:
                 return loss, len(examples)
-        losses = self._losses(*network.scores(batch), examples, rows)
+        emissions, edges = network.scores(batch)
+        wanted = {"tags": targets.tags, "allowed": targets.allowed, "weights": targets.token_weights}
+        given = {name: values[rows].to(device) for name, values in wanted.items() if values is not None}
+        losses = network.head.losses(emissions, self._inputs.lengths[examples], edges=edges, **given)
         if targets.sentence_weights is not None:
             losses = losses * targets.sentence_weights[torch.from_numpy(examples)].to(device)
         return losses.sum(), len(examples)
-
-    def _losses(self, emissions: Tensor, edges: Tensor | None, examples: IntArray, rows: Tensor) -> Tensor:
-        head, targets, lengths = self._network.head, self._targets, self._inputs.lengths[examples]
-        if targets.allowed is not None:
-            return head.partial_losses(emissions, lengths, targets.allowed[rows].to(emissions.device), edges=edges)
-        assert targets.tags is not None
-        tags = targets.tags[rows].to(emissions.device)
-        if targets.token_weights is None:
-            return head.losses(emissions, lengths, tags, edges=edges)
-        weights = targets.token_weights[rows].to(emissions.device)
-        return head.weighted_losses(emissions, lengths, tags, weights, edges=edges)
 
 
 class TaggingTrainee:
