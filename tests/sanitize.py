@@ -37,7 +37,7 @@ TESTS = [
         f"tests/nn/test_{name}.py"
         for name in ("alignment", "bilstm", "characters", "crf", "heads", "masked", "recurrence", "semicrf")
     ),
-    "tests/nn/test_tagging_loss.py",
+    "tests/nn/test_loss.py",
     "tests/models/crf",
     "tests/models/hmm",
     "tests/models/neural/test_contract.py",
