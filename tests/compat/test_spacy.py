@@ -7,7 +7,7 @@ from importlib.metadata import entry_points
 import pytest
 
 from trellis.compat import spacy as components
-from trellis.compat.spacy.factories import registered
+from trellis.compat.spacy import registered
 from trellis.errors import ConfigError
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
+from trellis.compat.estimator import Estimator
 from trellis.compat.hmmlearn.base import ConvergenceMonitor
 from trellis.errors import ModelError, NoPathError
 from trellis.models.hmm.expectation import HMMObjective
@@ -23,7 +23,7 @@ RandomState = np.random.RandomState | int | None
 _CODES = {"s": "start", "t": "transitions", "e": "emissions"}
 
 
-class CategoricalHMM:
+class CategoricalHMM(Estimator):
     """Hidden Markov model with categorical emissions; parameters and attributes are hmmlearn's.
 
     It learns ``startprob_`` (n_components,), ``transmat_`` (n_components, n_components) and ``emissionprob_``
@@ -149,24 +149,6 @@ class CategoricalHMM:
         """The Bayesian information criterion; lower is better."""
         return bayesian(self.score(X, lengths), self._free(), len(np.asarray(X)))
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters of the constructor by name."""
-        return {name: getattr(self, name) for name in _parameter_names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Change parameters of the constructor by name."""
-        for name, value in params.items():
-            if name not in _parameter_names():
-                raise ModelError(f"Invalid parameter {name!r}; valid are {', '.join(_parameter_names())}")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        """The parameters that are not the defaults."""
-        defaults = inspect.signature(type(self)).parameters
-        changed = {name: value for name, value in self.get_params().items() if value is not defaults[name].default}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
-
     def _scores(self, X: npt.ArrayLike, lengths: npt.ArrayLike | None) -> chain.ChainScores:
         p = self._check()
         symbols, sizes = self._input(X, lengths)
@@ -246,10 +228,6 @@ class CategoricalHMM:
 
 
 _NAMES = ("startprob_", "transmat_", "emissionprob_")
-
-
-def _parameter_names() -> list[str]:
-    return [name for name in inspect.signature(CategoricalHMM.__init__).parameters if name != "self"]
 
 
 def _random(state: RandomState) -> np.random.RandomState:

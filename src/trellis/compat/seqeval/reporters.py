@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 _HEADINGS = ("precision", "recall", "f1-score", "support")
 
 
-class Reporter(ABC):
-    """Collects rows of figures, then returns the report."""
-
-    @abstractmethod
-    def write(self, row_name: str, precision: float, recall: float, f1: float, support: int) -> None:
-        """Add one row."""
-
-    @abstractmethod
-    def write_blank(self) -> None:
-        """Close a group of rows."""
-
-    @abstractmethod
-    def report(self) -> str | dict[str, Any]:
-        """Everything written so far."""
-
-
-class DictReporter(Reporter):
+class DictReporter:
     """Row name -> figure name -> figure."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -42,7 +25,7 @@ class DictReporter(Reporter):
         return self.report_dict
 
 
-class StringReporter(Reporter):
+class StringReporter:
     """Text in columns: names ``width`` wide, figures with ``digits`` decimals."""
 
     def __init__(self, *args: Any, width: int = 10, digits: int = 4, **kwargs: Any) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trellis import models
-from trellis.compat.sklearn_crfsuite.parameters import Parameters
-from trellis.compat.sklearn_crfsuite.tagger import Tagger
+from trellis.compat.estimator import Estimator
 from trellis.errors import ModelError, shown
+from trellis.lazy import cached
 from trellis.models.data import Labelled
 from trellis.training import Step
 
@@ -43,7 +46,83 @@ class TrainingLog:
         return self.iterations[-1] if self.iterations else None
 
 
-class CRF(Parameters):
+@dataclass(frozen=True)
+class ModelInfo:
+    """What is in a model, by name."""
+
+    attributes: dict[str, int]
+    state_features: dict[tuple[str, str], float]
+    transitions: dict[tuple[str, str], float]
+    size: int
+    """Bytes of the model's file."""
+
+
+class Tagger:
+    """``pycrfsuite.Tagger`` as far as users of sklearn-crfsuite see it, through ``CRF.tagger_``.
+
+    It answers for one sequence at a time; `labels` are in the order in which they first occurred.
+    """
+
+    def __init__(self, model: models.CRF, labels: list[str]) -> None:
+        self.model = model
+        self._labels = labels
+        self._sequence: Any = None
+
+    def labels(self) -> list[str]:
+        """All labels."""
+        return list(self._labels)
+
+    def tag(self, xseq: Any = None) -> list[str]:
+        """The best labels of the sequence, or of the one that was set."""
+        return self.model.predict([self._given(xseq)])[0]
+
+    def set(self, xseq: Any) -> None:
+        """Set the sequence that the other methods use."""
+        self._sequence = xseq
+
+    def probability(self, yseq: list[str]) -> float:
+        """The probability of these labels."""
+        return float(self.model.sequence_probabilities([self._given(None)], [yseq])[0])
+
+    def marginal(self, y: str, pos: int) -> float:
+        """The probability of one label at one position."""
+        return self.marginals([self._given(None)])[0][pos][y]
+
+    def marginals(self, X: Any) -> list[list[dict[str, float]]]:
+        """The probability of each label at each position of each sequence."""
+        columns = [self.model.labels_.index(label) for label in self._labels]
+        return [
+            [dict(zip(self._labels, row, strict=True)) for row in own[:, columns].tolist()]
+            for own in self.model.marginals(X)
+        ]
+
+    def info(self) -> ModelInfo:
+        """Names and weights."""
+        return self._info
+
+    @cached
+    def _info(self) -> ModelInfo:
+        p, labels = self.model.parameters_, self.model.labels_
+        assert p is not None
+        names = p.index.names()
+        rows = zip(p.owners.tolist(), p.labels.tolist(), p.weights.tolist(), strict=True)
+        states = {(names[attribute], labels[label]): weight for attribute, label, weight in rows}
+        steps = [(i, j) for i, j in zip(*p.weighted.nonzero(), strict=True) if p.transitions[i, j] != 0.0]
+        moves = {(labels[i], labels[j]): float(p.transitions[i, j]) for i, j in steps}
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "model")
+            self.model.save(path)
+            size = path.stat().st_size
+        return ModelInfo({name: i for i, name in enumerate(names)}, states, moves, size)
+
+    def _given(self, xseq: Any) -> Any:
+        sequence = self._sequence if xseq is None else xseq
+        if sequence is None:
+            raise ModelError("no sequence is set: call set first, or give one")
+        return sequence
+
+
+class CRF(Estimator):
     """``sklearn_crfsuite.CRF``; see the original for its parameters.
 
     ``linesearch``, the ``calibration_*`` of l2sgd, ``keep_tempfiles`` and ``trainer_cls`` are accepted and change
@@ -188,6 +267,12 @@ class CRF(Parameters):
     def transition_features_(self) -> dict[tuple[str, str], float] | None:
         """Weights by (label before, label after)."""
         return None if self.tagger_ is None else self.tagger_.info().transitions
+
+    def __sklearn_tags__(self) -> Any:
+        """Neither a classifier nor a regressor of rows, like the original."""
+        from sklearn.utils import Tags, TargetTags  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        return Tags(estimator_type=None, target_tags=TargetTags(required=True))
 
     def _require(self) -> Tagger:
         if self.tagger_ is None:

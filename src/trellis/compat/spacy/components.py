@@ -1,14 +1,18 @@
-"""Taggers as components of spaCy: batches of documents in, annotations on them out."""
+"""Taggers as components of spaCy: batches of documents in, annotations on them out.
 
-from __future__ import annotations
+spaCy reads the types of `initialize`, so they are not strings here.
+"""
 
+import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional, Self
 
 import numpy as np
 
+from trellis import config
 from trellis.arrays import AnyArray, IntArray
 from trellis.compat.spacy.documents import (
     PARTS_OF_SPEECH,
@@ -20,13 +24,13 @@ from trellis.compat.spacy.documents import (
     tagged_texts,
     words_and_spaces,
 )
-from trellis.compat.spacy.learning import Learning
-from trellis.compat.spacy.opened import Opened
 from trellis.corpus import sentence_from_words
-from trellis.corpus.spacy import tagged_sentence
-from trellis.errors import ConfigError, ModelError
-from trellis.models import Tagger
+from trellis.corpus.spacy import sentences_of, tagged_sentence
+from trellis.errors import ConfigError, DataError, ModelError, number_of, warn
+from trellis.models import Tagger, load
 from trellis.models.data import segments
+from trellis.models.folder import prepare, save_model
+from trellis.models.registry import get_family, make_tagger
 from trellis.optional import needed
 from trellis.ragged import ranges
 from trellis.text import Sentence, splitter
@@ -36,11 +40,65 @@ _NOTHING = np.empty(0)
 _INSIDE, _OUTSIDE, _BEGIN = 1, 2, 3  # spaCy's numbers for the place of a token in an entity
 
 
-class _Component(Learning, ABC):
-    """What the components share: documents are taken in batches, and their sentences tagged together."""
+class StoredTagger:
+    """A tagger that is opened from where the settings say, and stored and opened again as spaCy asks.
+
+    Settings may name a folder of another machine: spaCy makes a component before it reads what was stored. So a folder
+    that does not exist is an error only when the tagger is needed.
+    """
+
+    def __init__(self, name: str, model: str | None) -> None:
+        self.name, self.model = name, model
+        self._tagger = load(model) if model is not None and Path(model).exists() else None
+
+    @property
+    def tagger(self) -> Tagger[Any]:
+        """The tagger; an error if there is none."""
+        if self._tagger is None:
+            where = "names no model" if self.model is None else f"names {self.model!r}, which does not exist"
+            raise ModelError(f"{self.name} has no model: its setting `model` {where}")
+        return self._tagger
+
+    @tagger.setter
+    def tagger(self, tagger: Tagger[Any]) -> None:
+        self._tagger = tagger
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Write the tagger as a folder of Trellis."""
+        save_model(prepare(path), self.tagger)
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        """Open what `to_disk` wrote."""
+        self._tagger = load(path)
+        return self
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """The tagger as the bytes of its file."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.safetensors"
+            self.tagger.save(file)
+            return file.read_bytes()
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+        """Open what `to_bytes` gave."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.safetensors"
+            file.write_bytes(data)
+            self._tagger = load(file)
+        return self
+
+
+class _Component(StoredTagger, ABC):
+    """What the components share: documents are taken in batches, and their sentences tagged together.
+
+    ``spacy train`` trains a component in `initialize`, by the trainer of the family. spaCy's loop over batches has
+    nothing left to do: there is no `update`, so that it passes the component over.
+    """
 
     def __init__(self, nlp: Any, name: str, model: str | None, train: dict[str, Any]) -> None:
-        super().__init__(name, model, train)
+        super().__init__(name, model)
+        self.train = train
+        _untrained(name, train)  # refuses wrong settings
         self.vocab, self._strings = nlp.vocab, Strings(nlp.vocab.strings)
         add_extensions()
 
@@ -54,6 +112,46 @@ class _Component(Learning, ABC):
             self._check(tagger)
             self._annotate(docs, tagger)
             yield from docs
+
+    def initialize(
+        self,
+        get_examples: Callable[[], Iterable[Any]],
+        *,
+        nlp: Any = None,
+        dev: Optional[str] = None,  # noqa: UP045
+    ) -> None:
+        """Learn from the examples' references, unless the setting `model` names a model; `dev` is held-out data."""
+        if self.model is not None:
+            return
+        sentences = list(self._labelled(example.reference for example in get_examples()))
+        held_out = None if dev is None else list(self._labelled(_documents(nlp, dev)))
+        self.tagger = _untrained(self.name, self.train).fit(sentences, dev=held_out)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the model; none if there is no model yet."""
+        return () if self._tagger is None else tuple(self._tagger.labels_)
+
+    def _labelled(self, docs: Iterable[Any]) -> Iterator[Sentence]:
+        """The sentences of documents that have what is to be learned; those that lack it are counted."""
+        found, missing = 0, 0
+        for span in (span for doc in docs for span in sentences_of(doc) if span.text.strip()):
+            sentence = self._tagged_sentence(span)
+            if sentence is None or sentence.tags is None:
+                missing += 1
+            else:
+                found += 1
+                yield sentence
+        if not found:
+            raise DataError(
+                f"{self.name}: there is nothing to learn from: {number_of(missing, 'sentence')}, none annotated"
+            )
+        if missing:
+            warn(f"{self.name}: left out since they are not annotated: {number_of(missing, 'sentence')}", UserWarning)
+
+    def _tagged_sentence(self, span: Any) -> Sentence | None:
+        """A sentence with what is to be learned as its tags; without tags if it is not annotated."""
+        return tagged_sentence(span, "ent")
 
     @abstractmethod
     def score(self, examples: Iterable[Any], **settings: Any) -> dict[str, Any]:
@@ -139,7 +237,7 @@ class TagComponent(_Component):
         found: dict[str, Any] = scorer.score_token_attr(examples, self._attribute(), **settings)
         return found
 
-    def _taught(self, span: Any) -> Sentence | None:
+    def _tagged_sentence(self, span: Any) -> Sentence | None:
         if self.attribute is None:
             raise ConfigError(f"{self.name}: to be trained, it needs the setting attribute: tag or pos")
         return tagged_sentence(span, self.attribute)
@@ -178,7 +276,7 @@ class WordComponent(_Component):
         found: dict[str, Any] = scorer.score_tokenization(examples, **settings)
         return found
 
-    def _taught(self, span: Any) -> Sentence | None:
+    def _tagged_sentence(self, span: Any) -> Sentence | None:
         return sentence_from_words([token.text for token in span if not token.text.isspace()])
 
     def _check(self, tagger: Tagger[Any]) -> None:
@@ -205,7 +303,7 @@ def _check_makes_words(name: str, tagger: Tagger[Any]) -> None:
         raise ModelError(f"{name}: this model makes no words of characters; its labels are {', '.join(tagger.labels_)}")
 
 
-class SegmentingTokenizer(Opened):
+class SegmentingTokenizer(StoredTagger):
     """Documents made of the words that a segmenter finds in a text."""
 
     def __init__(self, nlp: Any, model: str | None) -> None:
@@ -216,3 +314,21 @@ class SegmentingTokenizer(Opened):
         _check_makes_words(self.name, self.tagger)
         words, spaces = words_and_spaces(text, self.tagger(text).words if text else [])
         return needed("spacy", "spacy", self.name).tokens.Doc(self.vocab, words=words, spaces=spaces)
+
+
+def _untrained(name: str, train: dict[str, Any]) -> Any:
+    """A tagger with these settings, of which `family` names the kind."""
+    settings = dict(train)
+    try:
+        family = get_family(str(settings.pop("family", "crf")))
+        return make_tagger(family, config.changed(family.defaults(), settings))
+    except ConfigError as error:
+        raise ConfigError(f"{name}: train: {error}") from None
+
+
+def _documents(nlp: Any, path: str) -> Iterable[Any]:
+    """The documents of a file that spaCy stored."""
+    from spacy.tokens import DocBin  # type: ignore[import-not-found, unused-ignore]
+
+    found: Iterable[Any] = DocBin().from_disk(path).get_docs(nlp.vocab)
+    return found

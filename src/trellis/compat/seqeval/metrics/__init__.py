@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from trellis.compat.seqeval.metrics._scoring import UndefinedMetricWarning
 from trellis.compat.seqeval.metrics.sequence_labeling import (
     accuracy_score,
     classification_report,
@@ -11,6 +10,7 @@ from trellis.compat.seqeval.metrics.sequence_labeling import (
     precision_score,
     recall_score,
 )
+from trellis.compat.seqeval.metrics.v1 import UndefinedMetricWarning
 
 __all__ = [
     "UndefinedMetricWarning",

@@ -13,10 +13,11 @@ from operator import eq
 from typing import Any
 
 from trellis.compat.seqeval.metrics import v1
-from trellis.compat.seqeval.metrics._scoring import (
+from trellis.compat.seqeval.metrics.v1 import (
     ALL_METRICS,
     Average,
     Scores,
+    Tags,
     ZeroDivision,
     check_options,
     count,
@@ -28,8 +29,6 @@ from trellis.compat.seqeval.metrics._scoring import (
 from trellis.compat.seqeval.scheme import Token
 from trellis.errors import DataError
 from trellis.tags.spans import conlleval_tables, find_chunks
-
-Tags = list[list[str]]
 
 
 def get_entities(seq: Sequence[Any], suffix: bool = False) -> list[tuple[str, int, int]]:

@@ -1,26 +1,155 @@
-"""Strict mode, with seqeval's module name: only well-formed spans of the given scheme count."""
+"""Strict mode, with seqeval's module name: only well-formed spans of the given scheme count.
+
+What both modes share is here, too: counts of spans, figures with seqeval's rules for empty counts, the report.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+import sys
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any, Literal
 
-from trellis.compat.seqeval.metrics._scoring import (
-    ALL_METRICS,
-    Average,
-    Scores,
-    ZeroDivision,
-    check_options,
-    check_types,
-    count,
-    figures,
-    report,
-)
-from trellis.compat.seqeval.scheme import Entities, Token, auto_detect
-from trellis.errors import ConfigError
-from trellis.metrics.prf import check_aligned
+import numpy as np
+
+from trellis.arrays import FloatArray, IntArray
+from trellis.compat.seqeval.reporters import DictReporter, StringReporter
+from trellis.compat.seqeval.scheme import Entities, TagTypeError, Token, auto_detect, scheme_alphabet
+from trellis.errors import ConfigError, shown
+from trellis.metrics.prf import Tally, check_aligned, divide, f_measure
+from trellis.metrics.spans import compare_read, tally
+from trellis.tags import Role
+from trellis.tags.spans import Alphabet
 
 Tags = list[list[str]]
+Average = Literal["micro", "macro", "weighted"] | None
+ZeroDivision = Literal["warn", 0, 1]
+Scores = tuple[Any, Any, Any, Any]  # floats and an int with an average, arrays without
+ALL_METRICS = ("precision", "recall", "f-score")
+_AVERAGES = (None, "micro", "macro", "weighted")
+_ENTITY_LETTERS = "BIES"
+_MOST_DIGITS = 100
+
+
+class UndefinedMetricWarning(UserWarning):
+    """A figure is undefined and set to 0. If scikit-learn is loaded, its class of this name is used."""
+
+
+def default_alphabet(suffix: bool) -> Alphabet:
+    """Labels as seqeval's default mode reads them: any letter is accepted, and a hyphen is not needed."""
+
+    def parse(label: str) -> tuple[Role, str]:
+        if suffix:
+            letter, kind = label[-1], label[:-1].rsplit("-", maxsplit=1)[0]
+        else:
+            letter, kind = label[0], label[1:].split("-", maxsplit=1)[-1]
+        _warn_unlike_entity(label, suffix)
+        return letter_role(letter), kind or "_"
+
+    return Alphabet(parse, outside="_")
+
+
+def letter_role(letter: str) -> Role:
+    """The role of a letter in the default mode."""
+    return Role.DOT if letter == "." else Role[letter] if letter in ("O", *_ENTITY_LETTERS) else Role.OTHER
+
+
+def _warn_unlike_entity(label: str, suffix: bool) -> None:
+    ends = (label[-1], label[-2:-1]) if suffix else (label[0], label[1:2])
+    if label in (*_ENTITY_LETTERS, "O") or (ends[0] in _ENTITY_LETTERS and ends[1] == "-"):
+        return
+    warnings.warn(f"{label} does not look like an entity tag", stacklevel=2)
+
+
+def check_types(y_true: Sequence[Sequence[str]], y_pred: Sequence[Sequence[str]]) -> None:
+    """Both must be lists of lists."""
+    for name, own in (("y_true", y_true), ("y_pred", y_pred)):
+        if not isinstance(own, Sequence | np.ndarray) or not set(map(type, own)) <= {list}:
+            raise TagTypeError(f"{name} must be a list of lists of tags, got {shown(own)}")
+    if len(y_true) == len(y_pred) == 0:
+        raise TagTypeError("y_true and y_pred must be lists of lists of tags, got two empty lists")
+
+
+def count(y_true: list[list[str]], y_pred: list[list[str]], suffix: bool, scheme: type[Token] | None = None) -> Tally:
+    """Spans by type: strict reading with a scheme, the default reading without."""
+    check_types(y_true, y_pred)
+    if scheme is None:
+        return tally(compare_read(y_true, y_pred, default_alphabet(suffix)))
+    return tally(compare_read(y_true, y_pred, scheme_alphabet(scheme, suffix), scheme.tables()))
+
+
+def check_options(average: str | None, beta: float) -> None:
+    """Refuse an average or a beta that has no meaning."""
+    if beta < 0:
+        raise ConfigError(f"beta must not be negative, got {beta}")
+    if average not in _AVERAGES:
+        raise ConfigError(f"average must be one of {_AVERAGES}, got {average!r}")
+
+
+def figures(
+    counts: Tally,
+    *,
+    average: str | None,
+    warn_for: Collection[str] = ALL_METRICS,
+    beta: float = 1.0,
+    zero_division: ZeroDivision = "warn",
+) -> Scores:
+    """Precision, recall, F and support, per type or averaged."""
+    correct, predicted, gold = counts[1:]
+    warn_for = tuple(warn_for) if zero_division == "warn" else ()
+    no_mean = average == "macro" and not len(gold)  # seqeval gives NaN and NumPy's RuntimeWarning
+    if no_mean and warn_for:
+        _warn("Macro average", "no types", RuntimeWarning)
+        warn_for = ()
+    if average == "micro" or no_mean:
+        correct, predicted, gold = (column.sum(keepdims=True) for column in (correct, predicted, gold))
+    zero = 0.0 if zero_division in ("warn", 0) else 1.0
+    precision = _ratio(correct, predicted, "precision", zero, warn_for)
+    recall = _ratio(correct, gold, "recall", zero, warn_for)
+    if warn_for == ("f-score",) and np.any((gold == 0) & (predicted == 0)):
+        _warn("F-score", "neither true nor predicted spans", _undefined_metric())
+    f_score = f_measure(precision, recall, beta=beta)
+    if average is None:
+        return precision, recall, f_score, gold
+    if average == "weighted" and gold.sum() == 0:
+        nothing = zero if predicted.sum() == 0 else 0.0
+        return nothing, zero, nothing, int(gold.sum())
+    weights = gold if average == "weighted" else None
+    means = (np.average(values, weights=weights) for values in (precision, recall, f_score))
+    return (*means, gold.sum())
+
+
+def _ratio(correct: IntArray, total: IntArray, metric: str, zero: float, warn_for: tuple[str, ...]) -> FloatArray:
+    if metric in warn_for and np.any(total == 0):
+        names = metric.capitalize() + (" and F-score" if "f-score" in warn_for else "")
+        _warn(names, f"no {'predicted' if metric == 'precision' else 'true'} spans", _undefined_metric())
+    return divide(correct, total, zero=zero)
+
+
+def _undefined_metric() -> type[Warning]:
+    loaded = sys.modules.get("sklearn.exceptions")
+    category: type[Warning] = getattr(loaded, "UndefinedMetricWarning", UndefinedMetricWarning)
+    return category
+
+
+def _warn(names: str, lacking: str, category: type[Warning]) -> None:
+    message = f"{names} undefined since there are {lacking}; set to 0.0 (zero_division chooses another value)"
+    warnings.warn(message, category, stacklevel=2)
+
+
+def report(counts: Tally, *, digits: int, output_dict: bool, zero_division: ZeroDivision) -> str | dict[str, Any]:
+    """One row per type, then the averages."""
+    if isinstance(digits, bool) or not isinstance(digits, int) or not 0 <= digits <= _MOST_DIGITS:
+        raise ConfigError(f"digits must be an integer from 0 to {_MOST_DIGITS}, got {shown(digits)}")
+    width = max(len("weighted avg"), digits, *map(len, counts.names))
+    reporter = DictReporter() if output_dict else StringReporter(width=width, digits=digits)
+    for row in zip(counts.names, *figures(counts, average=None, zero_division=zero_division), strict=True):
+        reporter.write(*row)
+    reporter.write_blank()
+    for average in _AVERAGES[1:]:
+        reporter.write(f"{average} avg", *figures(counts, average=average, zero_division=zero_division))
+    reporter.write_blank()
+    return reporter.report()
 
 
 def unique_labels(y_true: Tags, y_pred: Tags, scheme: type[Token], suffix: bool = False) -> list[str]:
