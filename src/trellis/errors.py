@@ -100,7 +100,7 @@ class ChainError(TrellisError, ValueError):
     """The sequence of the batch that the error is about, if it is about one."""
 
     def about(self, name: str) -> Self:
-        """The same error with another name for the sequence, for callers who know its place in a file."""
+        """A copy of the error with another name for the sequence, for callers who know its line in a file."""
         renamed = type(self)(str(self).replace(f"sequence {self.sequence}", name, 1))
         renamed.sequence = self.sequence
         return renamed

@@ -30,7 +30,11 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ShapeError(f"lengths must be integers (B,), got {array.dtype} of shape {array.shape}")
     whole = plain_array(array, np.uint64 if array.dtype == np.uint64 else np.int64)
-    negative, total = _sum_of_few(whole) if whole.size <= _FEW else _sum_of_many(whole)
+    if whole.size > _FEW and int(whole.view(np.uint64).max()) <= _MOST_TOKENS // whole.size:
+        negative, total = False, int(whole.sum())  # as unsigned integers, negative numbers would be the largest
+    else:  # few, for which Python is quicker than NumPy, or so large that NumPy's sum could wrap around
+        values = whole.tolist()
+        negative, total = min(values, default=0) < 0, sum(values)
     if negative:
         b = int(np.argmax(whole < 0))
         raise ShapeError(f"lengths must be >= 0, got {whole[b]} for sequence {b}")
@@ -41,18 +45,6 @@ def check_lengths(lengths: npt.ArrayLike, tokens: int | None = None) -> IntArray
     if total > _MOST_TOKENS:
         raise ShapeError(f"lengths must add up to at most {_MOST_TOKENS} tokens, got {total}")
     return whole.view(np.int64)
-
-
-def _sum_of_few(whole: AnyArray) -> tuple[bool, int]:
-    """Whether a length is negative, and the sum of all: by Python, which for a few is quicker than NumPy."""
-    lengths = whole.tolist()
-    return min(lengths, default=0) < 0, sum(lengths)
-
-
-def _sum_of_many(whole: AnyArray) -> tuple[bool, int]:
-    """The same by NumPy, if the sum cannot wrap around: as unsigned integers, negative numbers are the largest."""
-    small = int(whole.view(np.uint64).max()) <= _MOST_TOKENS // whole.size
-    return (False, int(whole.sum())) if small else (bool(whole.min() < 0), sum(whole.tolist()))
 
 
 def offsets_of(lengths: IntArray) -> IntArray:

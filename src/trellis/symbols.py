@@ -29,7 +29,7 @@ class Symbols:
 
     @classmethod
     def learn(cls, counts: Mapping[str, int], min_freq: int = 1, before: Symbols | None = None) -> Symbols:
-        """Those that occur often enough, most frequent first, after those that were known before."""
+        """Symbols of the names that occur often enough, most frequent first, after those that were known before."""
         known = () if before is None else before.names
         often = (name for name, count in counts.items() if count >= min_freq)
         new = sorted((name for name in often if before is None or name not in before), key=lambda s: (-counts[s], s))

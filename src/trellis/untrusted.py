@@ -142,7 +142,7 @@ class Fields:
 
 
 def _name(value: Any) -> str:
-    """What a value is, in the terms of JSON; a number together with its value."""
+    """The JSON type of a value; numbers and strings with their value."""
     kind = _NAMES.get(type(value), type(value).__name__)
     return f"{kind} ({shown(value)})" if isinstance(value, int | float | str) else kind
 

@@ -72,7 +72,7 @@ def convert(
 
 
 def _print(done: conversion.Conversion, source: str, target: str) -> None:
-    """What was done, to standard error, since standard output may be the file."""
+    """Say on standard error what was done; standard output may be the file."""
     report = done.report
     typer.echo(f"{source}: read as {report.format}, since {report.reason}", err=True)
     tell_notes(source, [*report.notes(), *done.notes])

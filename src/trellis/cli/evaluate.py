@@ -101,11 +101,11 @@ def _tagged(reader: Reader, path: str, setting: Setting, how: OnBadTags, quiet: 
 
 
 def _left_out(sentences: list[Sentence], setting: Setting) -> list[str]:
-    """What a segmenter does not look at: labels of spans, as of names."""
+    """A note about labels of spans, such as names, which a segmenter ignores."""
     tags = [sentence.tags for sentence in sentences if sentence.tags]
     if setting.task is not Task.SEG or is_spelled(sentences) or detect(tags).scheme is Scheme.PLAIN:
         return []
-    labels = some(Counter(tag for own in tags for tag in own))
+    labels = some(Counter(tag for sequence in tags for tag in sequence))
     return [
         f"the model divides text into words: the tokens count as the right words, and the labels {labels} for nothing"
     ]

@@ -71,7 +71,7 @@ class Reason:
     explanation: Explanation | None = None
 
     def features(self, top: int) -> list[tuple[str, float]]:
-        """What decided, with how much it spoke for the label."""
+        """The features that decided, each with the score by which it favours the label."""
         if self.explanation is None:
             return []
         return [(c.name, c.difference) for c in self.explanation.contributions[:top]]

@@ -66,7 +66,7 @@ def _features(tagger: Tagger[Any], top: int, label: str | None) -> dict[str, lis
     if not isinstance(tagger, CRF) or top == 0:
         return {}
     labels = tagger.labels_ if label is None else [label]
-    return {own: [(_name(f, own), f.weight) for f in tagger.top_features(own, top).features] for own in labels}
+    return {name: [(_name(f, name), f.weight) for f in tagger.top_features(name, top).features] for name in labels}
 
 
 def _name(feature: WeightedFeature, label: str) -> str:
@@ -203,7 +203,7 @@ class HeatMap:
         return Text(text, style=f"{ink} on rgb({','.join(map(str, self.colour(value)))})")
 
     def _shade(self, value: float) -> str:
-        """What shows the size of a number if there are no colours."""
+        """A character that is darker for larger numbers, for terminals without colours."""
         return " ░▒▓█"[round(4 * abs(value) / self.largest)]
 
 
@@ -225,7 +225,7 @@ def transitions(tagger: Tagger[Any]) -> HeatMap | None:
 
 
 def state_names(tagger: Tagger[Any]) -> tuple[str, ...]:
-    """What the chain of a tagger is about: its labels, told apart as the scheme that it learned does."""
+    """Names of the states of a tagger's chain: its labels, or finer ones if it learned in a finer scheme."""
     return tagger.states_.names if hasattr(tagger, "states_") else tagger.labels_
 
 

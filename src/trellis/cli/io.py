@@ -194,7 +194,7 @@ class Document(Sentence):
 
 
 def _guess(source: RelayingSource, quiet: bool) -> str:
-    """What all commands guess; lines of words are raw text here, since they are there to be tagged."""
+    """The format that all commands guess, except that lines of words are raw text here: they are to be tagged."""
     form, reason = guess_format(source)
     name = "text" if form.name == "segmented" else form.name
     if not quiet:
@@ -234,7 +234,7 @@ class Constraints:
         self._sentences = iter(reader.open(Source(path, encoding=reader.encoding)))
 
     def next_for(self, sentence: Sentence) -> Sequence[Label]:
-        """What is known about this sentence, which must be the next one of the file."""
+        """The known labels of this sentence, which must be the next one of the file."""
         known = next(self._sentences, None)
         if known is None:
             raise DataError(f"{self._path}: no sentence is left for {sentence.where}; expected one for each")
@@ -413,7 +413,7 @@ FORMS: dict[str, Callable[[Answer, Drawing], str]] = {
 
 
 def passed_on(error: CorpusError, form: str) -> str:
-    """What could not be tagged, unchanged; in JSON Lines with the reason."""
+    """Text that could not be tagged, unchanged; in JSON Lines with the reason."""
     if form == "jsonl":
         return dumps({"error": str(error), "line": error.line, "raw": error.whole})
     return error.whole + ("\n\n" if form in ("conll", "conllu") else "\n")

@@ -59,7 +59,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Annotations:
-    """What is done about tags and spans that are in doubt."""
+    """How tags that break their scheme and spans of several annotators are read."""
 
     on_bad_tags: Annotated[
         str | None,
@@ -85,7 +85,7 @@ class Annotations:
 
     @property
     def bad_tags(self) -> OnBadTags:
-        """What --on-bad-tags asks for."""
+        """The checked value of --on-bad-tags."""
         how = self.on_bad_tags or "error"
         check_on_bad_tags(how)
         return cast("OnBadTags", how)
@@ -206,7 +206,7 @@ class Lexicons:
 
 @dataclass(frozen=True)
 class Figures:
-    """What is said about a comparison with the right tags, and how."""
+    """Which figures of a comparison with the right tags are shown, and how."""
 
     train: Annotated[
         str | None, data_option("--train", help="Training file, for recall or accuracy of known and unknown words.")

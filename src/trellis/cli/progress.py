@@ -125,7 +125,7 @@ class Stop:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """What must not be cut short: signals are only remembered."""
+        """Only remember signals within the block, which must not be cut short."""
         self._deferred = True
         try:
             yield

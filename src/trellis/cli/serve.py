@@ -101,7 +101,7 @@ def serve(
 def _annotation(
     corrections: str | None, annotate: str | None, train: str | None, dev: str | None, *, demo: bool
 ) -> AnnotationSettings:
-    """What annotation needs; the demo has its own sentences."""
+    """The settings of annotation; the demo has its own sentences."""
     from trellis.demo import english
     from trellis.server import AnnotationSettings, Corrections, LearningData
 

@@ -22,7 +22,7 @@ TaggedWords = list[list[tuple[str, str]]]
 
 
 class Task(enum.StrEnum):
-    """What the tags say."""
+    """The kinds of tags: names, words, parts of speech, chunks, words with parts of speech."""
 
     NER = "ner"
     SEG = "seg"
@@ -61,7 +61,7 @@ class Setting:
 def find_setting(
     task: Task | None, scheme: str | None, sentences: Iterable[Sentence], *, strict: bool = False
 ) -> Setting:
-    """What was asked for, and for the rest what fits the tags best."""
+    """Task and scheme as they were given; if not, those that fit the tags best."""
     sentences = list(sentences)
     if task is Task.SEG_POS and not _is_joint(sentences):
         return Setting(task, Scheme.BMES if scheme is None else _of_words(scheme), Style.PREFIX, strict)
@@ -171,7 +171,7 @@ def _converted(sentence: Sentence, scheme: Scheme, style: Style, to: Setting) ->
 
 
 def units(sentences: list[Sentence], setting: Setting) -> Units:
-    """What is compared: the words of each sentence for segmentation, its tags otherwise."""
+    """The units of each sentence that are compared: its words for segmentation, its tags otherwise."""
     if setting.task is not Task.SEG:
         return [tags_of(sentence) for sentence in sentences]
     plain = setting.scheme is Scheme.PLAIN

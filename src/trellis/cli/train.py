@@ -209,7 +209,7 @@ def train(
 
 
 def _stream_settings(model: str) -> list[str]:
-    """What ``--stream`` sets for this family; one that learns from sentences in memory is refused."""
+    """The settings that ``--stream`` stands for; a family that learns from sentences in memory is refused."""
     if get_family(model).neural:
         return []
     once = [name for name, family in FAMILIES.items() if hasattr(family.defaults(), "out_of_core")]
@@ -357,7 +357,7 @@ class Run:
         say.print(f"{self.model}: {_ending(tagger.history_)}, {self.seconds:.1f} s")
 
     def record(self, tagger: Tagger[Any], figures: dict[str, dict[str, float]]) -> dict[str, Any]:
-        """What training.json holds."""
+        """The content of training.json."""
         setting, history = self.data.setting, tagger.history_
         return {
             "trellis": trellis.__version__,
@@ -444,7 +444,7 @@ class StreamedInEpochs:
 
     @property
     def sample(self) -> list[Sentence]:
-        """Some of its sentences: with every label, and every pair of labels."""
+        """Sentences that have every label, and every pair of labels, of the data."""
         return list(self.stream.sample.inputs)
 
     def check(self, setting: Setting, how: OnBadTags) -> None:
@@ -533,7 +533,7 @@ class StreamedOnce:
         self._add(path, report.notes())
 
     def join(self) -> None:
-        """What all processes have read: each of them its own files, or all the same."""
+        """Add counts, notes and words of the files that other processes have read."""
         for counts, notes, known in self._team.gather((self._counts, self.notes, self._known)):
             for path in sorted(counts.keys() - self._counts.keys()):
                 self._tell(path, notes[path])
@@ -570,7 +570,7 @@ Streamed = StreamedInEpochs | StreamedOnce
 
 
 def _report(reader: Reader, shards: Shards) -> ReadReport:
-    """What the files are taken for, each by itself: one file of each suffix is looked at.
+    """The formats of the files; one file of each suffix is looked at.
 
     Text that says nothing but where words end has no tags that go with those of another file.
     """

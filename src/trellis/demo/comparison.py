@@ -25,7 +25,7 @@ _RUNS = 3
 
 @dataclass(frozen=True, slots=True)
 class DemoTask:
-    """What one part of the demo is about."""
+    """A task of the demo: its corpus, how families learn it, and texts to tag."""
 
     name: str
     title: str
@@ -123,7 +123,7 @@ def neural_is_installed() -> bool:
 
 
 def families(task: DemoTask, *, neural: bool) -> list[Contestant]:
-    """Those that are compared on a task, the quickest first."""
+    """Families that are compared on a task, the quickest first."""
     found = [
         Contestant("HMM", trellis.HMM),
         Contestant("CRF", lambda: trellis.CRF(features=task.features, c2=0.1)),
