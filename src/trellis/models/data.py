@@ -170,7 +170,10 @@ class Labelled:
 
     def labels_in(self, found: Detection) -> TagSet:
         """The labels, and those that the scheme implies: with B-LST there is I-LST."""
-        labels = self._known_labels() if self.shared is None else self.shared.labels
+        if self.shared is not None:
+            labels = self.shared.labels
+        else:
+            labels = self.choices().union(*self.fragments()) if self.partial else set(self._numbered.names)
         return TagSet.from_labels(labels, found.scheme, found.style, complete=True)
 
     def shared_by(self, team: ProcessGroup) -> Labelled:
@@ -186,9 +189,6 @@ class Labelled:
 
     def _pairs(self) -> dict[tuple[str, str], int]:
         return count_pairs(self.fragments()) if self.partial else self._numbered.pairs()
-
-    def _known_labels(self) -> set[str]:
-        return self.choices().union(*self.fragments()) if self.partial else set(self._numbered.names)
 
     def place(self, sentence: int, position: int) -> str:
         """The name of a token in messages: its file and line where they are known."""
@@ -212,7 +212,13 @@ class Labelled:
         """``(N,)``: how much each token counts, by its label, which must be fully known; None if all count the same."""
         if label_weights is None:
             return None
-        by_label = _weights_by_label(tags, label_weights)
+        by_label = np.ones(len(tags))
+        for label, weight in label_weights.items():
+            if not (np.isfinite(weight) and weight >= 0):
+                raise ConfigError(
+                    f"label_weights: the weight of {label!r} must be a finite number >= 0, got {weight!r}"
+                )
+            by_label[tags.id(label)] = weight
         if self.partial:
             raise ModelError("label_weights need labels that are fully known")
         weights: FloatArray = by_label[self.encode(tags)]
@@ -352,16 +358,6 @@ def as_given(found: Detection) -> Detection:
     return Detection(Scheme.PLAIN, found.style, 0, {}, {}) if found.spelling else found
 
 
-def _weights_by_label(tags: TagSet, weights: Mapping[str, float]) -> FloatArray:
-    """``(L,)``: how much a token of each label counts; 1 unless given."""
-    by_label = np.ones(len(tags))
-    for label, weight in weights.items():
-        if not (np.isfinite(weight) and weight >= 0):
-            raise ConfigError(f"label_weights: the weight of {label!r} must be a finite number >= 0, got {weight!r}")
-        by_label[tags.id(label)] = weight
-    return by_label
-
-
 def check_tokens(offsets: IntArray, data: Labelled) -> None:
     """Kernels walk labels and features side by side: an input whose `len` is not what it holds must not get there."""
     found, expected = np.diff(offsets), data.lengths
@@ -419,18 +415,18 @@ def gaps_of(inputs: Sequence[Any], raw: Sequence[bool]) -> IntArray:
 
 def folded(inputs: Sequence[Any]) -> Sequence[Any]:
     """The inputs as models see them that make no difference between full-width and half-width forms."""
-    return [_folded(item) for item in inputs]
 
+    def fold(item: Any) -> Any:
+        tokens = tokens_of(item)
+        try:
+            changed = fold_tokens(tokens)
+        except TypeError:  # not strings: the model says so, with the place
+            return item
+        if changed is tokens:
+            return item
+        return item._changed(tokens=tuple(changed)) if isinstance(item, Sentence) and item.columns else changed
 
-def _folded(item: Any) -> Any:
-    tokens = tokens_of(item)
-    try:
-        changed = fold_tokens(tokens)
-    except TypeError:  # not strings: the model says so, with the place
-        return item
-    if changed is tokens:
-        return item
-    return item._changed(tokens=tuple(changed)) if isinstance(item, Sentence) and item.columns else changed
+    return [fold(item) for item in inputs]
 
 
 def tokenizer_for(setting: Any, inputs: Sequence[Any]) -> Splitter:
@@ -460,7 +456,12 @@ def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, befor
     _refuse_bad(data, found, constraints)
     tags = data.labels_in(found)
     if before is None:
-        _tell_spelling(spelled)
+        if spelled.spelling:  # learned as they are, which costs spans and constraints
+            warn(
+                f"the labels look like {spelled.scheme.value} in another spelling ({spellings(spelled)}) and are "
+                "learned as plain labels, without spans: on_bad_tags='repair' writes them as the scheme does, and "
+                "scheme='plain' says that they are meant so"
+            )
     else:
         new = [label for label in tags.labels if label not in before]
         tags = TagSet((*before.labels, *new), before.scheme, before.style)
@@ -468,16 +469,6 @@ def learned_tag_set(data: Labelled, scheme: str | None, constraints: bool, befor
         only = f"only the label {tags.labels[0]!r} occurs" if len(tags) else "no label occurs"
         raise ModelError(f"there is nothing to learn: {only}, and a tagger chooses between at least two")
     return tags
-
-
-def _tell_spelling(found: Detection) -> None:
-    """Labels in another spelling are learned as they are, which costs spans and constraints: say so."""
-    if found.spelling:
-        warn(
-            f"the labels look like {found.scheme.value} in another spelling ({spellings(found)}) and are learned as "
-            "plain labels, without spans: on_bad_tags='repair' writes them as the scheme does, and scheme='plain' "
-            "says that they are meant so"
-        )
 
 
 def check_held_out(dev: Labelled, tags: TagSet) -> None:
