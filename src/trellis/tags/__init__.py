@@ -13,7 +13,7 @@ from trellis.tags.bad_tags import (
     repair_tags,
     summary,
 )
-from trellis.tags.detection import Detection, SchemeFit, detect, detect_schemes, detect_style, fit_schemes
+from trellis.tags.detection import Detection, SchemeFit, detect, detect_style, fit_schemes
 from trellis.tags.scheme import Role, Scheme, Style
 from trellis.tags.spans import (
     Span,
@@ -50,7 +50,6 @@ __all__ = [
     "check_on_bad_tags",
     "convert_tags",
     "detect",
-    "detect_schemes",
     "detect_style",
     "fit_schemes",
     "make_label",

@@ -10,7 +10,7 @@ nothing counts as outside every span.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
@@ -69,12 +69,20 @@ def mend(sequences: Sequence[Sequence[str]], found: Detection, how: OnBadTags) -
     With "error" the bad tags are returned untouched, for whoever knows their places to refuse.
     """
     check_on_bad_tags(how)
-    tags: list[Sequence[str] | None] = [_spelled(own, found.spelling) for own in sequences]
+    tags: list[Sequence[str] | None] = list(sequences)
+    if found.spelling:
+        tags = [[found.spelling.get(tag, tag) for tag in sequence] for sequence in sequences]
     if found.scheme is Scheme.PLAIN or found.is_clean:
         return Mended(tags)
-    bad = _find_bad(tags, found)
+    bad = [
+        BadTag(number, violation.position, violation.tag, violation.reason)
+        for number, sequence in enumerate(tags)
+        for violation in validate_tags(sequence or (), found.scheme, style=found.style)
+    ]
     changes: list[TagChange] = []
-    outside = _outside(tags, found)
+    # What cannot be read counts as outside: O, or where no token is (segmented text) a span of one token.
+    has_outside = any("O" in (sequence or ()) for sequence in tags) or Role.S not in found.scheme.letters.values()
+    outside = "O" if has_outside else make_label(Role.S, "", found.scheme, found.style)
     for number in dict.fromkeys(item.sequence for item in bad):
         before = tags[number] or ()
         if how == "drop":
@@ -156,23 +164,3 @@ def _readable(tag: str, scheme: Scheme, style: Style) -> str | None:
                 continue
             return candidate
     return None
-
-
-def _outside(sequences: Sequence[Sequence[str] | None], found: Detection) -> str:
-    """O, or where no token is outside (segmented text) the label of a span of one token."""
-    roles = {*found.scheme.letters.values()}
-    if any("O" in (tags or ()) for tags in sequences) or Role.S not in roles:
-        return "O"
-    return make_label(Role.S, "", found.scheme, found.style)
-
-
-def _spelled(tags: Sequence[str], spelling: Mapping[str, str]) -> Sequence[str]:
-    return [spelling.get(tag, tag) for tag in tags] if spelling else tags
-
-
-def _find_bad(sequences: Sequence[Sequence[str] | None], found: Detection) -> list[BadTag]:
-    return [
-        BadTag(number, violation.position, violation.tag, violation.reason)
-        for number, tags in enumerate(sequences)
-        for violation in validate_tags(tags or (), found.scheme, style=found.style)
-    ]

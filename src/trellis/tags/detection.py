@@ -134,14 +134,6 @@ def fit_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = Non
     return [*ranked, SchemeFit(Scheme.PLAIN, style, 0, 0)]
 
 
-def detect_schemes(sequences: Iterable[Sequence[str]], *, style: Style | None = None) -> list[Scheme]:
-    """The schemes that can read all these labels, best fitting first; PLAIN is always last.
-
-    :func:`fit_schemes` says how well each fits.
-    """
-    return [fit.scheme for fit in fit_schemes(sequences, style=style)]
-
-
 class NumberedLabels:
     """Labels as numbers, from 1 in the order of their first occurrence, with a 0 after each sequence."""
 

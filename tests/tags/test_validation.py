@@ -10,7 +10,6 @@ from trellis.tags import (
     Scheme,
     Style,
     Violation,
-    detect_schemes,
     detect_style,
     fit_schemes,
     spans_from_tags,
@@ -98,14 +97,14 @@ def test_the_scheme_that_wrote_a_corpus_fits_it(cases, scheme):
     ],
 )
 def test_the_best_fitting_scheme_comes_first_and_plain_last(tags, best):
-    found = detect_schemes([tags.split()])
+    found = [fit.scheme for fit in fit_schemes([tags.split()])]
     assert found[0] is best
     assert found[-1] is Scheme.PLAIN
 
 
 def test_a_few_mistakes_do_not_hide_the_scheme():
     sequences = [["B-A", "I-A", "O"]] * 5 + [["I-A", "O"]]
-    assert detect_schemes(sequences)[0] is Scheme.IOB2
+    assert fit_schemes(sequences)[0].scheme is Scheme.IOB2
     assert fit_schemes(sequences)[0].violations == 1
 
 
@@ -113,7 +112,7 @@ def test_suffix_style_is_detected_and_prefix_wins_where_both_could_be():
     assert detect_style(["PER-B", "O"]) is Style.SUFFIX
     assert detect_style(["B-PER", "O"]) is Style.PREFIX
     assert detect_style(["B-I", "O"]) is Style.PREFIX
-    assert detect_schemes([["PER-B", "PER-I", "O"]])[0] is Scheme.IOB2
+    assert fit_schemes([["PER-B", "PER-I", "O"]])[0].scheme is Scheme.IOB2
 
 
 def test_of_schemes_that_fit_equally_badly_iob2_comes_first() -> None:
