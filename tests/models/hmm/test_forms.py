@@ -9,7 +9,7 @@ import pytest
 
 from trellis import corpus
 from trellis.metrics import segmentation_scores
-from trellis.models.hmm.forms import Forms, look, shape
+from trellis.models.hmm.estimation import Forms, look, shape
 from trellis.models.hmm.model import HMM
 from trellis.text import Sentence
 

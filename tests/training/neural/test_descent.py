@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from trellis.training.neural.descent import NativeAdam
+from trellis.training.neural.optimizer import NativeAdam
 
 SIZES = [(3,), (1,), (40, 7), (0, 4), (70001,)]
 

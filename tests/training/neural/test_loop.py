@@ -11,7 +11,7 @@ from tests.training.neural.toys import Labels, Linear
 from trellis.errors import ConfigError, ModelError
 from trellis.training import read_history
 from trellis.training.neural import DivergedWarning, TrainingSettings, train
-from trellis.training.neural.tensorboard import tensorboard_folder
+from trellis.training.neural.loop import tensorboard_folder
 
 SGD = {
     "optimizer": "sgd",

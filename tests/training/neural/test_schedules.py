@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from trellis.training.neural.schedules import Plateau, Schedule, warmup_steps
+from trellis.training.neural.optimizer import Plateau, Schedule, warmup_steps
 from trellis.training.neural.settings import TrainingSettings
 
 

@@ -12,8 +12,7 @@ from tests.training.neural.toys import Labels, Linear
 from trellis.errors import ConfigError, ModelError
 from trellis.training.neural.loop import train
 from trellis.training.neural.machine import Machine
-from trellis.training.neural.optimizer import build_optimizer, optimizer_state, restore_optimizer
-from trellis.training.neural.schedules import Schedule
+from trellis.training.neural.optimizer import Schedule, build_optimizer, optimizer_state, restore_optimizer
 from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.stepper import Diverged, Stepper
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from trellis import chain
 from trellis.arrays import FloatArray, IntArray
-from trellis.models.hmm.counting import Estimation
+from trellis.models.hmm.estimation import Estimation
 from trellis.models.hmm.observations import Observations
 from trellis.models.hmm.probabilities import Probabilities
 from trellis.models.probability import logs

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,8 @@ from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import DataError, ModelError
 from trellis.models.data import Labelled, learned_tag_set, listed, name_of, tokens_of
 from trellis.models.evaluation import compare, headline
-from trellis.models.hmm.answers import Posteriors, Sample
 from trellis.models.hmm.config import HMMConfig, resolved
-from trellis.models.hmm.counting import unknown_log_emissions
+from trellis.models.hmm.estimation import unknown_log_emissions
 from trellis.models.hmm.histories import BEGIN
 from trellis.models.hmm.lattice import Lattice
 from trellis.models.hmm.observations import Symbol, encode, given_symbols
@@ -48,6 +47,20 @@ from trellis.store import Stored
 from trellis.tags import AllowedTransitions, Scheme, TagSet
 from trellis.text import splitter
 from trellis.training import Progress
+
+
+class Posteriors(NamedTuple):
+    """``gamma[t, i]``: probability of state i at t; ``xi[t, i, j]``: of states i, j at t and t + 1."""
+
+    gamma: FloatArray
+    xi: FloatArray
+
+
+class Sample(NamedTuple):
+    """Observations and the states that emitted them."""
+
+    observations: list[Any]
+    states: list[str]
 
 
 @final

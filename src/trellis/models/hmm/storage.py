@@ -8,8 +8,8 @@ import numpy as np
 
 from trellis.arrays import Arrays, FloatArray, IntArray
 from trellis.errors import ModelError, StoreError
+from trellis.models.hmm.estimation import Forms
 from trellis.models.hmm.expectation import PARTS
-from trellis.models.hmm.forms import Forms
 from trellis.models.hmm.histories import BEGIN, Histories, Triples
 from trellis.models.hmm.observations import Symbol
 from trellis.models.hmm.probabilities import Probabilities

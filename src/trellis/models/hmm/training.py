@@ -19,9 +19,8 @@ from trellis.errors import ModelError
 from trellis.models.data import Label, Labelled, check_held_out, name_of
 from trellis.models.evaluation import held_out_scores
 from trellis.models.hmm.config import HMMConfig, Part, resolved
-from trellis.models.hmm.counting import Estimation, count_labelled
+from trellis.models.hmm.estimation import Estimation, Forms, count_labelled
 from trellis.models.hmm.expectation import PARTS, HMMObjective
-from trellis.models.hmm.forms import Forms
 from trellis.models.hmm.histories import Histories, Triples
 from trellis.models.hmm.observations import Observations, Symbol, encode, index_symbols, number
 from trellis.models.hmm.probabilities import Probabilities, chain_scores, log_emissions

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from trellis.arrays import IntArray
-from trellis.errors import ModelError, StoreError, warn
+from trellis.errors import ConfigError, ModelError, StoreError, warn
 from trellis.training.checkpoint import Checkpoints, TrainingFolder
 from trellis.training.history import DevScores, History, Progress, Reason, Step, write_history
 from trellis.training.lock import locked
@@ -28,12 +28,11 @@ from trellis.training.loop import TrainingState, retry_on_interrupt
 from trellis.training.neural.averaging import Average
 from trellis.training.neural.batches import Forecast, batches_of, forecast
 from trellis.training.neural.machine import Machine, chance_restored
-from trellis.training.neural.schedules import Schedule
+from trellis.training.neural.optimizer import Schedule
 from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.state import EpochProgress, Kept, NeuralState, copy_of, load_weights, trained_weights
 from trellis.training.neural.stepper import Diverged, Stepper, Taken
 from trellis.training.neural.task import Examples, StreamedTask, TrainingTask, lengths_of, windows_of
-from trellis.training.neural.tensorboard import TensorBoard, tensorboard_folder
 
 
 class DivergedWarning(UserWarning):
@@ -294,3 +293,43 @@ class _Run:
     def _save_history(self, history: History) -> None:
         if self._folder is not None and self._machine.is_main:
             write_history(self._folder.path, history)
+
+
+class TensorBoard:
+    """Scalars for TensorBoard, each by step."""
+
+    def __init__(self, folder: Path, step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ConfigError("setting 'tensorboard' needs TensorBoard: pip install tensorboard") from None
+        # What a killed training wrote after its last checkpoint will be written again.
+        self._writer = SummaryWriter(str(folder), purge_step=step)
+
+    def step(self, step: int, loss: float, learning_rate: float, gradient_norm: float) -> None:
+        """Write the results of a step."""
+        for name, value in (("loss", loss), ("learning rate", learning_rate), ("gradient norm", gradient_norm)):
+            self._writer.add_scalar(f"step/{name}", value, step)
+
+    def epoch(self, step: int, done: Step) -> None:
+        """Write the results of an epoch."""
+        for name in ("loss", "dev", "precision", "recall", "accuracy", "tokens_per_second"):
+            value = getattr(done, name)
+            if value is not None:
+                self._writer.add_scalar(f"epoch/{name.replace('_', ' ')}", value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        self._writer.close()
+
+
+def tensorboard_folder(setting: bool | str, folder: Path | None) -> Path | None:
+    """Where TensorBoard's files go, if anywhere."""
+    if not setting:
+        return None
+    if isinstance(setting, str):
+        return Path(setting)
+    if folder is None:
+        raise ConfigError("tensorboard = true writes next to the model: name a folder, or give its path as the setting")
+    return folder / "tensorboard"

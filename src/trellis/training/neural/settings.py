@@ -91,7 +91,7 @@ class TrainingSettings:
 
 FREE = {"checkpoint_every", "epochs", "keep", "keep_when_finished", "patience", "tensorboard"}
 """What may be changed when a training is resumed. With more epochs, a learning rate that depends on the number of steps
-then follows the schedule of the longer training; see `trellis.training.neural.schedules`."""
+then follows the schedule of the longer training; see `trellis.training.neural.optimizer`."""
 _RULES: list[tuple[str, str, Callable[[float], bool]]] = [
     ("learning_rate head_learning_rate clip", "a number above 0", lambda x: x > 0),
     ("weight_decay warmup seed", "a number of at least 0", lambda x: x >= 0),

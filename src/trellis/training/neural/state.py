@@ -16,8 +16,7 @@ from trellis.store import Stored
 from trellis.training.checkpoint import Checkpoint, Checkpoints
 from trellis.training.loop import TrainingState
 from trellis.training.neural.averaging import Average
-from trellis.training.neural.optimizer import optimizer_state, restore_optimizer
-from trellis.training.neural.schedules import Schedule
+from trellis.training.neural.optimizer import Schedule, optimizer_state, restore_optimizer
 from trellis.training.neural.stepper import Taken
 
 # Types that the store does not have are stored as whole numbers of the same width.

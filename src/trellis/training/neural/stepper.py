@@ -10,10 +10,8 @@ import torch
 from torch import Tensor
 
 from trellis.arrays import IntArray
-from trellis.training.neural.descent import NativeAdam
 from trellis.training.neural.machine import Machine
-from trellis.training.neural.optimizer import build_optimizer, set_learning_rate
-from trellis.training.neural.schedules import Schedule
+from trellis.training.neural.optimizer import NativeAdam, Schedule, build_optimizer, set_learning_rate
 from trellis.training.neural.settings import TrainingSettings
 from trellis.training.neural.task import Examples, Trainee
 
