@@ -141,7 +141,7 @@ def check_count(name: str, value: int) -> int:
 def check_kbest(k: int, lengths: IntArray, L: int, *, by_label: bool = False) -> int:
     """``k``, refused if that many paths hold more than `MOST_TAGS` tags.
 
-    With ``by_label``, refused if that many for each label of a padded batch do: this is what ``_scan`` keeps.
+    With ``by_label``, refused if that many for each label of a padded batch do: this is what the torch implementation keeps.
     """
     wanted = min(check_count("k", k), MOST_TAGS + 1)
     longest = lengths.max(initial=0)
@@ -202,7 +202,7 @@ def check_span_tags(tags: npt.ArrayLike | Sequence[Sequence[int]], spans: IntArr
         lengths = [len(own) for own in tags]  # type: ignore[arg-type]
         if lengths != (spans[:, 2] - spans[:, 1]).tolist():
             raise ShapeError(f"tags must have one label per position of each span, got lengths {lengths}")
-        flat = np.concatenate([plain_array(own, np.int64) for own in tags])
+        flat = np.concatenate([plain_array(labels, np.int64) for labels in tags])
     else:
         flat = plain_array(tags, np.int64)
     wanted = int((spans[:, 2] - spans[:, 1]).sum())

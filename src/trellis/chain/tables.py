@@ -98,13 +98,13 @@ class ChainTable(Report):
     def part(self, index: int) -> ChainTable:
         """The table of one sequence."""
         b, first, stop = rows_of(self.lengths, index)
-        own = slice(b, b + 1)
+        one = slice(b, b + 1)
         return ChainTable(
             self.kind,
-            self.lengths[own],
+            self.lengths[one],
             self.values[first:stop],
-            self.last[own],
-            self.total[own],
+            self.last[one],
+            self.total[one],
             self.path[first:stop],
             None if self.back is None else self.back[first:stop],
             self.labels,
@@ -326,13 +326,13 @@ def _check_labels(labels: Sequence[str] | None, L: int) -> tuple[str, ...]:
 def _check_tokens(tokens: Tokens | None, lengths: IntArray) -> tuple[str, ...]:
     if tokens is None:
         return tuple(str(t) for length in lengths.tolist() for t in range(length))
-    own = list(_iterable("tokens", tokens))
-    if any(isinstance(one, Sequence | np.ndarray) and not isinstance(one, str) for one in own):
-        found = [len(one) if isinstance(one, Sized) else shown(one) for one in own]
+    given = list(_iterable("tokens", tokens))
+    if any(isinstance(one, Sequence | np.ndarray) and not isinstance(one, str) for one in given):
+        found = [len(one) if isinstance(one, Sized) else shown(one) for one in given]
         if found != lengths.tolist():
             raise ShapeError(f"tokens must have the lengths {lengths.tolist()} of the sequences, got {found}")
-        own = list(concatenated.from_iterable(own))
-    flat = tuple(map(str, own))
+        given = list(concatenated.from_iterable(given))
+    flat = tuple(map(str, given))
     if len(flat) != lengths.sum():
         raise ShapeError(f"tokens must be (N,) = ({lengths.sum()},) to match emissions, got {len(flat)}")
     return flat

@@ -214,8 +214,8 @@ class ChainLoss(torch.autograd.Function):
 
 def native_gradient(inference: Inference, arguments: Arguments, weights: Tensor, edges_too: bool) -> Gradients:
     """Marginals, minus the indicators of a loss's tags, times the weight of each sequence."""
-    grads, own = _like(arguments, edges_too), plain_tensor(weights, torch.float64)
-    inference.gradient(own.data_ptr(), *_pointers(grads))
+    grads, by_sequence = _like(arguments, edges_too), plain_tensor(weights, torch.float64)
+    inference.gradient(by_sequence.data_ptr(), *_pointers(grads))
     return grads
 
 
@@ -323,17 +323,17 @@ class WeightedLoss(torch.autograd.Function):
         if weights.numel() != rows:
             raise ChainError(f"{rows} weights of tokens in the forward pass are {weights.numel()} in the backward pass")
         if torch.is_grad_enabled():
-            own = weights.to(scores[0].dtype).reshape(-1)[token_rows(ctx.layout)]
+            by_token = weights.to(scores[0].dtype).reshape(-1)[token_rows(ctx.layout)]
             tags = torch.from_numpy(ctx.inference.tags)
-            value = scan.weighted_nll(ragged(ctx.layout, scores), tags, own)
+            value = scan.weighted_nll(ragged(ctx.layout, scores), tags, by_token)
             return (None, None, None, *graph_gradient(value, scores, grad))
         if inference is None:
             inference, scores = _weighted_again(ctx, weights, scores)
         grads = [torch.zeros_like(scores[0]), *(torch.empty_like(x) for x in scores[1:4])]
         edges = _like_edges(scores, ctx.needs_input_grad[-1])
-        own, outer = plain_tensor(weights), plain_tensor(grad, torch.float64)
+        by_row, outer = plain_tensor(weights), plain_tensor(grad, torch.float64)
         e, a, s, z = (x.data_ptr() for x in grads)
-        inference.weighted_nll_gradient(own.data_ptr(), outer.data_ptr(), e, a, s, z, *_edge_pointer(edges))
+        inference.weighted_nll_gradient(by_row.data_ptr(), outer.data_ptr(), e, a, s, z, *_edge_pointer(edges))
         return (None, None, None, *grads, edges)
 
 
@@ -341,8 +341,8 @@ def _weighted_again(ctx: Any, weights: Tensor, scores: Arguments) -> tuple[Infer
     """The forward pass of `WeightedLoss` where its scores are now."""
     plain = _plain(scores)
     inference, values = make_inference(ctx.layout, plain), torch.empty(ctx.layout.sequences, dtype=torch.float64)
-    path, own = _tags_by_row(ctx, scores[0]), plain_tensor(weights)
-    report = inference.weighted_nll(path.data_ptr(), own.data_ptr(), values.data_ptr())
+    path, by_row = _tags_by_row(ctx, scores[0]), plain_tensor(weights)
+    report = inference.weighted_nll(path.data_ptr(), by_row.data_ptr(), values.data_ptr())
     if report[0]:
         raise_report(report, ctx.layout, plain, path)
     return inference, plain

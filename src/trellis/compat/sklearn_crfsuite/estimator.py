@@ -92,8 +92,8 @@ class Tagger:
         """The probability of each label at each position of each sequence."""
         columns = [self.model.labels_.index(label) for label in self._labels]
         return [
-            [dict(zip(self._labels, row, strict=True)) for row in own[:, columns].tolist()]
-            for own in self.model.marginals(X)
+            [dict(zip(self._labels, row, strict=True)) for row in marginals[:, columns].tolist()]
+            for marginals in self.model.marginals(X)
         ]
 
     def info(self) -> ModelInfo:

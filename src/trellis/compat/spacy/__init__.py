@@ -24,8 +24,8 @@ def registered() -> dict[str, Callable[..., Any]]:
     """The functions behind the entry points; factories are made known to spaCy."""
     language = needed("spacy", "spacy", "trellis.compat.spacy").Language
     for name, (make, settings, more) in _FACTORIES.items():
-        own = {"model": None, "train": {"family": "crf"}, **settings}
-        language.factory(name, default_config=own, func=make, **more)
+        defaults = {"model": None, "train": {"family": "crf"}, **settings}
+        language.factory(name, default_config=defaults, func=make, **more)
     return {name: make for name, (make, _, _) in _FACTORIES.items()} | {"segmenting_tokenizer": make_tokenizer}
 
 

@@ -63,9 +63,9 @@ def _warn_unlike_entity(label: str, suffix: bool) -> None:
 
 def check_types(y_true: Sequence[Sequence[str]], y_pred: Sequence[Sequence[str]]) -> None:
     """Both must be lists of lists."""
-    for name, own in (("y_true", y_true), ("y_pred", y_pred)):
-        if not isinstance(own, Sequence | np.ndarray) or not set(map(type, own)) <= {list}:
-            raise TagTypeError(f"{name} must be a list of lists of tags, got {shown(own)}")
+    for name, side in (("y_true", y_true), ("y_pred", y_pred)):
+        if not isinstance(side, Sequence | np.ndarray) or not set(map(type, side)) <= {list}:
+            raise TagTypeError(f"{name} must be a list of lists of tags, got {shown(side)}")
     if len(y_true) == len(y_pred) == 0:
         raise TagTypeError("y_true and y_pred must be lists of lists of tags, got two empty lists")
 
