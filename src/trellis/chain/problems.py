@@ -141,7 +141,7 @@ def check_count(name: str, value: int) -> int:
 def check_kbest(k: int, lengths: IntArray, L: int, *, by_label: bool = False) -> int:
     """``k``, refused if that many paths hold more than `MOST_TAGS` tags.
 
-    With ``by_label``, refused if that many for each label of a padded batch do: this is what the torch implementation keeps.
+    With ``by_label``, refused if that many for each label of a padded batch do, which is what ``torch.scan`` keeps.
     """
     wanted = min(check_count("k", k), MOST_TAGS + 1)
     longest = lengths.max(initial=0)
