@@ -48,6 +48,12 @@ def test_every_command_has_help_with_examples(shell, name):
     assert f"trellis {name}" in done.out.replace(f"Usage: trellis {name}", "")
 
 
+def test_a_mistyped_command_is_told_what_was_probably_meant():
+    done = run("tagg", "model", "text.txt")
+    assert done.returncode == 2
+    assert "No such command 'tagg'. Did you mean 'tag'?" in done.stderr
+
+
 def test_version_and_nothing(shell):
     assert shell("--version").out == f"trellis {trellis.__version__}\n"
     assert run().returncode == 2

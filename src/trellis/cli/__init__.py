@@ -82,6 +82,11 @@ class QuickCommand(QuickParameters, TyperCommand):
 class LazyGroup(QuickParameters, TyperGroup):
     """The command that the others belong to; each of these is imported when it is asked for by name."""
 
+    def __init__(self, **attributes: Any) -> None:
+        """Know the names, from which typer suggests one for a mistyped command."""
+        super().__init__(**attributes)
+        self.commands: Any = dict.fromkeys(COMMANDS)
+
     def list_commands(self, ctx: Any) -> list[str]:
         """The names in the order in which they are shown."""
         return list(COMMANDS)
