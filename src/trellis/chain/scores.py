@@ -124,15 +124,16 @@ class ChainScores(Tabled):
         L = array.shape[1]
         zeros = np.zeros(L, dtype=array.dtype)
         checked = check_lengths(lengths, len(array)).copy()  # the caller may change theirs
-        P = _num_pairs(checked)
         fields = {
             "emissions": array,
             "lengths": checked,
             "transitions": _matching("transitions", transitions, "(L, L)", (L, L), array),
             "start": zeros if start is None else _matching("start", start, "(L,)", (L,), array),
             "end": zeros if end is None else _matching("end", end, "(L,)", (L,), array),
-            "edges": None if edges is None else _matching("edges", edges, "(P, L, L)", (P, L, L), array),
+            "edges": None,
         }
+        if edges is not None:
+            fields["edges"] = _matching("edges", edges, "(P, L, L)", (_num_pairs(checked), L, L), array)
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
