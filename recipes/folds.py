@@ -13,7 +13,7 @@ from typing import Any
 
 import trellis
 from trellis import corpus
-from trellis.features.template_sets import TEMPLATE_SETS
+from trellis.features import TEMPLATE_SETS
 from trellis.metrics import entity_scores
 from trellis.text import Sentence
 

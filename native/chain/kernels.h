@@ -26,14 +26,14 @@ struct Kernels {
   void (*viterbi)(const Batch<R>&, const LogPrepared<R>&, const int64_t* sequences, int count, int64_t* tags,
                   uint8_t* status);
 
-  // The same with edges: no two tokens share a matrix, so sequences go one by one; see edges.h. Viterbi is in double.
+  // The same with edges: no two tokens share a matrix, so sequences go one by one; see edges_kernels.h. Viterbi is in double.
   void (*edge_forward)(const Batch<R>&, const Prepared<R>&, int64_t b, const Tape<R>* tape, double* log_partition,
                        uint8_t* status);
   void (*edge_backward)(const Batch<R>&, const Prepared<R>&, int64_t b, const Tape<R>& tape, double weight, R* gradient,
                         const Neighbours<R>* pairs, const Counts& counts, uint8_t* status);
   bool (*edge_viterbi)(const Batch<R>&, const LogPrepared<double>&, int64_t b, int64_t* tags);  // false: no path
 
-  // Log space, one sequence at a time, always in double; see logspace.h.
+  // Log space, one sequence at a time, always in double; see logspace_kernels.h.
   double (*log_partition)(const Batch<R>&, const LogPrepared<double>&, int64_t b);
   double (*log_marginals)(const Batch<R>&, const LogPrepared<double>&, int64_t b, double weight, R* gradient,
                           const Counts& counts, const Neighbours<R>* pairs);

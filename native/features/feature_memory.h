@@ -52,7 +52,6 @@ class FeatureMemory {
     slot = {code, key, attribute};
   }
 
-  size_t short_texts() const { return used_; }
   int users = 0;  // Python code of a value may begin a call inside another
   void forget_if_large() {
     if (bytes_ + slots_.size() * sizeof(Slot) > most_bytes && !users) *this = FeatureMemory();

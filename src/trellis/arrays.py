@@ -2,7 +2,7 @@
 
 A buffer or a file may hold numbers at any address. NumPy and torch read them there; C++ must not, and its kernels
 assume that it never happens. Whatever comes from outside passes through here before its address is used; anything else
-is refused by native/bind/array.h. Shapes are documented where the arrays are used.
+is refused by native/bind/python.h. Shapes are documented where the arrays are used.
 """
 
 from __future__ import annotations

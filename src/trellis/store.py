@@ -42,7 +42,7 @@ from trellis.untrusted import Fields, JSONSyntaxError, parse_json
 __all__ = ["FORMAT", "NARROW", "Stored", "load", "narrowed", "pack_strings", "read_kind", "read_manifest", "save"]
 
 FORMAT = 1
-"""The version that is written; versions up to it are read."""
+"""The version that is written and read."""
 DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "I32": "<i4", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1"}
 """The types of arrays that a file can hold: names of safetensors and of NumPy."""
 NARROW = (np.uint8, np.uint16, np.uint32)

@@ -8,6 +8,7 @@ import pytest
 
 from trellis import CRF, HMM, MarkovChain
 from trellis.errors import DataError, ModelError
+from trellis.models.data import Labelled
 
 X = [["a", "b"], ["b"]]
 Y = [["A", "B"], ["B"]]
@@ -56,3 +57,8 @@ def test_seeds_that_draw_nothing(seed: Any) -> None:
     for drawn in (HMM().fit(X, Y), MarkovChain([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]])):
         with pytest.raises(ModelError, match=f"seed must be an integer >= 0, got {seed!r}"):
             drawn.sample(3, seed=seed)
+
+
+def test_a_part_of_the_data_keeps_the_numbers_of_its_sentences() -> None:
+    data = Labelled.of([["a"], ["b"], ["c"]], [["O"], ["O"], ["O"]])
+    assert data.part(1, 3).part(1, 2).name(0) == "sentence 2"

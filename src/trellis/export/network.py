@@ -246,7 +246,7 @@ class Pooler:
     """Which word each subword belongs to, in a batch whose words are numbered ``b * T + t``; B * T is none."""
 
     def __init__(self, graph: Graph, words: str, rows: str, mask: str, size: int) -> None:
-        self._graph, self._mask, self._size = graph, mask, size
+        self._graph, self._size = graph, size
         self._shape = graph.add("Shape", mask)  # (B, T)
         length = graph.add("Shape", mask, start=1, end=2)
         self._none = graph.add("ReduceProd", self._shape, graph.constant([0]))

@@ -100,7 +100,7 @@ class Labelled:
 
     def part(self, start: int, stop: int) -> Labelled:
         """Some of the inputs, with their labels."""
-        return Labelled(self.inputs[start:stop], self.labels[start:stop], self.partial)
+        return Labelled(self.inputs[start:stop], self.labels[start:stop], self.partial, first=self.first + start)
 
     @property
     def lengths(self) -> IntArray:

@@ -12,7 +12,7 @@ from tests.models.crf.test_training import make_data, objective_of, perceptron_s
 from trellis.compat import sklearn_crfsuite as compat
 from trellis.errors import ConfigError, ModelError
 from trellis.models import CRF
-from trellis.training.objective import Aggression
+from trellis.training.objective import PassiveAggressive
 from trellis.training.online import arow, passive_aggressive
 
 X, Y = make_data(seed=6, sentences=15)
@@ -52,7 +52,7 @@ def test_a_pass_of_pa_moves_as_its_formula_says(kind, by_errors) -> None:
 
     start = np.random.default_rng(1).normal(size=objective.size)
     along = steps(objective, 2, 3, start, move)
-    rule = Aggression(kind, c, by_errors)
+    rule = PassiveAggressive(kind, c, by_errors)
     for averaging, expected in ((False, along[-1]), (True, start + np.mean(along, axis=0) - start)):
         iterates = passive_aggressive(objective, start, rule, averaging=averaging, seed=3)
         found = [next(iterates) for _ in range(2)][-1]
@@ -111,7 +111,7 @@ def test_a_sentence_weight_makes_the_step_longer() -> None:
     found = []
     for weight in (1.0, 3.0):
         objective = objective_of(x, y, all_states=True, sentence_weights=np.array([weight]))
-        rule = Aggression(0, 1.0, False)
+        rule = PassiveAggressive(0, 1.0, False)
         found.append(next(passive_aggressive(objective, np.zeros(objective.size), rule, averaging=False)).weights)
     assert np.abs(found[0]).max() > 0
     np.testing.assert_allclose(found[1], 3 * found[0])
