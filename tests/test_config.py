@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trellis import config
+from trellis import CRF, HMM, NeuralTagger, config
 from trellis.config import setting
 from trellis.errors import ConfigError
 from trellis.models import CRFConfig
@@ -27,6 +27,18 @@ class Outer:
     words: tuple[str, ...] = setting(("x",), "some words")
     weights: dict[str, float] | None = setting(None, "by name")  # noqa: RUF009
     inner: Inner = setting(Inner(), "a part")  # noqa: RUF009
+
+
+def test_a_choice_that_may_be_unset_is_refused_by_its_values():
+    with pytest.raises(ConfigError, match=r"setting 'smoothing' must be .*'witten_bell'.* or None, got 'foo'"):
+        HMM(smoothing="foo")
+
+
+def test_settings_without_a_name_are_refused_at_once():
+    with pytest.raises(ConfigError, match="settings are given by name, or as a CRFConfig, got 'ner'"):
+        CRF("ner")
+    with pytest.raises(ConfigError, match="as a NeuralConfig, got"):
+        NeuralTagger({"head": "crf"})
 
 
 def test_every_setting_is_written_under_its_explanation():

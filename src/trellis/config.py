@@ -242,7 +242,7 @@ def _check(path: str, value: Any, kind: Any) -> Any:
         return None if value == _UNSET and _may_be_unset(kind) else _check_union(path, value, arguments)
     if origin is Literal:
         known = any(value == one and type(value) is type(one) for one in arguments)
-        return value if known else _refuse(path, value, " or ".join(map(repr, arguments)))
+        return value if known else _refuse(path, value, _expected(kind))
     if dataclasses.is_dataclass(kind) and isinstance(kind, type) and isinstance(value, Mapping):
         return from_dict(kind, value, where=f"{path}.")
     if origin is tuple and isinstance(value, list | tuple):
@@ -264,7 +264,14 @@ def _check_union(path: str, value: Any, kinds: tuple[Any, ...]) -> Any:
             return _check(path, value, kind)
         except ConfigError:
             continue
-    return _refuse(path, value, " or ".join(getattr(kind, "__name__", str(kind)) for kind in kinds))
+    return _refuse(path, value, " or ".join(map(_expected, kinds)))
+
+
+def _expected(kind: Any) -> str:
+    """How an error names a type: a choice by its values."""
+    if typing.get_origin(kind) is Literal:
+        return " or ".join(map(repr, typing.get_args(kind)))
+    return "None" if kind is type(None) else getattr(kind, "__name__", str(kind))
 
 
 def _check_plain(path: str, value: Any, kind: Any) -> Any:

@@ -10,6 +10,7 @@ from tests.models.contract import TRAIN
 from trellis import CRF, HMM, load
 from trellis.errors import ModelError, StoreError
 from trellis.models import NeuralTagger, folder
+from trellis.models.crf.objective import CRFObjective
 from trellis.text import Sentence
 from trellis.training.lock import locked
 
@@ -198,6 +199,36 @@ class TestResuming:
             make()[0].fit(*make()[1], folder=tmp_path / "killed")
         make(checkpoint_seconds=0.0)[0].fit(*make()[1], folder=tmp_path / "killed", resume=True)
         assert self.bytes_of(tmp_path / "killed") == self.bytes_of(tmp_path / "whole")
+
+    @pytest.mark.parametrize("make", [crf, hmm])
+    def test_an_interruption_before_the_first_checkpoint_is_due_can_be_resumed(self, make, tmp_path):
+        make()[0].fit(*make()[1], folder=tmp_path / "whole")
+        make()[0].fit(*make()[1], folder=tmp_path / "one", progress=Interrupted(3))
+        assert load(tmp_path / "one").labels_
+        with pytest.raises(ModelError, match="did not end"):
+            make()[0].fit(*make()[1], folder=tmp_path / "one")
+        make()[0].fit(*make()[1], folder=tmp_path / "one", resume=True)
+        assert self.bytes_of(tmp_path / "one") == self.bytes_of(tmp_path / "whole")
+
+    @pytest.mark.parametrize("algorithm", ["sgd", "ap", "pa", "arow"])
+    def test_an_interruption_in_the_middle_of_a_pass_goes_back_to_its_beginning(self, algorithm, tmp_path, monkeypatch):
+        settings = {"algorithm": algorithm, "max_iterations": 6, "learning_rate": 0.1 if algorithm == "sgd" else None}
+        CRF(**settings).fit(TRAIN, folder=tmp_path / "whole")
+        name = {"sgd": "descend", "ap": "correct", "pa": "passive_aggressive", "arow": "arow"}[algorithm]
+        plain, passes = getattr(CRFObjective, name), []
+
+        def interrupted(*arguments):
+            passes.append(plain(*arguments))
+            if len(passes) == 3:  # the weights have moved already
+                raise KeyboardInterrupt
+            return passes[-1]
+
+        with monkeypatch.context() as patched:
+            patched.setattr(CRFObjective, name, interrupted)
+            CRF(**settings).fit(TRAIN, folder=tmp_path / "one")
+        assert len(folder.read_history(tmp_path / "one").steps) == 2
+        CRF(**settings).fit(TRAIN, folder=tmp_path / "one", resume=True)
+        assert self.bytes_of(tmp_path / "one") == self.bytes_of(tmp_path / "whole")
 
     def test_there_must_be_a_folder_to_resume_from(self):
         with pytest.raises(ModelError, match="resume needs the folder"):

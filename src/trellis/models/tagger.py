@@ -129,6 +129,9 @@ class Tagger(Generic[C], ABC):
     def __init__(self, settings: C | None = None, /, **options: Any) -> None:
         """Take a configuration, single settings by name, or both: names override the configuration."""
         base = self.config_class() if settings is None else settings
+        if not isinstance(base, self.config_class):
+            wanted = self.config_class.__name__
+            raise ConfigError(f"settings are given by name, or as a {wanted}, got {shown(settings)}")
         self.config: C = _with_options(base, options)
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -89,9 +89,9 @@ class Trained(NamedTuple):
 class Resumption:
     """Where a training by iterations begins: at its start, or where the checkpoint in its folder left it.
 
-    A checkpoint is written every so many seconds, and when another process of the training is lost. It also holds what
-    the optimizer knows besides the weights (of L-BFGS 48 bytes per weight by default), so that a training that
-    continues takes the steps of one that was never interrupted.
+    A checkpoint is written every so many seconds, at Ctrl-C, and when another process of the training is lost. It also
+    holds what the optimizer knows besides the weights (of L-BFGS 48 bytes per weight by default), so that a training
+    that continues takes the steps of one that was never interrupted.
     """
 
     def __init__(self, start: Vector, folder: TrainingFolder | None = None, seconds: float = 0.0) -> None:
@@ -166,6 +166,7 @@ def run(
             reason = iterate.stop or state.stop_reason(max_iterations, patience)
     except KeyboardInterrupt:
         reason = "interrupted"
+        retry_on_interrupt(resumption.write)
     except ProcessError as error:
         if not resumption.write():
             raise

@@ -13,8 +13,7 @@ has seldom seen. The rules are those of CRFsuite; see `native/features/online.h`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -67,10 +66,13 @@ def sgd(
         losses.append(loss)
         flat = len(losses) > period and losses[-1 - period] - loss < delta * abs(loss)
 
-        def saved() -> Arrays:
-            return {"done": np.array(descent.done), "rate": np.array(descent.rate), "losses": np.array(losses)}
+        known = {"done": np.array(descent.done), "rate": np.array(descent.rate), "losses": np.array(losses)}
+        yield Iterate(weights.copy(), loss, None, "converged" if flat else None, _saved(known))
 
-        yield Iterate(weights.copy(), loss, None, "converged" if flat else None, saved)
+
+def _saved(arrays: Arrays) -> Callable[[], Arrays]:
+    """The state of an iterate as it is now: Ctrl-C may come in the middle of the next pass."""
+    return lambda: arrays
 
 
 def saved_rate(state: Stored) -> float:
@@ -127,7 +129,7 @@ def averaged_perceptron(
     for order in _orders(np.random.default_rng(seed), objective.examples, done):
         wrong = objective.correct(order, perceptron)
         done += 1
-        saved = partial(_perceptron_state, perceptron, done)
+        saved = _saved(_perceptron_state(perceptron, done))
         yield Iterate(perceptron.average(), wrong, None, "converged" if wrong <= epsilon else None, saved)
 
 
@@ -142,7 +144,7 @@ def _perceptron(start: Vector, state: Stored | None) -> tuple[Perceptron, int]:
 
 def _perceptron_state(perceptron: Perceptron, passes: int) -> Arrays:
     numbers = {"seen": np.array(perceptron.seen), "passes": np.array(passes)}
-    return {"weights": perceptron.weights, "sums": perceptron.sums, **numbers}
+    return {"weights": perceptron.weights.copy(), "sums": perceptron.sums.copy(), **numbers}
 
 
 def passive_aggressive(
@@ -162,7 +164,7 @@ def passive_aggressive(
         done += 1
         weights = perceptron.average() if averaging else perceptron.weights.copy()
         small = cost / max(objective.examples, 1) < epsilon
-        saved = partial(_perceptron_state, perceptron, done)
+        saved = _saved(_perceptron_state(perceptron, done))
         yield Iterate(weights, cost, None, "converged" if small else None, saved)
 
 
@@ -186,8 +188,5 @@ def arow(
         cost = objective.arow(order, confidence)
         done += 1
         small = cost / max(objective.examples, 1) <= epsilon
-
-        def saved(passes: int = done) -> Arrays:
-            return {"variances": confidence.variances, "passes": np.array(passes)}
-
+        saved = _saved({"variances": confidence.variances.copy(), "passes": np.array(done)})
         yield Iterate(confidence.weights.copy(), cost, None, "converged" if small else None, saved)
