@@ -86,9 +86,7 @@ def test_a_damaged_file_is_no_obstacle_where_the_kernel_knows(tmp_path, text):
 
 
 def test_a_forked_child_does_not_hold_the_lock_of_its_parent(tmp_path):
-    code = HOLD.replace(
-        "time.sleep(60)", "import os; child = os.fork(); child and print(child, flush=True); time.sleep(60)"
-    )
+    code = HOLD.replace("time.sleep(60)", "import os; os.fork() or print(os.getpid(), flush=True); time.sleep(60)")
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "held\n"
         child = int(process.stdout.readline())
