@@ -112,7 +112,7 @@ def whole(here, shell):
 def test_a_killed_training_goes_on_with_resume_only(here, shell, whole):
     killed = subprocess.run([sys.executable, "-c", KILLED, *CRF], capture_output=True, timeout=120)
     assert killed.returncode == -signal.SIGKILL
-    assert sorted(os.listdir("model")) == [".lock", "checkpoints"]
+    assert sorted(os.listdir("model")) == [".lock", ".owner.json", "checkpoints"]
     assert sorted(os.listdir("model/checkpoints"))[-1] == "state.json"
     unused = shell("tag", "model", "train.conll")
     assert unused.code == 1

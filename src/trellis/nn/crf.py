@@ -161,14 +161,15 @@ class CRF(nn.Module):
             reduction: "none" (a value per sequence), "sum", "mean" (over sequences) or "token_mean" (over tokens).
 
         """
-        check_reduction(reduction)
         tags = None if tags is None else self._numbers(emissions, tags)
         if torch.compiler.is_compiling() and tags is not None and allowed is None and label_weights is None:
             self._check(emissions, tags, mask)
+            check_reduction(reduction)  # after the shapes, as in pytorch-crf
             places = self._places(emissions, mask, lengths)
             options = (self.batch_first, self.ignore_index, reduction)
             return operators.nll(emissions, tags, places, *self.chain_parameters(), edges, *options)
         scores = self.scores(emissions, mask, lengths=lengths, edges=edges, tags=tags)
+        check_reduction(reduction)
         weights = None
         if label_weights is not None and tags is not None:
             if label_weights.shape != (self.num_tags,):

@@ -113,23 +113,6 @@ def test_tagged_sentences_keep_what_they_had(model):
     assert (tagged.text, tagged.offsets, len(tagged.tags)) == ("Rome!", ((0, 4), (4, 5)), 2)
 
 
-def former_arrays(model):
-    """A model's arrays as earlier versions stored them."""
-    p = model.parameters_
-    new = ("lengths", "pair_counts", "pair_labels", "pair_weights")
-    index = zip(("names", "ends", "marks", "table"), p.index.native.arrays(), strict=True)
-    pairs = {"pair_ends": p.ends, "pair_labels": p.labels, "pair_weights": p.weights}
-    return {name: array for name, array in model._state()[1].items() if name not in new} | dict(index) | pairs
-
-
-def test_a_model_of_an_earlier_version_is_the_same(model, tmp_path):
-    model.save(tmp_path / "m")
-    store.save(tmp_path / "former", "crf", store.load(tmp_path / "m").manifest.values, former_arrays(model))
-    again = CRF.load(tmp_path / "former")
-    np.testing.assert_array_equal(again.marginals([TRAIN[0]])[0], model.marginals([TRAIN[0]])[0])
-    assert again.top_features() == model.top_features()
-
-
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
@@ -170,7 +153,6 @@ def test_how_much_is_pruned_is_a_setting():
 def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
     model.save(tmp_path / "m")
     stored = store.load(tmp_path / "m")
-    former = former_arrays(model)
     for name, change, message in [
         ("transitions", lambda a: a[1:], r"bad: the array 'transitions' must have the shape \(9, 9\), got \(8, 9\)"),
         ("transitions", lambda a: a * np.nan, "the array 'transitions' must be finite or -inf, got nan at"),
@@ -178,16 +160,12 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
         ("weighted", lambda a: a + 1, "the array 'weighted' must lie in 0..1, got 2 at"),
         ("pair_weights", lambda a: a[1:], "the array 'pair_weights' must have the shape"),
         ("pair_weights", lambda a: a * np.inf, "the array 'pair_weights' must be finite, got -?inf at"),
-        ("pair_labels", lambda a: a + 1000, r"the array 'pair_labels' must lie in 0..8, got 100. at \[0\]"),
-        ("pair_ends", lambda a: a[::-1], "the array 'pair_ends' must never decrease"),
-        ("pair_ends", lambda a: a[1:], "the array 'pair_ends' must have the shape"),
-        ("names", lambda a: a[1:], "the array 'ends' must lie in"),
-        ("table", lambda a: a[:-1], "the array 'table' must have the shape"),
     ]:
-        store.save(tmp_path / "bad", "crf", stored.manifest.values, former | {name: change(former[name])})
+        changed = stored.arrays | {name: change(stored.arrays[name])}
+        store.save(tmp_path / "bad", "crf", stored.manifest.values, changed)
         with pytest.raises(StoreError, match=message):
             CRF.load(tmp_path / "bad")
-    rest = {name: array for name, array in former.items() if name != "start"}
+    rest = {name: array for name, array in stored.arrays.items() if name != "start"}
     store.save(tmp_path / "bad", "crf", stored.manifest.values, rest)
     with pytest.raises(StoreError, match=r"bad: the array 'start' is missing: expected float64 of shape \(9\)"):
         CRF.load(tmp_path / "bad")
@@ -197,17 +175,25 @@ def test_arrays_that_do_not_fit_each_other_are_refused(model, tmp_path):
     ("name", "change", "message"),
     [
         ("pair_labels", lambda a: np.full(len(a), -1), "the array 'pair_labels' must be uint8 or uint16, got int64"),
-        ("pair_ends", lambda a: a * 0 + np.array([-(2**62)] * (len(a) - 1) + [2**63 - 1]), "must lie in 0.."),
-        ("table", lambda a: a.reshape(2, -1), r"the array 'table' must have the shape \(1024\), got \(2, 512\)"),
-        ("marks", lambda a: a.reshape(1, -1), "the array 'marks' must have the shape"),
-        ("ends", lambda a: a.astype(np.float64), "the array 'ends' must be uint64, got float64"),
+        ("pair_counts", lambda a: a.reshape(1, -1), "the array 'pair_counts' must have the shape"),
+        (
+            "pair_counts",
+            lambda a: np.full(len(a), 2**32 - 1, dtype=np.uint32),
+            "the array 'pair_counts' must add up to",
+        ),
+        (
+            "lengths",
+            lambda a: a.astype(np.float64),
+            "the array 'lengths' must be uint8 or uint16 or uint32, got float64",
+        ),
+        ("lengths", lambda a: np.full(len(a), 2**32 - 1, dtype=np.uint32), "the array 'lengths' must add up to"),
     ],
 )
 def test_arrays_that_would_have_native_code_look_outside_are_refused(model, tmp_path, name, change, message):
     """Each was a crash: numbers converted, differences that overflow, and rows taken for items."""
     model.save(tmp_path / "m")
-    stored, former = store.load(tmp_path / "m"), former_arrays(model)
-    store.save(tmp_path / "bad", "crf", stored.manifest.values, former | {name: change(former[name])})
+    stored = store.load(tmp_path / "m")
+    store.save(tmp_path / "bad", "crf", stored.manifest.values, stored.arrays | {name: change(stored.arrays[name])})
     with pytest.raises(StoreError, match=message):
         CRF.load(tmp_path / "bad")
 

@@ -262,7 +262,11 @@ def test_a_killed_training_leaves_no_file_behind_and_goes_on(tmp_path):
         time.sleep(0.001)
     running.kill()
     running.wait()
-    assert {path.name.split(".partial")[0] for path in tmp_path.glob("model/*")} <= {".lock", "checkpoints"}
+    assert {path.name.split(".partial")[0] for path in tmp_path.glob("model/*")} <= {
+        ".lock",
+        ".owner.json",
+        "checkpoints",
+    }
     line += ["--resume", "--set", "max_iterations=5"]
     done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

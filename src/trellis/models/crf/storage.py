@@ -76,13 +76,10 @@ def _stored_histories(stored: Stored, L: int) -> HistoryWeights:
 
 
 def _stored_weights(stored: Stored, width: int, prefix: str = "") -> AttributeWeights:
-    """The inverse of `_arrays`, each of which native code indexes by; earlier versions stored ends, not counts."""
+    """The inverse of `_arrays`, each of which native code indexes by."""
     index = AttributeIndex.from_stored(stored, prefix)
     labels = stored.array(f"{prefix}pair_labels", (np.uint8, np.uint16), (None,), 0, width - 1)
-    if f"{prefix}pair_ends" in stored:
-        ends = stored.ends(f"{prefix}pair_ends", np.int64, len(labels), len(index))
-    else:
-        ends = stored.lengths(f"{prefix}pair_counts", len(labels), len(index))
+    ends = stored.lengths(f"{prefix}pair_counts", len(labels), len(index))
     weights = stored.array(f"{prefix}pair_weights", (np.float64, np.float32), labels.shape)
     return AttributeWeights(
         index, ends, labels.astype(np.uint16, copy=False), weights.astype(np.float64, copy=False), width
