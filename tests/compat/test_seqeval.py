@@ -55,7 +55,7 @@ def their_calls(module, name, *args, **options):
         return {**result, "macro avg": result["micro avg"]}, said
     assert options["average"] == "macro"
     micro = calls(module, name, *args, **{**options, "average": "micro"})[0]
-    return micro, said if options["zero_division"] == "warn" else said - {"RuntimeWarning"}
+    return micro, said if options.get("zero_division", "warn") == "warn" else said - {"RuntimeWarning"}
 
 
 @pytest.mark.parametrize("scheme", [None, "IOB2"])
@@ -193,6 +193,7 @@ def test_auto_detect(letters):
 
 @settings(deadline=None)
 @given(corpora("BI", ("A", "B")), st.sampled_from([0.0, 0.5, 2.0, float("inf")]), st.sampled_from(AVERAGES))
+@example(([[]], [[]]), 0.0, "macro")
 def test_all_figures_at_once_with_any_beta(case, beta, average):
     options = {"beta": beta, "average": average}
     expected = their_calls(their_labeling, "precision_recall_fscore_support", *case, **options)
